@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Builds what the local stack runs into .dev/bin, and only what is missing there.
+#
+#   deploy/dev/build.sh [stack|lint]…     (default: stack)
+#
+# A binary is kept as long as the go.mod and go.sum that it was built from stay the same. A control-plane binary on PATH that
+# reports exactly the pinned version is linked instead of built.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin=$root/.dev/bin
+mkdir -p "$bin"
+
+kubernetes_version=v1.36.3
+kwok_version=v0.8.0
+
+# Fields: binary, module folder, package.
+stack_binaries() {
+  cat <<LIST
+etcd kubernetes go.etcd.io/etcd/server/v3
+kube-apiserver kubernetes k8s.io/kubernetes/cmd/kube-apiserver
+kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager
+kube-scheduler kubernetes k8s.io/kubernetes/cmd/kube-scheduler
+kubectl kubernetes k8s.io/kubernetes/cmd/kubectl
+kwok kubernetes sigs.k8s.io/kwok/cmd/kwok
+kwokctl kubernetes sigs.k8s.io/kwok/cmd/kwokctl
+temporal-dev temporal slipway.io/slipway/deploy/dev/temporal
+LIST
+}
+
+lint_binaries() {
+  cat <<LIST
+golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+workflowcheck lint go.temporal.io/sdk/contrib/tools/workflowcheck
+LIST
+}
+
+# The stamp of a binary: what it was built from. Go sources count for the modules that hold code of ours.
+stamp() {
+  { cat "$here/$1/go.mod" "$here/$1/go.sum"; find "$here/$1" -name '*.go' ! -name '*_test.go' | sort | xargs -r cat; go env GOVERSION; } | sha256sum | cut -d' ' -f1
+}
+
+# Whether PATH has the binary in the pinned version; prints its path.
+on_path() {
+  local found want
+  found=$(command -v "$1") || return 1
+  case $1 in
+    kube-*) want="Kubernetes $kubernetes_version" ;;
+    kwok | kwokctl) want="version $kwok_version" ;;
+    *) return 1 ;;
+  esac
+  "$found" --version 2>/dev/null | grep -qF "$want" && echo "$found"
+}
+
+ldflags() {
+  local v=$kubernetes_version
+  case $1 in
+    kube*) echo "-s -w -X k8s.io/component-base/version.gitVersion=$v -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/client-go/pkg/version.gitVersion=$v" ;;
+    kwok*) echo "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=$kwok_version" ;;
+    *) echo "-s -w" ;;
+  esac
+}
+
+# Written to a temporary name first: an interrupted build leaves no half of a binary behind.
+build() {
+  local name=$1 module=$2 package=$3
+  (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
+  mv "$bin/.$name.partial" "$bin/$name"
+}
+
+build_list() {
+  local list total n=0 name module package want found started
+  list=$("$1")
+  total=$(wc -l <<<"$list")
+  while read -r name module package; do
+    n=$((n + 1))
+    want=$(stamp "$module")
+    if [ -x "$bin/$name" ] && [ "$(cat "$bin/.$name.stamp" 2>/dev/null)" = "$want" ]; then continue; fi
+    if found=$(on_path "$name"); then
+      echo "[$n of $total] $name: using $found"
+      ln -sf "$found" "$bin/$name"
+    else
+      started=$SECONDS
+      echo "[$n of $total] building $name …"
+      build "$name" "$module" "$package"
+      echo "[$n of $total] built $name in $((SECONDS - started)) s"
+    fi
+    echo "$want" >"$bin/.$name.stamp"
+  done <<<"$list"
+}
+
+command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and run this again" >&2; exit 1; }
+for what in "${@:-stack}"; do build_list "${what}_binaries"; done

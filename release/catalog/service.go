@@ -1,0 +1,105 @@
+// Package catalog holds the services that a release can name and the workloads that make them up.
+//
+// +kubebuilder:object:generate=true
+package catalog
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// DefaultParty is the party of a workload that names none: the engine's own cluster.
+const DefaultParty = "default"
+
+// DefaultDeadlineSeconds is how long one operation on a service may take when the service does not say (issue: ten minutes).
+const DefaultDeadlineSeconds = 600
+
+// Service is a catalogue entry: what a plan's serviceId stands for (design §5).
+// Its ID is the name of the ReleaseService object that carries it.
+type Service struct {
+	// DisplayName is what people call the service.
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+	// Workloads are the parts of the service; at least one.
+	// +kubebuilder:validation:MinItems=1
+	Workloads []Workload `json:"workloads"`
+	// DeadlineSeconds is how long one operation on the service may take; time in which its cluster cannot be reached does not count. Default 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
+	// Package says how a code package reaches the containers (HTTP_UPLOAD_DEPLOY).
+	// +optional
+	Package *Package `json:"package,omitempty"`
+	// Build says how the service is compiled (COMPILE_DEPLOY).
+	// +optional
+	Build *Build `json:"build,omitempty"`
+}
+
+// Workload is one Kubernetes object of a service.
+type Workload struct {
+	// Party is whose cluster the workload lives in; absent: the party "default".
+	// +optional
+	Party string `json:"party,omitempty"`
+	// Namespace of the workload.
+	Namespace string `json:"namespace"`
+	// WorkloadRef names the object.
+	WorkloadRef WorkloadRef `json:"workloadRef"`
+	// Labels are what an item's deployLabel selects by. They are the catalogue's own, not the object's.
+	// +optional
+	Labels []string `json:"labels,omitempty"`
+	// Replicas is what START restores when no size is remembered on the object.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Replicas *int32 `json:"replicas,omitempty"`
+}
+
+// WorkloadRef names an object within its namespace.
+type WorkloadRef struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
+// Package says how a code package reaches a service's containers (design §5).
+type Package struct {
+	Container   string `json:"container"`
+	MountPath   string `json:"mountPath"`
+	Credentials string `json:"credentials,omitempty"`
+}
+
+// Build says how a service is compiled and what the build yields: an image, or a package at a URL (design §5).
+type Build struct {
+	// JobTemplate is the Kubernetes Job template that compiles one commit.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	JobTemplate apiextensionsv1.JSON `json:"jobTemplate"`
+	// Image is the pattern of the image that the build pushes; {{commit}} stands for the commit.
+	// +optional
+	Image string `json:"image,omitempty"`
+	// Package is the pattern of the URL of the package that the build yields; the alternative to Image.
+	// +optional
+	Package string `json:"package,omitempty"`
+}
+
+// PartyOrDefault is the party of the workload, "default" when it names none.
+func (w Workload) PartyOrDefault() string {
+	if w.Party == "" {
+		return DefaultParty
+	}
+	return w.Party
+}
+
+// String names the workload as people read it: "Deployment shop/order", with the party in front unless it is the default one.
+func (w Workload) String() string {
+	name := w.WorkloadRef.Kind + " " + w.Namespace + "/" + w.WorkloadRef.Name
+	if w.PartyOrDefault() != DefaultParty {
+		return w.PartyOrDefault() + ": " + name
+	}
+	return name
+}
+
+// Deadline is how long one operation on the service may take, in seconds.
+func (s Service) Deadline() int64 {
+	if s.DeadlineSeconds == 0 {
+		return DefaultDeadlineSeconds
+	}
+	return s.DeadlineSeconds
+}

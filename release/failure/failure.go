@@ -1,0 +1,56 @@
+// Package failure types the ways in which an activity can fail: business or system, retryable or final (DEVELOPERS: errors in one place).
+// The activities turn these into Temporal errors of the same type names; the workflows read the type names only.
+package failure
+
+import "fmt"
+
+// Kind is the type name of a failure, stable: recorded histories carry it.
+type Kind string
+
+const (
+	// Refused: the object or the request cannot be released this way; business, final.
+	Refused Kind = "Refused"
+	// WorkloadFailed: the pods did not get where they should within the deadline; business, final.
+	WorkloadFailed Kind = "WorkloadFailed"
+	// Claimed: another release holds the workload; business, final for the worker. The workflow decides on taking over. Holder carries its claim.
+	Claimed Kind = "Claimed"
+	// ClaimLost: somebody took the claim of this very operation away; business, final.
+	ClaimLost Kind = "ClaimLost"
+	// Unreachable: the cluster was out of reach past its budget; system, final for this attempt chain: the release is interrupted.
+	Unreachable Kind = "Unreachable"
+	// Forbidden: permissions were lost; system, the release is interrupted.
+	Forbidden Kind = "Forbidden"
+	// NotReady: not there yet; retryable, benign.
+	NotReady Kind = "NotReady"
+	// NotFound: a record or an object that should exist does not; business, final.
+	NotFound Kind = "NotFound"
+)
+
+// System says whether the failure is trouble of the system (the release is interrupted and can be resumed) rather than of the business.
+func (k Kind) System() bool { return k == Unreachable || k == Forbidden }
+
+// Retryable says whether the same attempt may succeed later without anybody's help.
+func (k Kind) Retryable() bool { return k == NotReady }
+
+// Error is a typed failure. Message names the object and says what to do next.
+type Error struct {
+	Kind    Kind
+	Message string
+	// Holder is the claim in the way, for Claimed.
+	Holder string
+	// SpentSeconds is what the operation has used of its deadline so far, for system failures that are resumed later.
+	SpentSeconds int64
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// New makes a failure of that kind.
+func New(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// Details are what travels with a failure from an activity to its workflow.
+type Details struct {
+	Holder       string `json:"holder,omitempty"`
+	SpentSeconds int64  `json:"spentSeconds,omitempty"`
+}

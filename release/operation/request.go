@@ -1,0 +1,63 @@
+// Package operation decides what START, STOP and RESTART do to one workload, and names the messages between the workflow and the party's worker.
+package operation
+
+import (
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+)
+
+// The activities of a party's queue that act on a workload.
+const (
+	// ActivityRun brings one workload to what the request asks and gives back what it borrowed. Request → Result.
+	ActivityRun = "workload.Run"
+	// ActivityRestore gives back what an unfinished Run borrowed and releases the claim. Request → Result.
+	ActivityRestore = "workload.Restore"
+	// ActivityPreflight checks, without a write, that every request of a batch can be carried out. PreflightRequest → PreflightResult.
+	ActivityPreflight = "workload.Preflight"
+)
+
+// Request asks for one operation on one workload.
+type Request struct {
+	// Claim is the holder of the workload while the operation lasts: Holder.String() of workflow and run.
+	Claim string `json:"claim"`
+	// TakeOver is the claim of a workflow that is dead and may be replaced; what it borrowed is given back first. "" : none.
+	TakeOver string `json:"takeOver,omitempty"`
+	// Marker is stamped on the pod template by RESTART: the same marker is never stamped twice.
+	Marker    string           `json:"marker"`
+	Workload  catalog.Workload `json:"workload"`
+	Operation plan.Operation   `json:"operation"`
+	Method    plan.Method      `json:"method"`
+	// DeadlineSeconds is how long the operation may take, time in which the cluster cannot be reached not counted.
+	DeadlineSeconds int64 `json:"deadlineSeconds"`
+	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the operation is interrupted (design §4).
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
+	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+}
+
+// Result says what was done to a workload.
+type Result struct {
+	// Message is what was done, in a sentence: "started: 3 of 3 pods are ready", "nothing to do: …".
+	Message      string `json:"message"`
+	Changed      bool   `json:"changed"`
+	FromRevision string `json:"fromRevision,omitempty"`
+	ToRevision   string `json:"toRevision,omitempty"`
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+}
+
+// PreflightRequest asks a party's worker whether these requests can be carried out. Claim, Marker and TakeOver are not looked at.
+type PreflightRequest struct {
+	Requests []Request `json:"requests"`
+}
+
+// PreflightResult lists what cannot be done; empty: everything can.
+type PreflightResult struct {
+	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Refusal says why the request of that index in a PreflightRequest cannot be carried out.
+type Refusal struct {
+	Index  int    `json:"index"`
+	Reason string `json:"reason"`
+}

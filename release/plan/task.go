@@ -1,0 +1,126 @@
+package plan
+
+import "time"
+
+// TaskState is the state of one execution of a plan, with the names of the source document (design §5).
+type TaskState string
+
+// The nine states of a task.
+const (
+	TaskPending     TaskState = "Pending"
+	TaskRunning     TaskState = "Running"     // 执行中
+	TaskPausing     TaskState = "Pausing"     // 暂停中
+	TaskPaused      TaskState = "Paused"      // 已暂停
+	TaskStopping    TaskState = "Stopping"    // 停止中
+	TaskStopped     TaskState = "Stopped"     // 已停止
+	TaskInterrupted TaskState = "Interrupted" // 被中断
+	TaskSucceeded   TaskState = "Succeeded"   // 执行成功
+	TaskFailed      TaskState = "Failed"      // 执行失败
+)
+
+// Final says whether a task in this state never changes again.
+func (s TaskState) Final() bool {
+	return s == TaskStopped || s == TaskSucceeded || s == TaskFailed
+}
+
+// ItemState is the state of one service of a task.
+type ItemState string
+
+// The five states of an item.
+const (
+	ItemPending   ItemState = "Pending"
+	ItemRunning   ItemState = "Running"
+	ItemSucceeded ItemState = "Succeeded"
+	ItemFailed    ItemState = "Failed"
+	ItemSkipped   ItemState = "Skipped"
+)
+
+// Ended says whether an item in this state is over.
+func (s ItemState) Ended() bool { return s == ItemSucceeded || s == ItemFailed || s == ItemSkipped }
+
+// Task is one execution of a plan as it is answered over HTTP (design §8.1).
+type Task struct {
+	ID         string          `json:"id"`
+	Plan       string          `json:"plan"`
+	Comment    string          `json:"comment,omitempty"`
+	State      TaskState       `json:"state"`
+	Reason     string          `json:"reason"`
+	CreatedAt  time.Time       `json:"createdAt"`
+	StartedAt  *time.Time      `json:"startedAt,omitempty"`
+	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
+	Services   []ServiceStatus `json:"services"`
+	// History is who asked what of the task, oldest first.
+	History  []Decision   `json:"history,omitempty"`
+	Workflow *WorkflowRef `json:"workflow,omitempty"`
+}
+
+// ServiceStatus is what a task is doing or has done to one service.
+type ServiceStatus struct {
+	ServiceID  ServiceID        `json:"serviceId"`
+	Priority   int64            `json:"priority"`
+	Deployment Operation        `json:"deployment"`
+	Method     Method           `json:"containerExecMethod,omitempty"`
+	State      ItemState        `json:"state"`
+	Reason     string           `json:"reason"`
+	StartedAt  *time.Time       `json:"startedAt,omitempty"`
+	FinishedAt *time.Time       `json:"finishedAt,omitempty"`
+	Workloads  []WorkloadStatus `json:"workloads"`
+}
+
+// WorkloadStatus is what a task is doing or has done to one workload.
+type WorkloadStatus struct {
+	Party     string    `json:"party"`
+	Namespace string    `json:"namespace"`
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
+	State     ItemState `json:"state"`
+	// Message is what was done, or what it waits for, or why it failed, in a sentence.
+	Message string `json:"message"`
+	// FromRevision and ToRevision are the revisions before and after (a Deployment's revision number, else the update revision's name), "" when unknown.
+	FromRevision string `json:"fromRevision,omitempty"`
+	ToRevision   string `json:"toRevision,omitempty"`
+	// FromReplicas and ToReplicas are the sizes before and after, absent for a kind without a size.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	// Changed says whether anything was written: a workload that already was as asked is a success that changed nothing.
+	Changed bool `json:"changed"`
+}
+
+// WorkflowRef points at the Temporal workflow behind a release.
+type WorkflowRef struct {
+	ID    string `json:"id"`
+	RunID string `json:"runId,omitempty"`
+	URL   string `json:"url,omitempty"`
+}
+
+// Decision is one verb that somebody sent, and what became of it (design §1, principle 7).
+type Decision struct {
+	At      time.Time `json:"at"`
+	Actor   string    `json:"actor"`
+	Via     string    `json:"via"`
+	Verb    Verb      `json:"verb"`
+	Reason  string    `json:"reason,omitempty"`
+	Key     string    `json:"key,omitempty"`
+	Outcome Outcome   `json:"outcome"`
+	// Message says what the verb did, or why it was refused and what to do instead.
+	Message string `json:"message"`
+}
+
+// Verb is what a person can ask of a running task.
+type Verb string
+
+// The verbs of a task.
+const (
+	VerbPause  Verb = "pause"
+	VerbResume Verb = "resume"
+	VerbStop   Verb = "stop"
+)
+
+// Outcome says what became of a verb.
+type Outcome string
+
+// The outcomes of a verb: refused ones belong to the record too (design §4).
+const (
+	OutcomeAccepted Outcome = "accepted"
+	OutcomeRefused  Outcome = "refused"
+)

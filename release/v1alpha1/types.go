@@ -1,0 +1,183 @@
+// Package v1alpha1 holds the objects of API group slipway.io that live in the engine's home cluster (design §1, principle 1).
+// +kubebuilder:object:generate=true
+// +groupName=slipway.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+)
+
+// GroupVersion is the API group and version of this package's objects.
+var GroupVersion = schema.GroupVersion{Group: "slipway.io", Version: "v1alpha1"}
+
+// Labels of a ReleaseRecord.
+const (
+	// LabelKind is the kind of release: "task".
+	LabelKind = "slipway.io/kind"
+	// LabelSubject is what was released: the plan's name.
+	LabelSubject = "slipway.io/subject"
+	// LabelIdempotencyKey is the digest of the Idempotency-Key that the release was started with.
+	LabelIdempotencyKey = "slipway.io/idempotency-key"
+)
+
+// ReleaseService is a catalogue entry; its name is the service's ID.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=rsvc
+// +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ReleaseService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec catalog.Service `json:"spec"`
+}
+
+// ReleaseServiceList is a list of catalogue entries.
+// +kubebuilder:object:root=true
+type ReleaseServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ReleaseService `json:"items"`
+}
+
+// DeployPlan is a deployment plan.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=dplan
+// +kubebuilder:printcolumn:name="Comment",type=string,JSONPath=`.spec.comment`
+// +kubebuilder:printcolumn:name="Task",type=string,JSONPath=`.status.task`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DeployPlan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec plan.Document `json:"spec"`
+	// +optional
+	Status DeployPlanStatus `json:"status,omitempty"`
+}
+
+// DeployPlanStatus is what the engine keeps of a plan.
+type DeployPlanStatus struct {
+	// Task is the ID of the newest task of the plan. A plan has one live task at most: whoever executes the plan writes its task's ID
+	// here, with the object's resourceVersion as precondition, before the task starts.
+	// +optional
+	Task string `json:"task,omitempty"`
+	// TaskClaimedAt is when Task was written.
+	// +optional
+	TaskClaimedAt *metav1.Time `json:"taskClaimedAt,omitempty"`
+}
+
+// DeployPlanList is a list of plans.
+// +kubebuilder:object:root=true
+type DeployPlanList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []DeployPlan `json:"items"`
+}
+
+// ReleaseRecord is the lasting record of one release: what it was asked, written at its start, and what became of it, written at its end.
+// Temporal forgets closed workflows; records stay.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=rrec
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`
+// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.spec.subject`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.outcome.state`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ReleaseRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ReleaseRecordSpec `json:"spec"`
+	// Outcome is absent while the release runs.
+	// +optional
+	Outcome *ReleaseOutcome `json:"outcome,omitempty"`
+}
+
+// ReleaseRecordSpec is what a release was asked. It never changes.
+type ReleaseRecordSpec struct {
+	// Kind is the kind of release: "task".
+	Kind string `json:"kind"`
+	// Subject is what is released: the plan's name.
+	Subject string `json:"subject"`
+	// Comment is the plan's comment.
+	// +optional
+	Comment string `json:"comment,omitempty"`
+	// WorkflowID is the Temporal workflow that runs the release.
+	WorkflowID string `json:"workflowId"`
+	// CreatedAt is when the release was accepted.
+	CreatedAt metav1.MicroTime `json:"createdAt"`
+	// Actor and Reason are who started the release and why, as the caller said.
+	// +optional
+	Actor string `json:"actor,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
+	// +optional
+	RequestDigest string `json:"requestDigest,omitempty"`
+	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task).
+	Snapshot []byte `json:"snapshot"`
+}
+
+// ReleaseOutcome is what became of a release.
+type ReleaseOutcome struct {
+	// State is the final state.
+	State string `json:"state"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
+	// +optional
+	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
+	// RunID is the Temporal run.
+	// +optional
+	RunID string `json:"runId,omitempty"`
+	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task).
+	Body []byte `json:"body"`
+}
+
+// ReleaseRecordList is a list of records.
+// +kubebuilder:object:root=true
+type ReleaseRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ReleaseRecord `json:"items"`
+}
+
+// Party is an organisation or a cluster that releases together with others (design §4).
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced
+type Party struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec PartySpec `json:"spec"`
+}
+
+// PartySpec says how a party is reached.
+type PartySpec struct {
+	// Queue is the Temporal task queue that the party's worker polls; absent: slipway.party.<name>.
+	// +optional
+	Queue string `json:"queue,omitempty"`
+	// Namespace is the party's default namespace.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Labels are for people and selectors.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// PartyList is a list of parties.
+// +kubebuilder:object:root=true
+type PartyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Party `json:"items"`
+}

@@ -1,0 +1,161 @@
+package workflows
+
+import (
+	"time"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// Messages are only ever extended: recorded histories carry them.
+
+// DeployPlanInput starts a DeployPlan workflow. The snapshot itself is in the task's ReleaseRecord: history carries an outline only.
+type DeployPlanInput struct {
+	Task      string    `json:"task"`
+	Plan      string    `json:"plan"`
+	Comment   string    `json:"comment,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Actor and Reason are who executed the plan and why, as the caller said.
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Via is the front door: http, cli, console, temporal.
+	Via string `json:"via,omitempty"`
+	// Items are the plan's items in the document's order.
+	Items []ItemOutline `json:"items"`
+	// MaxConcurrent is how many services are released at once at most.
+	MaxConcurrent int `json:"maxConcurrent"`
+	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+}
+
+// ItemOutline is what the task's workflow has to know of an item.
+type ItemOutline struct {
+	ServiceID  plan.ServiceID `json:"serviceId"`
+	Priority   int64          `json:"priority"`
+	Deployment plan.Operation `json:"deployment"`
+	Method     plan.Method    `json:"method"`
+}
+
+// ServiceReleaseInput starts a ServiceRelease workflow.
+type ServiceReleaseInput struct {
+	Task string `json:"task"`
+	// Item is the item's number, counted from 1.
+	Item                     int         `json:"item"`
+	Outline                  ItemOutline `json:"outline"`
+	UnreachableBudgetSeconds int64       `json:"unreachableBudgetSeconds"`
+}
+
+// ServiceReleaseResult is how the release of one service ended.
+type ServiceReleaseResult struct {
+	State     plan.ItemState        `json:"state"`
+	Reason    string                `json:"reason"`
+	Workloads []plan.WorkloadStatus `json:"workloads"`
+}
+
+// VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional: an empty payload means "now, by whoever sent it".
+type VerbRequest struct {
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Key is the idempotency key: the same key twice is one command. Over HTTP it is the Update's ID.
+	Key string `json:"key,omitempty"`
+	// Via is the front door: http, cli, console; absent: temporal.
+	Via string `json:"via,omitempty"`
+}
+
+// VerbResponse is what became of a verb. A refused one is an answer, not an error: it belongs to the record (design §4).
+type VerbResponse struct {
+	Outcome plan.Outcome `json:"outcome"`
+	Message string       `json:"message"`
+	Task    plan.Task    `json:"task"`
+}
+
+// ItemSignal is what a ServiceRelease tells its task without ending: the signal SignalItem.
+type ItemSignal struct {
+	Item int `json:"item"`
+	// Interrupted says whether system trouble holds the item up; Reason says which.
+	Interrupted bool   `json:"interrupted"`
+	Reason      string `json:"reason"`
+}
+
+// The signals between a task and its items.
+const (
+	SignalItem        = "slipway.item"
+	SignalItemResume  = "resume"
+	SignalItemAbandon = "stop"
+)
+
+// The centre's activities, on QueueEngine.
+const (
+	// ActivityLoadItem reads one item of a task from its record. LoadItemRequest → LoadItemResult.
+	ActivityLoadItem = "home.LoadItem"
+	// ActivityBeginTask checks that the task is the live one of its plan. TaskRequest → BeginTaskResult.
+	ActivityBeginTask = "home.BeginTask"
+	// ActivityCompleteRecord writes the task's final state, asked from its own workflow, into its record and prunes old records. TaskRequest → nothing.
+	ActivityCompleteRecord = "home.CompleteRecord"
+	// ActivityClaimHolder says whether the holder of a workload may be taken over. ClaimHolderRequest → ClaimHolderResult.
+	ActivityClaimHolder = "home.ClaimHolder"
+)
+
+// TaskRequest names a task.
+type TaskRequest struct {
+	Task  string `json:"task"`
+	Plan  string `json:"plan"`
+	RunID string `json:"runId"`
+}
+
+// BeginTaskResult says whether the task may run (again).
+type BeginTaskResult struct {
+	// Superseded is the newer task of the same plan that has taken this one's place; "" when none has.
+	Superseded string `json:"superseded,omitempty"`
+}
+
+// LoadItemRequest names an item, counted from 1.
+type LoadItemRequest struct {
+	Task string `json:"task"`
+	Item int    `json:"item"`
+}
+
+// LoadItemResult is an item as it was when the task was executed: one request for each workload, its claim not yet filled in.
+type LoadItemResult struct {
+	Workloads []WorkloadOrder `json:"workloads"`
+}
+
+// WorkloadOrder is one workload's operation and the queue of its party.
+type WorkloadOrder struct {
+	Queue   string            `json:"queue"`
+	Request operation.Request `json:"request"`
+}
+
+// ClaimHolderRequest asks about a claim's value.
+type ClaimHolderRequest struct {
+	Claim string `json:"claim"`
+	// Task is the task that wants the workload, Plan its plan: it may take over from an interrupted task of the same plan.
+	Task string `json:"task"`
+	Plan string `json:"plan"`
+}
+
+// ClaimHolderResult says whether the claim may be taken over, and why (not).
+type ClaimHolderResult struct {
+	Dead   bool   `json:"dead"`
+	Reason string `json:"reason"`
+}
+
+// PreflightInput starts a Preflight workflow: checks, without a write, on each party's queue.
+type PreflightInput struct {
+	Parties []PreflightParty `json:"parties"`
+}
+
+// PreflightParty is what is checked on one party's queue.
+type PreflightParty struct {
+	Party    string              `json:"party"`
+	Queue    string              `json:"queue"`
+	Requests []operation.Request `json:"requests"`
+}
+
+// PreflightOutcome is what the check found, one for each party of the input, in its order.
+type PreflightOutcome struct {
+	Party string `json:"party"`
+	// Unreachable says why the party could not be asked; "" when it answered.
+	Unreachable string              `json:"unreachable,omitempty"`
+	Refusals    []operation.Refusal `json:"refusals,omitempty"`
+}

@@ -1,0 +1,50 @@
+// Package workflows holds the durable processes of Slipway, one file per Temporal workflow type (design §4).
+// Their code decides nothing by itself: decisions are made in release/, effects in activities, which it knows by name and message only.
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.io/slipway/release/plan"
+)
+
+// QueueEngine is the task queue of all workflows and of the centre's own activities.
+const QueueEngine = "slipway"
+
+// The workflow types.
+const (
+	TypeDeployPlan     = "DeployPlan"
+	TypeServiceRelease = "ServiceRelease"
+	TypePreflight      = "Preflight"
+)
+
+// QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease.
+const QueryState = "state"
+
+// KindTask is the SlipwayKind of a task.
+const KindTask = "task"
+
+// The search attributes (design §4). The worker registers them at its start.
+var (
+	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
+	AttributeState        = temporal.NewSearchAttributeKeyKeyword("SlipwayState")
+	AttributeName         = temporal.NewSearchAttributeKeyKeyword("SlipwayName")
+	AttributeNamespace    = temporal.NewSearchAttributeKeyKeyword("SlipwayNamespace")
+	AttributeWaitingFor   = temporal.NewSearchAttributeKeyKeyword("SlipwayWaitingFor")
+	AttributeWaitingSince = temporal.NewSearchAttributeKeyTime("SlipwayWaitingSince")
+	AttributeParties      = temporal.NewSearchAttributeKeyKeywordList("SlipwayParties")
+	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
+)
+
+// PartyQueue is the task queue of a party that names none of its own.
+func PartyQueue(party string) string { return "slipway.party." + party }
+
+// TaskWorkflowID is the workflow of a task. A task's ID has no slash, so that no lookup depends on visibility.
+func TaskWorkflowID(task string) string { return "task/" + task }
+
+// ItemWorkflowID is the workflow of item n (counted from 1) of a task.
+func ItemWorkflowID(task string, n int, service plan.ServiceID) string {
+	return fmt.Sprintf("task/%s/%d-%s", task, n, service)
+}
