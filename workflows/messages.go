@@ -39,6 +39,7 @@ type ItemOutline struct {
 // ServiceReleaseInput starts a ServiceRelease workflow.
 type ServiceReleaseInput struct {
 	Task string `json:"task"`
+	Plan string `json:"plan"`
 	// Item is the item's number, counted from 1.
 	Item                     int         `json:"item"`
 	Outline                  ItemOutline `json:"outline"`
@@ -64,9 +65,9 @@ type VerbRequest struct {
 
 // VerbResponse is what became of a verb. A refused one is an answer, not an error: it belongs to the record (design §4).
 type VerbResponse struct {
-	Outcome plan.Outcome `json:"outcome"`
-	Message string       `json:"message"`
-	Task    plan.Task    `json:"task"`
+	Outcome plan.Outcome   `json:"outcome"`
+	Message string         `json:"message"`
+	State   plan.TaskState `json:"state"`
 }
 
 // ItemSignal is what a ServiceRelease tells its task without ending: the signal SignalItem.
@@ -83,62 +84,6 @@ const (
 	SignalItemResume  = "resume"
 	SignalItemAbandon = "stop"
 )
-
-// The centre's activities, on QueueEngine.
-const (
-	// ActivityLoadItem reads one item of a task from its record. LoadItemRequest → LoadItemResult.
-	ActivityLoadItem = "home.LoadItem"
-	// ActivityBeginTask checks that the task is the live one of its plan. TaskRequest → BeginTaskResult.
-	ActivityBeginTask = "home.BeginTask"
-	// ActivityCompleteRecord writes the task's final state, asked from its own workflow, into its record and prunes old records. TaskRequest → nothing.
-	ActivityCompleteRecord = "home.CompleteRecord"
-	// ActivityClaimHolder says whether the holder of a workload may be taken over. ClaimHolderRequest → ClaimHolderResult.
-	ActivityClaimHolder = "home.ClaimHolder"
-)
-
-// TaskRequest names a task.
-type TaskRequest struct {
-	Task  string `json:"task"`
-	Plan  string `json:"plan"`
-	RunID string `json:"runId"`
-}
-
-// BeginTaskResult says whether the task may run (again).
-type BeginTaskResult struct {
-	// Superseded is the newer task of the same plan that has taken this one's place; "" when none has.
-	Superseded string `json:"superseded,omitempty"`
-}
-
-// LoadItemRequest names an item, counted from 1.
-type LoadItemRequest struct {
-	Task string `json:"task"`
-	Item int    `json:"item"`
-}
-
-// LoadItemResult is an item as it was when the task was executed: one request for each workload, its claim not yet filled in.
-type LoadItemResult struct {
-	Workloads []WorkloadOrder `json:"workloads"`
-}
-
-// WorkloadOrder is one workload's operation and the queue of its party.
-type WorkloadOrder struct {
-	Queue   string            `json:"queue"`
-	Request operation.Request `json:"request"`
-}
-
-// ClaimHolderRequest asks about a claim's value.
-type ClaimHolderRequest struct {
-	Claim string `json:"claim"`
-	// Task is the task that wants the workload, Plan its plan: it may take over from an interrupted task of the same plan.
-	Task string `json:"task"`
-	Plan string `json:"plan"`
-}
-
-// ClaimHolderResult says whether the claim may be taken over, and why (not).
-type ClaimHolderResult struct {
-	Dead   bool   `json:"dead"`
-	Reason string `json:"reason"`
-}
 
 // PreflightInput starts a Preflight workflow: checks, without a write, on each party's queue.
 type PreflightInput struct {

@@ -3,10 +3,9 @@
 package workflows
 
 import (
-	"fmt"
-
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -21,7 +20,7 @@ const (
 )
 
 // QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease.
-const QueryState = "state"
+const QueryState = operation.QueryState
 
 // KindTask is the SlipwayKind of a task.
 const KindTask = "task"
@@ -29,7 +28,7 @@ const KindTask = "task"
 // The search attributes (design §4). The worker registers them at its start.
 var (
 	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
-	AttributeState        = temporal.NewSearchAttributeKeyKeyword("SlipwayState")
+	AttributeState        = temporal.NewSearchAttributeKeyKeyword(operation.SearchAttributeState)
 	AttributeName         = temporal.NewSearchAttributeKeyKeyword("SlipwayName")
 	AttributeNamespace    = temporal.NewSearchAttributeKeyKeyword("SlipwayNamespace")
 	AttributeWaitingFor   = temporal.NewSearchAttributeKeyKeyword("SlipwayWaitingFor")
@@ -42,9 +41,9 @@ var (
 func PartyQueue(party string) string { return "slipway.party." + party }
 
 // TaskWorkflowID is the workflow of a task. A task's ID has no slash, so that no lookup depends on visibility.
-func TaskWorkflowID(task string) string { return "task/" + task }
+func TaskWorkflowID(task string) string { return plan.WorkflowID(task) }
 
 // ItemWorkflowID is the workflow of item n (counted from 1) of a task.
 func ItemWorkflowID(task string, n int, service plan.ServiceID) string {
-	return fmt.Sprintf("task/%s/%d-%s", task, n, service)
+	return plan.ItemWorkflowID(task, n, service)
 }

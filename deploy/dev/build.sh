@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|lint]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools]…     (default: stack)
 #
-# A binary is kept as long as the go.mod and go.sum that it was built from stay the same. A control-plane binary on PATH that
+# A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
 set -euo pipefail
 
@@ -29,22 +29,33 @@ temporal-dev temporal slipway.io/slipway/deploy/dev/temporal
 LIST
 }
 
-lint_binaries() {
+# The small ones first: code generation needs only these.
+tools_binaries() {
   cat <<LIST
+oapi-codegen tools github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen
+workflowcheck tools go.temporal.io/sdk/contrib/tools/workflowcheck
 golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-workflowcheck lint go.temporal.io/sdk/contrib/tools/workflowcheck
 LIST
 }
 
-# The stamp of a binary: what it was built from. Go sources count for the modules that hold code of ours.
+hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1; }
+
+# stamp BINARY MODULE: what it is built from. Go sources count for the modules that hold code of ours.
 stamp() {
-  { cat "$here/$1/go.mod" "$here/$1/go.sum"; find "$here/$1" -name '*.go' ! -name '*_test.go' | sort | xargs -r cat; go env GOVERSION; } | sha256sum | cut -d' ' -f1
+  {
+    cat "$here/$2/go.mod" "$here/$2/go.sum"
+    find "$here/$2" -name '*.go' ! -name '*_test.go' | sort | while read -r file; do cat "$file"; done
+    ldflags "$1"
+    echo "$go_version"
+  } | hash
 }
 
-# Whether PATH has the binary in the pinned version; prints its path.
+# Whether PATH has the binary in the pinned version, elsewhere than here; prints its path.
 on_path() {
   local found want
   found=$(command -v "$1") || return 1
+  case $found in "$bin"/*) return 1 ;; esac
   case $1 in
     kube-*) want="Kubernetes $kubernetes_version" ;;
     kwok | kwokctl) want="version $kwok_version" ;;
@@ -65,7 +76,7 @@ ldflags() {
 # Written to a temporary name first: an interrupted build leaves no half of a binary behind.
 build() {
   local name=$1 module=$2 package=$3
-  (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
+  (cd "$here/$module" && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
   mv "$bin/.$name.partial" "$bin/$name"
 }
 
@@ -75,20 +86,41 @@ build_list() {
   total=$(wc -l <<<"$list")
   while read -r name module package; do
     n=$((n + 1))
-    want=$(stamp "$module")
+    want=$(stamp "$name" "$module")
     if [ -x "$bin/$name" ] && [ "$(cat "$bin/.$name.stamp" 2>/dev/null)" = "$want" ]; then continue; fi
+    take_lock
     if found=$(on_path "$name"); then
-      echo "[$n of $total] $name: using $found"
+      echo "[$n of $((total))] $name: using $found"
       ln -sf "$found" "$bin/$name"
     else
       started=$SECONDS
-      echo "[$n of $total] building $name …"
+      echo "[$n of $((total))] building $name … (all of them: about 15 minutes on 2 cores, once)"
       build "$name" "$module" "$package"
-      echo "[$n of $total] built $name in $((SECONDS - started)) s"
+      echo "[$n of $((total))] built $name in $((SECONDS - started)) s"
     fi
     echo "$want" >"$bin/.$name.stamp"
   done <<<"$list"
 }
 
+# One build at a time in this clone. A lock whose owner is dead is taken over.
+take_lock() {
+  local owner
+  if [ -n "$locked" ]; then return 0; fi
+  until mkdir "$bin/.lock" 2>/dev/null; do
+    owner=$(cat "$bin/.lock/pid" 2>/dev/null || true)
+    if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then
+      rm -rf "$bin/.lock"
+      continue
+    fi
+    echo "another build (pid ${owner:-unknown}) is at work here; waiting for it …"
+    sleep 5
+  done
+  echo $$ >"$bin/.lock/pid"
+  trap 'rm -rf "$bin/.lock"' EXIT
+  locked=yes
+}
+
 command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and run this again" >&2; exit 1; }
+go_version=$(cd "$here/kubernetes" && go env GOVERSION)
+locked=
 for what in "${@:-stack}"; do build_list "${what}_binaries"; done

@@ -24,6 +24,8 @@ const (
 	NotReady Kind = "NotReady"
 	// NotFound: a record or an object that should exist does not; business, final.
 	NotFound Kind = "NotFound"
+	// Conflict: somebody else changed the object in the meantime, or it is already there; read it again and decide anew.
+	Conflict Kind = "Conflict"
 )
 
 // System says whether the failure is trouble of the system (the release is interrupted and can be resumed) rather than of the business.

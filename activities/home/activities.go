@@ -1,0 +1,64 @@
+package home
+
+import (
+	"context"
+	"sync"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// Activities are the centre's own: they read and write records in the home cluster, and ask Temporal about other workflows.
+type Activities struct {
+	store       *Store
+	temporal    client.Client
+	recordLimit int
+
+	mu        sync.Mutex
+	snapshots map[string]plan.Snapshot
+}
+
+// NewActivities serves the centre's queue. recordLimit is how many records of each plan are kept.
+func NewActivities(store *Store, temporal client.Client, recordLimit int) *Activities {
+	return &Activities{store: store, temporal: temporal, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
+}
+
+// Register makes the activities known to a worker of the centre's queue.
+func (a *Activities) Register(w worker.ActivityRegistry) {
+	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: operation.ActivityLoadItem})
+	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: operation.ActivityBeginTask})
+	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: operation.ActivityCompleteRecord})
+	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: operation.ActivityClaimHolder})
+}
+
+// maxSnapshots is how many snapshots are held: the items of a task ask for the same one.
+const maxSnapshots = 8
+
+// snapshot reads what a task runs. It never changes, so that it is read once.
+func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s, ok := a.snapshots[task]; ok {
+		return s, nil
+	}
+	s, err := a.store.Snapshot(ctx, task)
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	if len(a.snapshots) >= maxSnapshots {
+		clear(a.snapshots)
+	}
+	a.snapshots[task] = s
+	return s, nil
+}
+
+// Forget drops what is held of a task; it is called when the task is over.
+func (a *Activities) forget(task string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.snapshots, task)
+}

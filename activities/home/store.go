@@ -1,0 +1,120 @@
+// Package home is the engine's home cluster: what is declared there (services, plans, parties) and what has been (records), and the
+// centre's activities on it (design §1, principle 1).
+package home
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// DefaultNamespace is where the engine keeps its objects unless it is told otherwise (design §5).
+const DefaultNamespace = "slipway"
+
+const (
+	// callTimeout bounds one call to the API server.
+	callTimeout = 10 * time.Second
+	// maxAttempts is how often a write is tried against a changed object before the conflict is given back.
+	maxAttempts = 5
+)
+
+// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster.
+// All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,
+// Forbidden and Unreachable.
+type Store struct {
+	namespace string
+	services  *gentype.ClientWithList[*v1alpha1.ReleaseService, *v1alpha1.ReleaseServiceList]
+	plans     *gentype.ClientWithList[*v1alpha1.DeployPlan, *v1alpha1.DeployPlanList]
+	records   *gentype.ClientWithList[*v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecordList]
+	parties   *gentype.ClientWithList[*v1alpha1.Party, *v1alpha1.PartyList]
+	metadata  metadata.Interface
+	core      core.CoreV1Interface
+	crds      apiextensions.ApiextensionsV1Interface
+	// seen holds the records without their bodies, kept up to date by a watch once Run was called.
+	seen cache.SharedIndexInformer
+}
+
+// NewStore prepares a store on the namespace ("": DefaultNamespace) of the cluster that config reaches. It calls nobody yet.
+func NewStore(config *rest.Config, namespace string) (*Store, error) {
+	if namespace == "" {
+		namespace = DefaultNamespace
+	}
+	config = homeConfig(config)
+	client, codec, err := typedClient(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		namespace: namespace,
+		services: gentype.NewClientWithList("releaseservices", client, codec, namespace,
+			func() *v1alpha1.ReleaseService { return &v1alpha1.ReleaseService{} }, func() *v1alpha1.ReleaseServiceList { return &v1alpha1.ReleaseServiceList{} }),
+		plans: gentype.NewClientWithList("deployplans", client, codec, namespace,
+			func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} }, func() *v1alpha1.DeployPlanList { return &v1alpha1.DeployPlanList{} }),
+		records: gentype.NewClientWithList("releaserecords", client, codec, namespace,
+			func() *v1alpha1.ReleaseRecord { return &v1alpha1.ReleaseRecord{} }, func() *v1alpha1.ReleaseRecordList { return &v1alpha1.ReleaseRecordList{} }),
+		parties: gentype.NewClientWithList("parties", client, codec, namespace,
+			func() *v1alpha1.Party { return &v1alpha1.Party{} }, func() *v1alpha1.PartyList { return &v1alpha1.PartyList{} }),
+	}
+	if s.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's metadata client: %w", err)
+	}
+	if s.core, err = core.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's core client: %w", err)
+	}
+	if s.crds, err = apiextensions.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's definitions client: %w", err)
+	}
+	s.seen, err = s.newRecordInformer()
+	return s, err
+}
+
+// Namespace is where the store's objects live.
+func (s *Store) Namespace() string { return s.namespace }
+
+// homeConfig asks for JSON, which is what custom resources speak, and leaves fairness to the API server: the client's own limit of five
+// calls a second would hold up a burst of requests.
+func homeConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
+	if config.UserAgent == "" {
+		config.UserAgent = "slipway"
+	}
+	return config
+}
+
+func typedClient(config *rest.Config) (rest.Interface, runtime.ParameterCodec, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(v1alpha1.GroupVersion,
+		&v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{}, &v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{},
+		&v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
+	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare the home cluster's client: %w", err)
+	}
+	return client, runtime.NewParameterCodec(scheme), nil
+}
+
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, callTimeout)
+}

@@ -1,0 +1,45 @@
+package home
+
+import (
+	"context"
+	"time"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task (design §5).
+func (a *Activities) BeginTask(ctx context.Context, in operation.TaskRequest) (operation.BeginTaskResult, error) {
+	live, err := a.store.LiveTask(ctx, in.Plan)
+	if err != nil {
+		return operation.BeginTaskResult{}, outcome.WrapHome(err)
+	}
+	if live != "" && live != in.Task {
+		return operation.BeginTaskResult{Superseded: live}, nil
+	}
+	return operation.BeginTaskResult{}, nil
+}
+
+// queryTimeout bounds how long a workflow may take to say what became of it.
+const queryTimeout = 20 * time.Second
+
+// CompleteRecord asks the task's own workflow for its final state and writes it into the record, so that it outlives Temporal's
+// retention. The state is asked for rather than passed: with a thousand services it is too large for history.
+func (a *Activities) CompleteRecord(ctx context.Context, in operation.TaskRequest) error {
+	query, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	value, err := a.temporal.QueryWorkflow(query, plan.WorkflowID(in.Task), in.RunID, operation.QueryState)
+	if err != nil {
+		return err
+	}
+	var task plan.Task
+	if err := value.Get(&task); err != nil {
+		return err
+	}
+	if err := a.store.CompleteTask(ctx, task, a.recordLimit); err != nil {
+		return outcome.WrapHome(err)
+	}
+	a.forget(in.Task)
+	return nil
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/worker"
+)
+
+// newLogger writes structured logs to standard error.
+func newLogger(s settings.Settings) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return nil, err
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
+	if s.LogFormat == "json" {
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	}
+	return slog.New(handler), nil
+}
+
+// newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
+func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
+	return client.NewLazyClient(client.Options{
+		HostPort:       s.TemporalAddress,
+		Namespace:      s.TemporalNamespace,
+		Logger:         log.NewStructuredLogger(logger.With("from", "temporal")),
+		MetricsHandler: worker.NewMetricsHandler(registry),
+		Identity:       identity(),
+	})
+}
+
+// identity is how this process shows in Temporal's lists of workers.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("slipway-%s@%s-%d", thisBuild().Version, host, os.Getpid())
+}
+
+// newRESTConfig finds the cluster: the kubeconfig that was given, else the pod's own account, else KUBECONFIG, else ~/.kube/config.
+func newRESTConfig(s settings.Settings) (*rest.Config, error) {
+	config, err := findCluster(s)
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to work with: %w; name a kubeconfig with --kubeconfig", err)
+	}
+	config.QPS, config.Burst = s.KubeQPS, s.KubeBurst
+	config.UserAgent = "slipway/" + thisBuild().Version
+	return config, nil
+}
+
+func findCluster(s settings.Settings) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if s.Kubeconfig != "" {
+		rules.ExplicitPath = s.Kubeconfig
+	} else if s.Context == "" {
+		if config, err := rest.InClusterConfig(); err == nil {
+			return config, nil
+		}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context}).ClientConfig()
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// problemError is what the API says went wrong.
+type problemError struct {
+	client.Problem
+}
+
+func (e *problemError) Error() string { return oneLine(e.Detail) }
+
+// unreachableError: the API does not answer.
+type unreachableError struct {
+	address string
+	cause   error
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("the Slipway API at %s does not answer: %s", e.address, plainCause(e.cause))
+}
+
+func (e *unreachableError) Unwrap() error { return e.cause }
+
+// strangerError: something answers at the API's address that does not speak as the API does.
+type strangerError struct {
+	address, status, contentType string
+}
+
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("%s answered %s (%s), which is no answer of the Slipway API", e.address, e.status, orDash(e.contentType))
+}
+
+// plainCause leaves of a network error what a person can use.
+func plainCause(err error) string {
+	var dns *net.DNSError
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return fmt.Sprintf("there is no host %s", dns.Name)
+	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
+		return "no answer in time"
+	case errors.As(err, &operation):
+		parts := strings.Split(operation.Err.Error(), ": ")
+		return parts[len(parts)-1]
+	}
+	return err.Error()
+}
+
+// finding is one thing that is wrong with a document.
+type finding struct {
+	file string
+	strictyaml.FieldError
+}
+
+// String reads "shop.yaml:6: item 2, deployment: must be …"; a document of no file begins with the item.
+func (f finding) String() string {
+	at := f.FieldError
+	place := ""
+	if f.file != "" {
+		place = f.file + ": "
+		if at.Line > 0 {
+			place = fmt.Sprintf("%s:%d: ", f.file, at.Line)
+		}
+		at.Line = 0
+	}
+	if at.Item == 0 && at.Line == 0 && at.Field == "" {
+		return place + oneLine(at.Reason)
+	}
+	return place + oneLine(at.Where()) + ": " + oneLine(at.Reason)
+}
+
+// findingsOf are the API's findings on a document of that file; file is empty when there was none.
+func findingsOf(file string, problems []client.FieldProblem) []finding {
+	var all []finding
+	for _, p := range problems {
+		all = append(all, finding{file: file, FieldError: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}})
+	}
+	return all
+}
+
+// explain is an error as it is printed: what happened, everything that is wrong, and what to do.
+func explain(err error) string {
+	var text strings.Builder
+	var problem *problemError
+	var unreachable *unreachableError
+	var stranger *strangerError
+	fmt.Fprintf(&text, "error: %s\n", err)
+	switch {
+	case errors.As(err, &problem):
+		for _, f := range findingsOf("", problem.Errors) {
+			fmt.Fprintf(&text, "  %s\n", f)
+		}
+		if problem.Current != nil {
+			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, oneLine(problem.Current.Reason))
+		}
+		if problem.Status >= 500 && problem.RequestID != "" {
+			fmt.Fprintf(&text, "The engine's log has more, under request %s.\n", problem.RequestID)
+		}
+	case errors.As(err, &unreachable):
+		text.WriteString("Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n")
+	case errors.As(err, &stranger):
+		text.WriteString("Something else may listen there: check --api or SLIPWAY_API.\n")
+	}
+	return text.String()
+}
+
+// neverSent says whether the connection failed before anything could be sent.
+func (e *unreachableError) neverSent() bool {
+	var operation *net.OpError
+	return errors.As(e.cause, &operation) && operation.Op == "dial"
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// The groups of the help page.
+const (
+	groupRelease = "release"
+	groupEngine  = "engine"
+	groupOther   = "other"
+)
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "slipway",
+		Short: "Release services in a planned order",
+		Long: `Slipway releases services in a planned order. A plan names services of the catalogue and what to do with each;
+running it makes a task, which goes wave by wave, and which can be paused, resumed and stopped at any time.
+
+Exit codes: 0 done; 1 an error, or a failed task; 2 wrong usage or settings; others in "slipway task watch --help".
+Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches colours off.`,
+		Example: `  slipway dev                              # the engine in one process, against your cluster and your Temporal
+  slipway service apply -f services.yaml   # fill the catalogue
+  slipway validate shop.yaml               # the waves of a plan, and all that is wrong with it
+  slipway plan apply -f shop.yaml          # save the plan under the name shop
+  slipway plan run shop --watch            # release, and follow it to its end`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupRelease, Title: "Release:"},
+		&cobra.Group{ID: groupEngine, Title: "Run the engine:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupRelease, a.validateCommand(), a.serviceCommand(), a.planCommand(), a.taskCommand())
+	add(groupEngine, a.serverCommand(), a.workerCommand(), a.devCommand(), a.configCommand())
+	add(groupOther, a.versionCommand())
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
+	a.refuseStrays(root)
+	a.markBegun(root)
+	return root
+}
+
+// refuseStrays makes commands that only hold others refuse a word that is none of these, where cobra would show the help and exit 0.
+func (a *app) refuseStrays(command *cobra.Command) {
+	if command.HasSubCommands() && !command.Runnable() {
+		command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		command.DisableFlagsInUseLine = true
+		command.Args = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
+			}
+			return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
+		}
+	}
+	for _, child := range command.Commands() {
+		a.refuseStrays(child)
+	}
+}

@@ -1,0 +1,178 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// addressUse says what an address is for, which decides what may be left out of it.
+type addressUse int
+
+const (
+	listening       addressUse = iota // the host may be empty (every interface), the port 0 (a free one)
+	listeningOrNone                   // as listening, and the whole may be empty
+	dialling                          // host and port are both needed
+)
+
+func address(into *string, text string, use addressUse) error {
+	*into = text
+	if text == "" && use == listeningOrNone {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port; an example is 127.0.0.1:8080", text)
+	}
+	lowest := 0
+	if use == dialling {
+		lowest = 1
+		if host == "" {
+			return fmt.Errorf("%q names no host; an example is 127.0.0.1:7233", text)
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < lowest || n > 65535 {
+		return fmt.Errorf("%q has no usable port: want a number from %d to 65535", text, lowest)
+	}
+	return nil
+}
+
+func baseURL(into *string, text string, needed bool) error {
+	*into = strings.TrimRight(text, "/")
+	if text == "" && !needed {
+		return nil
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return fmt.Errorf("%q is not a URL that starts with http:// or https:// and names a host", text)
+	}
+	if port := parsed.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("%q has no usable port: want a number from 1 to 65535", text)
+		}
+	}
+	if parsed.RawQuery != "" || parsed.Fragment != "" {
+		return fmt.Errorf("%q has a query or a fragment: want the base URL alone", text)
+	}
+	return nil
+}
+
+func required(into *string, text string) error {
+	*into = text
+	if text == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func oneOf(into *string, text string, choices ...string) error {
+	*into = text
+	if !slices.Contains(choices, text) {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(choices, ", "))
+	}
+	return nil
+}
+
+func boolean(into *bool, text string) error {
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	*into = text == "true"
+	return nil
+}
+
+func integer(into *int, text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number", text)
+	}
+	if n < 1 {
+		return fmt.Errorf("%d is too small: want at least 1", n)
+	}
+	*into = n
+	return nil
+}
+
+func number(into *float32, text string) error {
+	n, err := strconv.ParseFloat(text, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a number", text)
+	}
+	// Written so that NaN is refused too.
+	if !(n > 0 && n < 1e6) {
+		return fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
+	}
+	*into = float32(n)
+	return nil
+}
+
+func duration(into *time.Duration, text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration; examples are 90s, 2m and 1h30m", text)
+	}
+	if d <= 0 {
+		return fmt.Errorf("%s is too short: want more than 0s", text)
+	}
+	*into = d
+	return nil
+}
+
+// wholeSeconds reads a duration that travels in seconds.
+func wholeSeconds(into *time.Duration, text string) error {
+	if err := duration(into, text); err != nil {
+		return err
+	}
+	if *into%time.Second != 0 {
+		return fmt.Errorf("%s is not a whole number of seconds", text)
+	}
+	return nil
+}
+
+func namespace(into *string, text string) error {
+	*into = text
+	return namespaceName(text)
+}
+
+func names(into *[]string, text string, check func(string) error) error {
+	parts := splitList(text)
+	for _, part := range parts {
+		if err := check(part); err != nil {
+			return err
+		}
+	}
+	*into = parts
+	return nil
+}
+
+func namespaceName(text string) error {
+	if len(validation.IsDNS1123Label(text)) > 0 {
+		return fmt.Errorf("%q is not a namespace: want lower-case letters, digits and -, at most 63", text)
+	}
+	return nil
+}
+
+func partyName(text string) error {
+	if len(text) > 63 || len(validation.IsDNS1123Subdomain(text)) > 0 {
+		return fmt.Errorf("%q is not the name of a party: want lower-case letters, digits, - and ., at most 63", text)
+	}
+	return nil
+}
+
+// splitList takes a list apart: parts are trimmed, empty ones dropped and repeated ones kept once.
+func splitList(text string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

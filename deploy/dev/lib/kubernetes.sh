@@ -1,0 +1,164 @@
+# The Kubernetes control plane of the stack, installed by kwokctl. Sourced by stack.sh.
+
+cluster_name=slipway
+kubernetes_parts="etcd kube-apiserver kube-controller-manager kube-scheduler kwok-controller"
+
+kubectl() { "$bin/kubectl" --kubeconfig "$dir/kubeconfig" "$@"; }
+
+# A cluster of which nothing runs is installed anew around its data, so that it has the ports, stages and flags of now.
+start_kubernetes() {
+  local part dead=
+  for part in $kubernetes_parts; do
+    if ! running "$part"; then dead="$dead $part"; fi
+  done
+  if [ "$(wc -w <<<"$dead")" -eq "$(wc -w <<<"$kubernetes_parts")" ]; then
+    say "starting Kubernetes …"
+    install_cluster
+  else
+    for part in $dead; do
+      say "starting $part …"
+      spawn_component "$part"
+      wait_for_component "$part"
+    done
+  fi
+  for part in $kubernetes_parts; do wait_for_component "$part"; done
+  if [ -n "$dead" ]; then prepare_cluster; fi
+}
+
+install_cluster() {
+  local part
+  rm -rf "$cluster"
+  mkdir -p "$cluster" "$dir/etcd"
+  chmod 700 "$dir/etcd"
+  for part in $kubernetes_parts; do rm -f "$dir/run/$part.pid"; rotate_log "$dir/logs/$part.log"; done
+  # Data, logs and pid files of kwokctl's cluster live beside Temporal's.
+  ln -s "$dir/etcd" "$cluster/etcd"
+  ln -s "$dir/logs" "$cluster/logs"
+  ln -s "$dir/run" "$cluster/pids"
+  if [ -d "$dir/kwok/pki" ]; then cp -R "$dir/kwok/pki" "$cluster/pki"; fi
+  cluster_config >"$dir/kwok/cluster.yaml"
+  if ! "$bin/kwokctl" --config "$dir/kwok/cluster.yaml" --name "$cluster_name" create cluster --kubeconfig= \
+    </dev/null >"$dir/logs/kwokctl.log" 2>&1; then
+    tail -n 15 "$dir/logs/kwokctl.log" >&2
+    fail "kwokctl could not create the cluster: see $dir/logs"
+  fi
+  rm -rf "$dir/kwok/pki"
+  cp -R "$cluster/pki" "$dir/kwok/pki"
+  # With its certificates inside, so that the file can be copied and mounted.
+  (umask 077 && "$bin/kubectl" --kubeconfig "$cluster/kubeconfig.yaml" config view --raw --flatten >"$dir/kubeconfig.partial")
+  mv "$dir/kubeconfig.partial" "$dir/kubeconfig"
+}
+
+# What kwokctl is to install, and the stages of deploy/dev/kwok, which take the place of all of its own.
+cluster_config() {
+  local file
+  cluster_options
+  for file in "$here"/kwok/stage-*.yaml; do
+    echo "---"
+    sed "s~@behaviour@~$(behaviour_expression)~" "$file"
+  done
+}
+
+# No client-side or server-side rate limits and no leader elections: one process of each, and tests with thousands of
+# objects. The factor lets a node be silent for 2,000 s, so that an API server that a test takes down for minutes does not
+# make nodes unready. KWOK takes no leases, since after a restart it would wait for its own old ones to expire.
+cluster_options() {
+  cat <<CONFIG
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokctlConfiguration
+options:
+  runtime: binary
+  bindAddress: 127.0.0.1
+  kubeApiserverPort: $SLIPWAY_DEV_KUBE_PORT
+  etcdPort: $SLIPWAY_DEV_ETCD_PORT
+  etcdPeerPort: $SLIPWAY_DEV_ETCD_PEER_PORT
+  kubeControllerManagerPort: $SLIPWAY_DEV_CONTROLLER_MANAGER_PORT
+  kubeSchedulerPort: $SLIPWAY_DEV_SCHEDULER_PORT
+  kwokControllerPort: $SLIPWAY_DEV_KWOK_PORT
+  etcdBinary: "$bin/etcd"
+  kubeApiserverBinary: "$bin/kube-apiserver"
+  kubeControllerManagerBinary: "$bin/kube-controller-manager"
+  kubeSchedulerBinary: "$bin/kube-scheduler"
+  kwokControllerBinary: "$bin/kwok"
+  kubectlBinary: "$bin/kubectl"
+  disableQPSLimits: true
+  heartbeatFactor: 50
+componentsPatches:
+- name: kube-controller-manager
+  extraArgs:
+  - {key: leader-elect, value: "false"}
+  - {key: concurrent-deployment-syncs, value: "20"}
+  - {key: concurrent-replicaset-syncs, value: "20"}
+  - {key: concurrent-statefulset-syncs, value: "20"}
+  - {key: concurrent-daemonset-syncs, value: "10"}
+  - {key: concurrent-job-syncs, value: "10"}
+- name: kube-scheduler
+  extraArgs:
+  - {key: leader-elect, value: "false"}
+- name: kwok-controller
+  extraArgs:
+  - {key: node-lease-duration-seconds, value: "0", override: true}
+---
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  cidr: 10.0.0.0/12
+  podPlayStageParallelism: 16
+  nodePlayStageParallelism: 4
+CONFIG
+}
+
+behaviour_expression() { sed '/^#/d' "$here/kwok/behaviour.jq" | tr -s '\n ' '  ' | sed 's/[&\\~]/\\&/g'; }
+
+# The nodes, and Slipway's custom resource definitions as they are in this clone.
+prepare_cluster() {
+  local log=$dir/logs/prepare.log
+  if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" &&
+    kubectl wait --for=condition=Ready nodes --all --timeout=60s &&
+    apply_definitions; } >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    fail "the cluster could not be prepared: see $log"
+  fi
+}
+
+apply_definitions() {
+  if ! compgen -G "$root/deploy/crds/*.yaml" >/dev/null; then return 0; fi
+  kubectl apply --server-side --force-conflicts -f "$root/deploy/crds" &&
+    kubectl wait --for=condition=Established -f "$root/deploy/crds" --timeout=60s
+}
+
+# spawn_component NAME: with the binary and arguments that kwokctl has put down for it.
+spawn_component() {
+  local line words=()
+  while IFS= read -r line; do words+=("$line"); done < <(component_command "$1" <"$cluster/kwok.yaml")
+  [ ${#words[@]} -gt 1 ] || fail "$cluster/kwok.yaml does not say how to start $1: run '$0 down' and '$0 up'"
+  spawn "$1" "${words[@]}"
+}
+
+# The binary and the arguments of component $1, one per line, from kwokctl's own record. A long argument with spaces in it
+# goes on in the next, deeper line.
+component_command() {
+  awk -v wanted="$1" '
+    /^components:/            { inside = 1; next }
+    inside && /^[^ -]/        { inside = 0 }
+    !inside                   { next }
+    /^- /                     { finish(); count = 0; binary = ""; name = ""; list = "" }
+    /^(- |  )[a-zA-Z]+:/      { key = substr($0, 3); sub(/:.*/, "", key); list = key; value = substr($0, 3); sub(/^[a-zA-Z]+: ?/, "", value)
+                                if (key == "binary") binary = value
+                                if (key == "name") name = value
+                                next }
+    list == "args" && /^  - / { args[++count] = substr($0, 5); next }
+    list == "args" && /^    / { sub(/^ +/, " "); args[count] = args[count] $0; next }
+    function finish(   i)     { if (name == wanted) { print binary; for (i = 1; i <= count; i++) print args[i] } name = "" }
+    END                       { finish() }'
+}
+
+wait_for_component() {
+  case $1 in
+    etcd) wait_for etcd 30 http_ok "$SLIPWAY_DEV_ETCD_PORT" /health ;;
+    kube-apiserver) wait_for kube-apiserver 60 kubectl get --raw /readyz ;;
+    kube-controller-manager) wait_for "$1" 60 listens "$SLIPWAY_DEV_CONTROLLER_MANAGER_PORT" ;;
+    kube-scheduler) wait_for "$1" 60 listens "$SLIPWAY_DEV_SCHEDULER_PORT" ;;
+    kwok-controller) wait_for "$1" 60 http_ok "$SLIPWAY_DEV_KWOK_PORT" /healthz ;;
+  esac
+}

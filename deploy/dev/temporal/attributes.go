@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+)
+
+// How long a server that has just started may take until it answers.
+const readyTimeout = 60 * time.Second
+
+// ensureSearchAttributes waits until the server answers, and adds the attributes that a namespace of an earlier start
+// lacks. An attribute that exists with another type is an error, since the server cannot change it.
+func ensureSearchAttributes(ctx context.Context, o options) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	c, err := client.NewLazyClient(client.Options{HostPort: o.frontendAddress(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		return fmt.Errorf("client of the Temporal server: %w", err)
+	}
+	defer c.Close()
+	for _, namespace := range o.Namespaces {
+		known, err := listSearchAttributes(ctx, c.OperatorService(), namespace)
+		if err != nil {
+			return fmt.Errorf("search attributes of namespace %s: %w", namespace, err)
+		}
+		missing, err := missingAttributes(known, o.SearchAttributes)
+		if err != nil {
+			return fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		request := &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing}
+		if _, err := c.OperatorService().AddSearchAttributes(ctx, request); err != nil {
+			return fmt.Errorf("add search attributes to namespace %s: %w", namespace, err)
+		}
+	}
+	return nil
+}
+
+// listSearchAttributes tries again until the server answers or ctx is done.
+func listSearchAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, namespace string) (map[string]enumspb.IndexedValueType, error) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		answer, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+		if err == nil {
+			return answer.GetCustomAttributes(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-again.C:
+		}
+	}
+}
+
+func missingAttributes(known, wanted map[string]enumspb.IndexedValueType) (map[string]enumspb.IndexedValueType, error) {
+	missing := map[string]enumspb.IndexedValueType{}
+	var clashes []error
+	for name, kind := range wanted {
+		switch has, ok := known[name]; {
+		case !ok:
+			missing[name] = kind
+		case has != kind:
+			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose another name or a new database file", name, has, kind))
+		}
+	}
+	return missing, errors.Join(clashes...)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"go.temporal.io/server/common/primitives"
+)
+
+// servicePorts is the gRPC port of each of the server's services.
+type servicePorts map[primitives.ServiceName]int
+
+func hostPort(ip string, port int) string { return net.JoinHostPort(ip, strconv.Itoa(port)) }
+
+// choosePorts checks that the ports that were asked for are free, since the server and its UI say little when they are
+// not, and finds ports for the services that only talk to each other.
+func choosePorts(o options) (servicePorts, error) {
+	listeners := make([]net.Listener, 0, 5)
+	// All stay open until the end, so that no port is given out twice.
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+	}()
+	open := func(ip string, port int, flagName string) (int, error) {
+		l, err := net.Listen("tcp", hostPort(ip, port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return 0, fmt.Errorf("port %d on %s is in use by another process: choose another with %s", port, ip, flagName)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("listen for %s: %w", flagName, err)
+		}
+		listeners = append(listeners, l)
+		return l.Addr().(*net.TCPAddr).Port, nil
+	}
+	ports := servicePorts{}
+	var err error
+	if ports[primitives.FrontendService], err = open(o.IP, o.Port, "--port"); err != nil {
+		return nil, err
+	}
+	if !o.Headless {
+		if _, err := open(o.UIIP, o.UIPort, "--ui-port"); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []primitives.ServiceName{primitives.HistoryService, primitives.MatchingService, primitives.WorkerService} {
+		if ports[name], err = open(o.IP, 0, "an internal service"); err != nil {
+			return nil, err
+		}
+	}
+	return ports, nil
+}

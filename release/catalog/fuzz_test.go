@@ -1,0 +1,37 @@
+package catalog
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func FuzzDecodeService(f *testing.F) {
+	for _, seed := range []string{
+		wholeEntry, change("", ""), `{"workloads":[{"namespace":"a","workloadRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"b"},"labels":["x"]}]}`,
+		"workloads: &a [*a]", "build: {jobTemplate: {a: {<<: {b: .nan}}}}\n", "strategy:\n\t- x", "workloads:\n- ? [a]\n  : b\n   ...\n", "{", "\x00",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, errs := Decode(data)
+		if len(errs) > 0 {
+			for _, one := range errs {
+				require.Positive(t, one.Line, "every error has its line: %v", one)
+				require.NotEmpty(t, one.Reason)
+			}
+			return
+		}
+		require.Empty(t, s.Validate(), "what Decode takes, Validate takes")
+		raw, err := json.Marshal(s)
+		require.NoError(t, err)
+		again, errs := Decode(raw)
+		require.NoError(t, errs.Err(), "what is kept as JSON is read again")
+		if s.Build != nil { // compared apart, as JSON: HTML escapes and the order of keys may differ
+			require.JSONEq(t, string(s.Build.JobTemplate.Raw), string(again.Build.JobTemplate.Raw))
+			s.Build, again.Build = nil, nil
+		}
+		require.Equal(t, s, again, "and is the same")
+	})
+}

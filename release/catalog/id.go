@@ -1,0 +1,47 @@
+package catalog
+
+import (
+	"fmt"
+	"regexp"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// MaxIDLength is how many characters an ID or a label has at most (design §5, "IDs and names").
+const MaxIDLength = 63
+
+var (
+	// idPattern is stricter than the sentence of design §5 at the edges: an ID stands in paths and is the name of an object, where a "." or "-"
+	// at the begin, at the end or beside another "." is not legal.
+	idPattern    = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$`)
+	labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
+)
+
+// ValidID says what is wrong with the ID of a service or the name of a plan: letters, digits, "-" and ".", at most 63, begin and end a letter
+// or digit.
+func ValidID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("is empty: an ID is made of letters, digits, \"-\" and \".\"")
+	case len(id) > MaxIDLength:
+		return fmt.Errorf("%s is too long: an ID has at most %d characters", strictyaml.Quote(id), MaxIDLength)
+	case !idPattern.MatchString(id):
+		return fmt.Errorf("%s is not a legal ID: use letters, digits, \"-\" and \".\", and begin and end each part between dots with a letter or digit",
+			strictyaml.Quote(id))
+	}
+	return nil
+}
+
+// ValidLabel says what is wrong with a label of a workload: letters, digits, "-", "_" and ".", at most 63, begin and end a letter or digit.
+func ValidLabel(label string) error {
+	switch {
+	case label == "":
+		return fmt.Errorf("is empty: a label is made of letters, digits, \"-\", \"_\" and \".\"")
+	case len(label) > MaxIDLength:
+		return fmt.Errorf("%s is too long: a label has at most %d characters", strictyaml.Quote(label), MaxIDLength)
+	case !labelPattern.MatchString(label):
+		return fmt.Errorf("%s is not a legal label: use letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter or digit",
+			strictyaml.Quote(label))
+	}
+	return nil
+}

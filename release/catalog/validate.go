@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// MaxDeadlineSeconds is the longest that one operation on a service may take: a day.
+const MaxDeadlineSeconds = 86400
+
+// Validate says all that is wrong with an entry that did not come through Decode, by the same rules. The errors have no lines.
+func (s Service) Validate() Errors {
+	found := &strictyaml.Findings{}
+	s.check(found)
+	return found.Sorted()
+}
+
+func (s Service) check(found *strictyaml.Findings) {
+	if len(s.Workloads) == 0 {
+		found.Refuse(0, "workloads", "is required: a service has at least one workload")
+	}
+	first := map[string]int{}
+	for i, w := range s.Workloads {
+		field := strictyaml.Index("workloads", i)
+		w.check(found, field)
+		if earlier, taken := first[w.Identity()]; taken && w.WorkloadRef.Name != "" {
+			found.Refuse(0, field, "is %s once more, which is workloads[%d] already: name each object once", w, earlier)
+			continue
+		}
+		first[w.Identity()] = i
+	}
+	if s.DeadlineSeconds < 0 || s.DeadlineSeconds > MaxDeadlineSeconds {
+		found.Refuse(0, "deadlineSeconds", "must be from 1 to %d, not %d", MaxDeadlineSeconds, s.DeadlineSeconds)
+	}
+	if s.Package != nil {
+		s.Package.check(found)
+	}
+	if s.Build != nil {
+		s.Build.check(found)
+	}
+}
+
+func (w Workload) check(found *strictyaml.Findings, field string) {
+	if w.Party != "" {
+		checkName(found, strictyaml.Join(field, "party"), w.Party, validation.IsDNS1123Subdomain)
+		if len(w.Party) > MaxIDLength {
+			found.Refuse(0, strictyaml.Join(field, "party"), "is too long: a party's name has at most %d characters", MaxIDLength)
+		}
+	}
+	checkName(found, strictyaml.Join(field, "namespace"), w.Namespace, validation.IsDNS1123Label)
+	w.WorkloadRef.check(found, strictyaml.Join(field, "workloadRef"))
+	seen := map[string]bool{}
+	for i, label := range w.Labels {
+		if err := ValidLabel(label); err != nil {
+			found.Refuse(0, strictyaml.Index(strictyaml.Join(field, "labels"), i), "%s", err)
+		} else if seen[label] {
+			found.Refuse(0, strictyaml.Index(strictyaml.Join(field, "labels"), i), "is %s once more: name each label once", label)
+		}
+		seen[label] = true
+	}
+	w.checkReplicas(found, strictyaml.Join(field, "replicas"))
+}
+
+func (w Workload) checkReplicas(found *strictyaml.Findings, field string) {
+	switch {
+	case w.Replicas == nil:
+	case !w.WorkloadRef.Sized():
+		found.Refuse(0, field, "does not apply: a DaemonSet has no size, it has a pod on every node; leave it out")
+	case *w.Replicas < 1:
+		found.Refuse(0, field, "must be at least 1, not %d: it is what START restores", *w.Replicas)
+	}
+}
+
+func (r WorkloadRef) check(found *strictyaml.Findings, field string) {
+	if r == (WorkloadRef{}) {
+		found.Refuse(0, field, "is required: name the object by apiVersion, kind and name")
+		return
+	}
+	if r.APIVersion == "" {
+		found.Refuse(0, strictyaml.Join(field, "apiVersion"), "is required: write %s", APIVersion)
+	}
+	if r.Kind == "" {
+		found.Refuse(0, strictyaml.Join(field, "kind"), "is required: %s can be released", kindList())
+	}
+	if r.APIVersion != "" && r.Kind != "" && !found.Unreadable(strictyaml.Join(field, "apiVersion")) {
+		if err := r.Supported(); err != nil {
+			found.Refuse(0, strictyaml.Join(field, "kind"), "%s", err)
+		}
+	}
+	checkName(found, strictyaml.Join(field, "name"), r.Name, validation.IsDNS1123Subdomain)
+}
+
+func (p Package) check(found *strictyaml.Findings) {
+	checkName(found, "package.container", p.Container, validation.IsDNS1123Label)
+	switch {
+	case p.MountPath == "":
+		found.Refuse(0, "package.mountPath", "is required: say where in the container the package is unpacked")
+	case !path.IsAbs(p.MountPath):
+		found.Refuse(0, "package.mountPath", "must be an absolute path, not %s", strictyaml.Quote(p.MountPath))
+	case p.MountPath != path.Clean(p.MountPath) || strings.Contains(p.MountPath, ":"):
+		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" at its end, not %s", strictyaml.Quote(p.MountPath))
+	case p.MountPath == "/":
+		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the image holds")
+	}
+	if p.Credentials != "" {
+		checkName(found, "package.credentials", p.Credentials, validation.IsDNS1123Subdomain)
+	}
+}
+
+// checkName holds a name against one of the rules of Kubernetes.
+func checkName(found *strictyaml.Findings, field, name string, rule func(string) []string) {
+	if name == "" {
+		found.Refuse(0, field, "is required")
+		return
+	}
+	if problems := rule(name); len(problems) > 0 {
+		found.Refuse(0, field, "%s is not a legal name: %s", strictyaml.Quote(name), strings.Join(problems, "; "))
+	}
+}

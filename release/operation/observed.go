@@ -1,0 +1,167 @@
+package operation
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+)
+
+// Observed is one look at a workload: everything that Decide goes by.
+type Observed struct {
+	// Claim is the value of AnnotationClaimedBy, "" when nobody holds the workload.
+	Claim string
+	// Original is what the holder saved; nil when nothing is saved. OriginalProblem says why it could not be read.
+	Original        *Original
+	OriginalProblem string
+	// Held says that this operation was already seen to hold the claim; Ending is what it was about to answer when it gave the claim back.
+	Held   bool
+	Ending *Ending
+
+	Generation         int64
+	ObservedGeneration int64
+	Deleting           bool
+
+	// Replicas is the size that is asked for; of a DaemonSet the number of nodes that should run it.
+	Replicas int32
+	// Total, Ready, Available and Updated are the status's numbers of pods; Updated counts those of the newest template.
+	Total     int32
+	Ready     int32
+	Available int32
+	Updated   int32
+	// Terminating is the number of pods on their way out that Total leaves out; nil when the status does not say.
+	Terminating *int32
+
+	// UpdateType is UpdateRolling, UpdateRecreate or UpdateOnDelete.
+	UpdateType   string
+	Partition    int32
+	Paused       bool
+	OrderedReady bool
+	FirstOrdinal int32
+	// Settings are the fields that an operation may borrow, as they stand, by path; a field that is not set is absent.
+	Settings map[string]json.RawMessage
+
+	// Remembered and LeftAt are the texts of AnnotationReplicas and AnnotationLeftAt, "" when absent.
+	Remembered string
+	LeftAt     string
+	// Marker is AnnotationRestartedBy of the pod template.
+	Marker string
+	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
+	Revision string
+	// Trouble is what the workload itself says about pods that cannot be created, "" when it says nothing.
+	Trouble string
+
+	// Pods are the workload's own pods; they are there only when PodsSeen.
+	Pods     []Pod
+	PodsSeen bool
+
+	// Elapsed is how much of the deadline is used.
+	Elapsed time.Duration
+	Now     time.Time
+}
+
+// Ending is the answer of an operation, kept by whoever runs it from before the last write on, so that it is not lost with the process. One of the two is set.
+type Ending struct {
+	Result  *Result        `json:"result,omitempty"`
+	Failure *failure.Error `json:"failure,omitempty"`
+}
+
+// Pod is what Decide knows of one pod.
+type Pod struct {
+	Name string
+	UID  string
+	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an attempt that was given up does no harm.
+	Version string
+	// Revision is the hash or name of the pod's revision, and Marker the AnnotationRestartedBy that it was made with.
+	Revision string
+	Marker   string
+	// Ordinal is a StatefulSet pod's number, -1 for others.
+	Ordinal int32
+	// Ready says that the pod is ready; Available that it has been so for the workload's minReadySeconds.
+	Ready     bool
+	Available bool
+	// Deleting says that the pod is on its way out; Finished that it has run to its end and never runs again (phase Succeeded or Failed).
+	Deleting bool
+	Finished bool
+	// Since is when the pod stopped being ready, or was made.
+	Since time.Time
+	// Reason and Message are the pod's own word on why it is not ready: "ImagePullBackOff", `Back-off pulling image "x:bad"`.
+	Reason  string
+	Message string
+}
+
+// Original is what an operation saves on the workload (AnnotationOriginal), so that anybody can give back what was borrowed.
+type Original struct {
+	Operation plan.Operation `json:"operation"`
+	// Begun says that the first change was made; until then the workload is only held.
+	Begun   bool      `json:"begun"`
+	BegunAt time.Time `json:"begunAt"`
+	// Borrowed are the settings that were changed for the time of the operation.
+	Borrowed []Borrowed `json:"borrowed,omitempty"`
+	// Size is what START comes back to and what STOP remembers; Asked the size that the operation itself last asked for.
+	Size  *int32 `json:"size,omitempty"`
+	Asked *int32 `json:"asked,omitempty"`
+	// FromReplicas and FromRevision are what the workload was before.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	FromRevision string `json:"fromRevision,omitempty"`
+	// ByDeletion says that RESTART deletes the pods itself instead of leaving that to the workload's controller.
+	ByDeletion bool `json:"byDeletion,omitempty"`
+	// Changed says whether the operation changed more than the claim.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// Borrowed is one setting changed for the time of an operation: its own value and the one lent to it, as JSON.
+type Borrowed struct {
+	Path string          `json:"path"`
+	Own  json.RawMessage `json:"own"`
+	Lent json.RawMessage `json:"lent"`
+}
+
+// ParseOriginal reads the annotation AnnotationOriginal.
+func ParseOriginal(text string) (*Original, error) {
+	var o Original
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
+// String is the annotation's value.
+func (o Original) String() string {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // an Original is plain data that was JSON before: it always marshals
+	}
+	return string(raw)
+}
+
+// size reads a size that was written on the workload; ok is false when there is none that makes sense.
+func size(text string) (n int32, ok bool) {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < 1 || v > math.MaxInt32 {
+		return 0, false
+	}
+	return int32(v), true
+}
+
+// remembered is the size to come back to, when it still counts (see AnnotationLeftAt).
+func (o Observed) remembered() (int32, bool) {
+	n, ok := size(o.Remembered)
+	if !ok {
+		return 0, false
+	}
+	if o.Replicas == 0 {
+		return n, true
+	}
+	left, ok := size(o.LeftAt)
+	return n, ok && left == o.Replicas && n > left
+}
+
+// lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
+func (o Observed) lagging() bool { return o.ObservedGeneration < o.Generation }
+
+// ready says that as many pods as asked for are ready and have been so for minReadySeconds.
+func (o Observed) ready() bool { return !o.lagging() && o.Available >= o.Replicas }

@@ -1,0 +1,227 @@
+package operation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+const (
+	ourClaim = "task/t1/1-order@run-1"
+	marker   = "t1/1"
+)
+
+func request(kind string, op plan.Operation, method plan.Method) operation.Request {
+	return operation.Request{
+		Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
+		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
+	}
+}
+
+// drawToy makes a random workload with random pods and settings.
+func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
+	w := newToy(kind, replicas)
+	w.ordered = kind == operation.KindStatefulSet && rapid.Bool().Draw(t, "keeps its order")
+	w.countsTerminating = kind == operation.KindDeployment && rapid.Bool().Draw(t, "status counts terminating pods")
+	amount := rapid.SampledFrom([]string{`1`, `2`, `"25%"`})
+	zero := rapid.SampledFrom([]string{`0`, `1`, `"25%"`})
+	set := func(path, value string) { w.spec.settings[path] = json.RawMessage(value) }
+	switch kind {
+	case operation.KindDeployment:
+		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateRolling, operation.UpdateRecreate}).Draw(t, "type")
+		set(operation.PathDeploymentUnavailable, amount.Draw(t, "maxUnavailable"))
+		set(operation.PathDeploymentSurge, zero.Draw(t, "maxSurge"))
+	case operation.KindStatefulSet:
+		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateOnDelete}).Draw(t, "type")
+		set(operation.PathUpdateStrategy, `{"type":"`+w.spec.updateType+`"}`)
+	default:
+		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateOnDelete}).Draw(t, "type")
+		set(operation.PathUpdateUnavailable, amount.Draw(t, "maxUnavailable"))
+		set(operation.PathUpdateSurge, `0`)
+	}
+	w.settle()
+	for _, p := range w.pods {
+		p.ready = !rapid.Bool().Draw(t, "not ready") || rapid.Bool().Draw(t, "after all ready")
+	}
+	w.report()
+	return w
+}
+
+// runner drives one operation as the activity does, and can be killed at any point.
+type runner struct {
+	req      operation.Request
+	w        *toyWorkload
+	held     bool
+	ending   *operation.Ending
+	withPods bool
+	result   *operation.Result
+	failure  string
+	// ghost is a decision of an attempt that was given up but still runs.
+	ghost        *operation.Decision
+	ghostVersion int
+}
+
+// step takes one look and does what is decided. die says whether the process is killed at that point.
+func (r *runner) step(die func(where string) bool) {
+	seen := r.w.look(r.withPods)
+	seen.Held, seen.Ending = r.held, r.ending
+	version := r.w.version
+	r.held = r.held || seen.Claim == r.req.Claim
+	r.withPods = false
+	d := operation.Decide(r.req, seen)
+	if end, ends := d.Ends(); ends && d.Action == operation.ActWrite {
+		r.ending = &end
+	}
+	if die("after the decision") {
+		r.ghost, r.ghostVersion = &d, version
+		r.forget()
+		return
+	}
+	done := r.apply(d, version)
+	if die("after the change") {
+		r.forget()
+		return
+	}
+	switch {
+	case d.Action == operation.ActLook:
+		r.withPods = true
+	case !done:
+	case d.Result != nil:
+		r.result = d.Result
+	case d.Failure != nil:
+		r.failure = d.Failure.Message
+	}
+}
+
+// forget is what a killed process leaves behind: what it knew of holding the claim may be lost with it.
+func (r *runner) forget() { r.held, r.withPods = false, false }
+
+func (r *runner) apply(d operation.Decision, version int) bool {
+	switch d.Action {
+	case operation.ActWrite:
+		return r.w.write(d.Write, version)
+	case operation.ActDelete:
+		for _, want := range d.Delete {
+			for _, p := range r.w.pods {
+				if fmt.Sprint(p.uid) == want.UID && fmt.Sprint(p.version) == want.Version {
+					r.w.delete(p)
+				}
+			}
+		}
+	}
+	return true
+}
+
+// TestAnyCrash runs operations in a toy cluster whose parts move in any order, with the process killed anywhere and late decisions of killed attempts still
+// taking effect, and checks the promises of design §5 after every single move.
+func TestAnyCrash(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.SampledFrom([]string{operation.KindDeployment, operation.KindStatefulSet, operation.KindDaemonSet}).Draw(t, "kind")
+		op := plan.Restart
+		if kind != operation.KindDaemonSet {
+			op = rapid.SampledFrom([]plan.Operation{plan.Start, plan.Stop, plan.Restart}).Draw(t, "operation")
+		}
+		method := rapid.SampledFrom([]plan.Method{plan.Parallel, plan.Sequential}).Draw(t, "method")
+		replicas := int32(rapid.IntRange(1, 5).Draw(t, "replicas"))
+		req := request(kind, op, method)
+		if op == plan.Start && rapid.Bool().Draw(t, "stopped") {
+			catalogued := replicas
+			req.Workload.Replicas, replicas = &catalogued, 0
+		}
+		w := drawToy(t, kind, replicas)
+		if op == plan.Restart {
+			w.restarting = marker
+		}
+		checkRun(t, &runner{req: req, w: w})
+	})
+}
+
+func checkRun(t *rapid.T, r *runner) {
+	w, before := r.w, r.w.specText()
+	first, replicas := w.lastUID, w.spec.replicas
+	allowed := max(1, w.out())
+	sequential := r.req.Method == plan.Sequential && w.spec.updateType != operation.UpdateRecreate
+	kills := 0
+	die := func(where string) bool {
+		if kills >= 6 || rapid.IntRange(0, 9).Draw(t, where) > 0 {
+			return false
+		}
+		kills++
+		return true
+	}
+	for moves := 0; r.result == nil; moves++ {
+		if moves > 2000 {
+			t.Fatalf("it does not come to an end: %+v", w.look(true))
+		}
+		switch m := rapid.IntRange(0, 9).Draw(t, "move"); {
+		case m < 4:
+			r.step(die)
+		case m < 6:
+			w.sync()
+		case m == 6 && r.ghost != nil:
+			r.apply(*r.ghost, r.ghostVersion)
+			r.ghost = nil
+		default:
+			w.kubelet(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pod") })
+		}
+		if r.failure != "" {
+			t.Fatalf("it failed: %s", r.failure)
+		}
+		if sequential && w.out() > allowed {
+			t.Fatalf("%d pods are out, only %d may be", w.out(), allowed)
+		}
+		if len(w.deletedNew) > 0 {
+			t.Fatalf("restarted twice: %v", w.deletedNew)
+		}
+	}
+	checkEnd(t, r, before, first, replicas)
+}
+
+func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
+	w := r.w
+	for _, name := range []string{operation.AnnotationClaimedBy, operation.AnnotationOriginal, operation.AnnotationLeftAt} {
+		if _, there := w.annotations[name]; there {
+			t.Fatalf("annotation %s is left", name)
+		}
+	}
+	if w.labelled {
+		t.Fatal("the label is left")
+	}
+	switch r.req.Operation {
+	case plan.Start:
+		replicas = max(replicas, w.spec.replicas)
+		if w.ready() != replicas || r.req.Workload.Replicas != nil && replicas != *r.req.Workload.Replicas {
+			t.Fatalf("started with %d ready pods of %d", w.ready(), replicas)
+		}
+	case plan.Stop:
+		if len(w.pods) != 0 || w.annotations[operation.AnnotationReplicas] != fmt.Sprint(replicas) {
+			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods), w.annotations[operation.AnnotationReplicas], replicas)
+		}
+	case plan.Restart:
+		for _, p := range w.pods {
+			if p.uid <= first {
+				t.Fatalf("pod %s was not restarted", p.name)
+			}
+		}
+		if w.ready() != replicas {
+			t.Fatalf("restarted with %d ready pods of %d", w.ready(), replicas)
+		}
+	}
+	w.spec.marker = ""
+	now := w.spec.replicas
+	w.spec.replicas = replicas
+	if r.req.Operation == plan.Start && r.req.Workload.Replicas != nil {
+		w.spec.replicas = 0
+	}
+	if after := w.specText(); after != before {
+		t.Fatalf("its settings were %s and are %s", before, after)
+	}
+	w.spec.replicas = now
+}

@@ -1,0 +1,407 @@
+package operation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	"slipway.io/slipway/release/operation"
+)
+
+// toyPod is a pod of the toy cluster.
+type toyPod struct {
+	name     string
+	uid      int
+	version  int
+	ordinal  int32
+	marker   string
+	ready    bool
+	deleting bool
+}
+
+// toySpec is the part of a workload that its controller goes by.
+type toySpec struct {
+	replicas   int32
+	updateType string
+	settings   map[string]json.RawMessage
+	marker     string
+}
+
+// toyWorkload is a workload with a controller that behaves like Kubernetes' own, one small step at a time.
+type toyWorkload struct {
+	kind              string
+	ordered           bool
+	countsTerminating bool
+
+	spec        toySpec
+	generation  int64
+	version     int
+	annotations map[string]string
+	labelled    bool
+
+	pods    []*toyPod
+	lastUID int
+
+	// seen is the spec that the controller last looked at; status what it said then.
+	observed int64
+	status   operation.Observed
+
+	// deletedNew are the pods of the newest template that somebody deleted: restarted twice.
+	deletedNew []string
+	restarting string
+}
+
+func newToy(kind string, replicas int32) *toyWorkload {
+	w := &toyWorkload{kind: kind, annotations: map[string]string{}, generation: 1}
+	w.spec = toySpec{replicas: replicas, updateType: operation.UpdateRolling, settings: map[string]json.RawMessage{}}
+	return w
+}
+
+// settle fills the workload with ready pods.
+func (w *toyWorkload) settle() {
+	for i := int32(0); i < w.spec.replicas; i++ {
+		w.create(i).ready = true
+	}
+	w.report()
+}
+
+func (w *toyWorkload) create(ordinal int32) *toyPod {
+	w.lastUID++
+	p := &toyPod{uid: w.lastUID, ordinal: ordinal, marker: w.spec.marker}
+	p.name = fmt.Sprintf("p-%d", w.lastUID)
+	if w.kind != operation.KindDeployment {
+		p.name = fmt.Sprintf("p-%d", ordinal)
+	}
+	w.pods = append(w.pods, p)
+	return p
+}
+
+func (w *toyWorkload) delete(p *toyPod) {
+	if p.deleting {
+		return
+	}
+	if w.restarting != "" && p.marker == w.restarting {
+		w.deletedNew = append(w.deletedNew, fmt.Sprintf("%s (uid %d)", p.name, p.uid))
+	}
+	p.deleting = true
+	p.version++
+}
+
+func (w *toyWorkload) alive() []*toyPod {
+	var out []*toyPod
+	for _, p := range w.pods {
+		if !p.deleting {
+			out = append(out, p)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ordinal > out[j].ordinal })
+	return out
+}
+
+func (w *toyWorkload) ready() int32 {
+	n := int32(0)
+	for _, p := range w.alive() {
+		if p.ready {
+			n++
+		}
+	}
+	return n
+}
+
+// out is the number of pods that are asked for and do not serve.
+func (w *toyWorkload) out() int32 { return max(0, w.spec.replicas-w.ready()) }
+
+// report writes the status from the pods, for the spec that is there now.
+func (w *toyWorkload) report() {
+	w.observed = w.generation
+	s := operation.Observed{}
+	terminating := int32(0)
+	for _, p := range w.pods {
+		if p.deleting && w.kind == operation.KindDeployment {
+			terminating++
+			continue
+		}
+		s.Total++
+		if p.ready && !p.deleting {
+			s.Ready++
+			s.Available++
+		}
+		if p.marker == w.spec.marker && !p.deleting {
+			s.Updated++
+		}
+	}
+	if w.countsTerminating {
+		s.Terminating = &terminating
+	}
+	w.status = s
+}
+
+// look is one read of the workload.
+func (w *toyWorkload) look(withPods bool) operation.Observed {
+	s := w.status
+	s.Claim = w.annotations[operation.AnnotationClaimedBy]
+	if text, ok := w.annotations[operation.AnnotationOriginal]; ok {
+		o, err := operation.ParseOriginal(text)
+		if err != nil {
+			s.OriginalProblem = err.Error()
+		}
+		s.Original = o
+	}
+	s.Generation, s.ObservedGeneration = w.generation, w.observed
+	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered, w.spec.marker
+	s.Settings = maps.Clone(w.spec.settings)
+	s.Remembered, s.LeftAt = w.annotations[operation.AnnotationReplicas], w.annotations[operation.AnnotationLeftAt]
+	s.Revision = "rev-" + w.spec.marker
+	s.Now = time.Unix(1_700_000_000, 0)
+	if withPods {
+		s.PodsSeen = true
+		for _, p := range w.pods {
+			s.Pods = append(s.Pods, operation.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: p.marker, Ordinal: p.ordinal,
+				Ready: p.ready, Available: p.ready, Deleting: p.deleting, Since: s.Now})
+		}
+	}
+	return s
+}
+
+// write makes a write if its preconditions hold, and says whether it did.
+func (w *toyWorkload) write(in *operation.Write, version int) bool {
+	if in.Fresh && version != w.version || w.annotations[operation.AnnotationClaimedBy] != in.Held {
+		return false
+	}
+	for _, s := range in.Settings {
+		if now := w.spec.settings[s.Path]; string(now) != string(s.Was) {
+			return false
+		}
+	}
+	w.version++
+	before := w.specText()
+	for _, s := range in.Settings {
+		w.spec.settings[s.Path] = s.Value
+		if s.Path == operation.PathUpdateStrategy {
+			var strategy struct{ Type string }
+			if err := json.Unmarshal(s.Value, &strategy); err != nil {
+				panic(err)
+			}
+			w.spec.updateType = strategy.Type
+		}
+	}
+	if in.Replicas != nil {
+		w.spec.replicas = *in.Replicas
+	}
+	if in.Stamp != "" {
+		w.spec.marker = in.Stamp
+	}
+	maps.Copy(w.annotations, in.Annotations)
+	for _, name := range in.Remove {
+		delete(w.annotations, name)
+	}
+	if in.Claim != "" {
+		w.annotations[operation.AnnotationClaimedBy], w.labelled = in.Claim, true
+	}
+	if in.Release {
+		delete(w.annotations, operation.AnnotationClaimedBy)
+		w.labelled = false
+	}
+	if w.specText() != before {
+		w.generation++
+	}
+	return true
+}
+
+// specText is the spec as one comparable text.
+func (w *toyWorkload) specText() string {
+	keys := slices.Sorted(maps.Keys(w.spec.settings))
+	text := fmt.Sprint(w.spec.replicas, w.spec.updateType, w.spec.marker)
+	for _, k := range keys {
+		text += k + string(w.spec.settings[k])
+	}
+	return text
+}
+
+// kubelet makes one pod ready, or takes one away that is on its way out.
+func (w *toyWorkload) kubelet(pick func(n int) int) {
+	if len(w.pods) == 0 {
+		return
+	}
+	i := pick(len(w.pods))
+	if w.pods[i].deleting {
+		w.pods = slices.Delete(w.pods, i, i+1)
+		w.version++
+		return
+	}
+	w.pods[i].ready = true
+	w.pods[i].version++
+}
+
+// sync is one step of the workload's controller.
+func (w *toyWorkload) sync() {
+	switch w.kind {
+	case operation.KindDeployment:
+		w.syncDeployment()
+	case operation.KindStatefulSet:
+		w.syncStatefulSet()
+	default:
+		w.syncDaemonSet()
+	}
+	w.report()
+	w.version++
+}
+
+func (w *toyWorkload) setting(path string) int32 {
+	raw := string(w.spec.settings[path])
+	if raw == `"100%"` {
+		return w.spec.replicas
+	}
+	if raw == `"25%"` {
+		return (w.spec.replicas + 3) / 4
+	}
+	var n int32
+	if err := json.Unmarshal([]byte(raw), &n); err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (w *toyWorkload) syncDeployment() {
+	var fresh, old []*toyPod
+	unreadyNew := int32(0)
+	for _, p := range w.alive() {
+		if p.marker == w.spec.marker {
+			fresh = append(fresh, p)
+			if !p.ready {
+				unreadyNew++
+			}
+		} else {
+			old = append(old, p)
+		}
+	}
+	// Unready pods are always taken first, as a ReplicaSet does.
+	unreadyFirst := func(list []*toyPod) {
+		sort.SliceStable(list, func(i, j int) bool { return !list[i].ready && list[j].ready })
+	}
+	unreadyFirst(fresh)
+	unreadyFirst(old)
+	total := int32(len(fresh) + len(old))
+	if w.spec.updateType == operation.UpdateRecreate {
+		w.recreate(fresh, old)
+		return
+	}
+	surge, unavailable := w.setting(operation.PathDeploymentSurge), w.setting(operation.PathDeploymentUnavailable)
+	if len(old) == 0 {
+		w.resize(fresh)
+		return
+	}
+	if int32(len(fresh)) < w.spec.replicas && total < w.spec.replicas+surge {
+		w.create(0)
+		return
+	}
+	floor := w.spec.replicas - unavailable
+	room := total - floor - unreadyNew
+	for _, p := range old {
+		if room <= 0 || p.ready && w.ready() <= floor {
+			return
+		}
+		w.delete(p)
+		room--
+	}
+}
+
+func (w *toyWorkload) resize(fresh []*toyPod) {
+	for i := int32(0); i < int32(len(fresh))-w.spec.replicas; i++ {
+		w.delete(fresh[i])
+	}
+	for i := int32(len(fresh)); i < w.spec.replicas; i++ {
+		w.create(0)
+	}
+}
+
+func (w *toyWorkload) recreate(fresh, old []*toyPod) {
+	for _, p := range old {
+		w.delete(p)
+	}
+	if len(fresh) == len(w.pods) {
+		w.resize(fresh)
+	}
+}
+
+func (w *toyWorkload) at(ordinal int32) *toyPod {
+	for _, p := range w.pods {
+		if p.ordinal == ordinal {
+			return p
+		}
+	}
+	return nil
+}
+
+func (w *toyWorkload) syncStatefulSet() {
+	for i := int32(0); i < w.spec.replicas; i++ {
+		p := w.at(i)
+		if p == nil {
+			w.create(i)
+		}
+		if w.ordered && (p == nil || p.deleting || !p.ready) {
+			return
+		}
+	}
+	for _, p := range w.alive() {
+		if p.ordinal >= w.spec.replicas {
+			w.delete(p)
+			if w.ordered {
+				return
+			}
+		}
+	}
+	if w.ordered {
+		for _, p := range w.pods {
+			if p.ordinal >= w.spec.replicas {
+				return
+			}
+		}
+	}
+	if w.spec.updateType == operation.UpdateOnDelete {
+		return
+	}
+	for i := w.spec.replicas - 1; i >= 0; i-- {
+		switch p := w.at(i); {
+		case p == nil:
+			return
+		case p.marker != w.spec.marker && !p.deleting:
+			w.delete(p)
+			return
+		case p.deleting || !p.ready:
+			return
+		}
+	}
+}
+
+func (w *toyWorkload) syncDaemonSet() {
+	unavailable := int32(0)
+	var old []*toyPod
+	for i := int32(0); i < w.spec.replicas; i++ {
+		switch p := w.at(i); {
+		case p == nil:
+			w.create(i)
+			unavailable++
+		case p.deleting || !p.ready:
+			unavailable++
+			if !p.deleting && p.marker != w.spec.marker && w.spec.updateType == operation.UpdateRolling {
+				w.delete(p)
+			}
+		case p.marker != w.spec.marker:
+			old = append(old, p)
+		}
+	}
+	if w.spec.updateType == operation.UpdateOnDelete {
+		return
+	}
+	for _, p := range old {
+		if unavailable >= w.setting(operation.PathUpdateUnavailable) {
+			return
+		}
+		w.delete(p)
+		unavailable++
+	}
+}

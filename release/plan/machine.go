@@ -1,0 +1,318 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Machine is the state machine of a task (design §5, "Task states"): which items may start, what a verb does, what state follows.
+// It knows no clock and no workflow; every change leaves a Reason that people read.
+type Machine struct {
+	State  TaskState
+	Reason string
+
+	names []string
+	waves []Wave
+	items []itemProgress
+	// limit is how many items run at once at most.
+	limit int
+}
+
+type itemProgress struct {
+	state ItemState
+	// interrupted is the system trouble that holds a running item up, "" when none does.
+	interrupted string
+	// abandoned says that the item was given up while system trouble held it: a failure of its own, not one that fails the task.
+	abandoned bool
+	reason    string
+}
+
+// NewMachine begins with every item pending. names are the services' IDs in the document's order, waves index into them; limit is how
+// many items run at once at most, 0 or less: no limit.
+func NewMachine(names []string, waves []Wave, limit int) *Machine {
+	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: make([]itemProgress, len(names)), limit: limit}
+	for i := range m.items {
+		m.items[i].state = ItemPending
+	}
+	return m
+}
+
+// Item is the state of item n (an index into the document).
+func (m *Machine) Item(n int) ItemState { return m.items[n].state }
+
+// Start leaves Pending.
+func (m *Machine) Start() {
+	if m.State == TaskPending {
+		m.State = TaskRunning
+	}
+	m.settle()
+}
+
+// Refuse ends a task that never began.
+func (m *Machine) Refuse(reason string) {
+	m.State, m.Reason = TaskStopped, reason
+}
+
+// Next are the items that may start now: of the earliest wave that is not over, as many as the limit leaves room for.
+// Nothing new starts unless the task is Running.
+func (m *Machine) Next() []int {
+	if m.State != TaskRunning {
+		return nil
+	}
+	room := len(m.items)
+	if m.limit > 0 {
+		room = m.limit - m.running()
+	}
+	var next []int
+	for _, n := range m.current() {
+		if len(next) < room && m.items[n].state == ItemPending {
+			next = append(next, n)
+		}
+	}
+	return next
+}
+
+// Began records that an item runs.
+func (m *Machine) Began(n int) {
+	m.items[n].state = ItemRunning
+	m.settle()
+}
+
+// Ended records how an item ended.
+func (m *Machine) Ended(n int, state ItemState, reason string) {
+	abandoned := state == ItemFailed && m.items[n].interrupted != ""
+	m.items[n] = itemProgress{state: state, reason: reason, abandoned: abandoned}
+	m.settle()
+}
+
+// Interrupted records that system trouble holds a running item up; an empty reason says that it goes on again.
+func (m *Machine) Interrupted(n int, reason string) {
+	if m.items[n].state != ItemRunning {
+		return
+	}
+	m.items[n].interrupted = reason
+	m.settle()
+}
+
+// InterruptedItems are the running items that system trouble holds up, in the document's order.
+func (m *Machine) InterruptedItems() []int {
+	var held []int
+	for n, it := range m.items {
+		if it.state == ItemRunning && it.interrupted != "" {
+			held = append(held, n)
+		}
+	}
+	return held
+}
+
+// Over says whether the task is in a final state and nothing of it runs any more.
+func (m *Machine) Over() bool { return m.State.Final() && m.running() == 0 }
+
+// Skip ends every item that never began; it is called once the task is over.
+func (m *Machine) Skip() {
+	for n := range m.items {
+		if m.items[n].state == ItemPending {
+			m.items[n] = itemProgress{state: ItemSkipped, reason: "never begun: the task is " + string(m.State)}
+		}
+	}
+}
+
+// Command carries out a verb where the state allows it (design §5, "which verb is legal where"). The message says what it did,
+// or why it was refused and what to do instead.
+func (m *Machine) Command(verb Verb) (Outcome, string) {
+	var outcome Outcome
+	var message string
+	switch verb {
+	case VerbPause:
+		outcome, message = m.pause()
+	case VerbResume:
+		outcome, message = m.resume()
+	case VerbStop:
+		outcome, message = m.stop()
+	default:
+		return OutcomeRefused, fmt.Sprintf("a task has no verb %q: it knows pause, resume and stop", verb)
+	}
+	if outcome == OutcomeAccepted {
+		m.settle()
+	}
+	return outcome, message
+}
+
+func (m *Machine) pause() (Outcome, string) {
+	switch m.State {
+	case TaskPending, TaskRunning:
+		m.State = TaskPausing
+		return OutcomeAccepted, "pausing: " + m.finishing() + "; nothing new starts"
+	case TaskPausing, TaskPaused:
+		return OutcomeRefused, fmt.Sprintf("the task is %s already: send resume to go on", m.State)
+	default:
+		return OutcomeRefused, m.illegal(VerbPause)
+	}
+}
+
+func (m *Machine) resume() (Outcome, string) {
+	switch m.State {
+	case TaskPausing:
+		m.State = TaskRunning
+		return OutcomeAccepted, "resumed: the pause is taken back"
+	case TaskPaused:
+		m.State = TaskRunning
+		return OutcomeAccepted, "resumed: the next services start"
+	case TaskInterrupted:
+		for n := range m.items {
+			m.items[n].interrupted = ""
+		}
+		m.State = TaskRunning
+		return OutcomeAccepted, "resumed: the interrupted services go on from where they are"
+	case TaskRunning, TaskPending:
+		return OutcomeRefused, fmt.Sprintf("the task is %s: there is nothing to resume", m.State)
+	default:
+		return OutcomeRefused, m.illegal(VerbResume)
+	}
+}
+
+func (m *Machine) stop() (Outcome, string) {
+	switch m.State {
+	case TaskPending, TaskRunning, TaskPausing, TaskPaused, TaskInterrupted:
+		m.State = TaskStopping
+		return OutcomeAccepted, "stopping: " + m.finishing() + "; nothing new starts"
+	case TaskStopping:
+		return OutcomeRefused, "the task is Stopping already: wait for Stopped"
+	default:
+		return OutcomeRefused, m.illegal(VerbStop)
+	}
+}
+
+func (m *Machine) illegal(verb Verb) string {
+	switch {
+	case m.State.Final():
+		return fmt.Sprintf("the task is %s, which is final: it cannot %s; execute the plan anew", m.State, verb)
+	case m.State == TaskStopping:
+		return fmt.Sprintf("the task is Stopping: it cannot %s; execute the plan anew once it is Stopped", verb)
+	default:
+		return fmt.Sprintf("a task that is %s cannot %s; resume or stop it", m.State, verb)
+	}
+}
+
+// settle draws the state that follows from the items and the verbs so far.
+func (m *Machine) settle() {
+	if n, failed := m.firstFailed(); failed && m.State != TaskFailed && !m.State.Final() {
+		m.State = TaskFailed
+		m.Reason = fmt.Sprintf("service %s failed: %s", m.names[n], m.items[n].reason)
+	}
+	if m.State.Final() {
+		return
+	}
+	held := len(m.InterruptedItems())
+	switch {
+	case held > 0 && (m.State == TaskRunning || m.State == TaskPausing):
+		m.State = TaskInterrupted
+	case held == 0 && m.State == TaskInterrupted:
+		m.State = TaskRunning
+	}
+	busy := m.running()
+	switch {
+	case busy == 0 && !m.State.Final() && m.remaining() == 0 && m.State != TaskPending && len(m.items) > 0:
+		m.State = TaskSucceeded
+	case busy == 0 && m.State == TaskPausing:
+		m.State = TaskPaused
+	case busy == 0 && m.State == TaskStopping:
+		m.State = TaskStopped
+	}
+	m.Reason = m.explain()
+}
+
+// explain says in a sentence what the task does, or why it does not move.
+func (m *Machine) explain() string {
+	total, done := len(m.items), m.count(ItemSucceeded)
+	switch m.State {
+	case TaskPending:
+		return "about to start"
+	case TaskRunning:
+		wave, of := m.position()
+		return fmt.Sprintf("wave %d of %d: %s; %d of %d services are done", wave, of, countOf(m.running(), "service runs", "services run"), done, total)
+	case TaskPausing:
+		return "pausing: " + m.finishing()
+	case TaskPaused:
+		return fmt.Sprintf("paused with %d of %d services done: send resume to go on, or stop", done, total)
+	case TaskStopping:
+		return "stopping: " + m.finishing()
+	case TaskStopped:
+		return fmt.Sprintf("stopped with %d of %d services done", done, total)
+	case TaskInterrupted:
+		return "interrupted: " + m.trouble() + ": mend it and send resume, or stop"
+	case TaskSucceeded:
+		return fmt.Sprintf("all %d services are released", total)
+	default:
+		return m.Reason
+	}
+}
+
+// trouble names what holds the interrupted items up, each reason once.
+func (m *Machine) trouble() string {
+	var reasons []string
+	for _, n := range m.InterruptedItems() {
+		if r := m.items[n].interrupted; !slices.Contains(reasons, r) {
+			reasons = append(reasons, r)
+		}
+	}
+	const most = 3
+	if len(reasons) > most {
+		reasons = append(reasons[:most], fmt.Sprintf("and %d more", len(reasons)-most))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func (m *Machine) finishing() string {
+	if busy := m.running(); busy > 0 {
+		return countOf(busy, "service that is being released finishes first", "services that are being released finish first")
+	}
+	return "nothing is being released"
+}
+
+func countOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// current are the items of the earliest wave that is not over.
+func (m *Machine) current() []int {
+	for _, w := range m.waves {
+		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].state.Ended() }) {
+			return w.Items
+		}
+	}
+	return nil
+}
+
+// position is the number of the current wave, from 1, and how many there are.
+func (m *Machine) position() (wave, of int) {
+	for i, w := range m.waves {
+		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].state.Ended() }) {
+			return i + 1, len(m.waves)
+		}
+	}
+	return len(m.waves), len(m.waves)
+}
+
+func (m *Machine) count(state ItemState) int {
+	n := 0
+	for _, it := range m.items {
+		if it.state == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Machine) running() int { return m.count(ItemRunning) }
+
+func (m *Machine) remaining() int { return m.count(ItemPending) + m.count(ItemRunning) }
+
+func (m *Machine) firstFailed() (int, bool) {
+	n := slices.IndexFunc(m.items, func(it itemProgress) bool { return it.state == ItemFailed && !it.abandoned })
+	return n, n >= 0
+}

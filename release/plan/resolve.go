@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// Resolve says what of a valid plan cannot be done with these catalogue entries (design §5): services that do not exist, labels that select
+// nothing, kinds that cannot do what is asked, deployments whose service does not say how, and services of one wave that share a workload.
+func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
+	r := &resolver{document: d, services: services, found: &strictyaml.Findings{}, invalid: map[ServiceID]string{}}
+	for i := range d.Items {
+		r.item(i)
+	}
+	for _, wave := range d.Waves() {
+		r.wave(wave)
+	}
+	return r.found.Sorted()
+}
+
+// Unbuilt says which items ask for a deployment that cannot be executed so far.
+func Unbuilt(d Document) Errors {
+	found := &strictyaml.Findings{}
+	for i, item := range d.Items {
+		if item.Deployment == HTTPUploadDeploy || item.Deployment == CompileDeploy {
+			found.Refuse(i+1, itemField(i, keyDeployment), "%s is not available yet: execute START, STOP and RESTART", item.Deployment)
+		}
+	}
+	return found.Sorted()
+}
+
+type resolver struct {
+	document Document
+	services map[ServiceID]catalog.Service
+	found    *strictyaml.Findings
+	// invalid is what is wrong with a catalogue entry, "" when nothing is; an entry is looked at once however many items name it.
+	invalid map[ServiceID]string
+}
+
+func (r *resolver) item(i int) {
+	item := r.document.Items[i]
+	service, ok := r.services[item.ServiceID]
+	if !ok {
+		r.refuse(i, keyServiceID, "service %s is not in the catalogue: create it with PUT /api/v1/services/%s or \"slipway service apply\"",
+			item.ServiceID, item.ServiceID)
+		return
+	}
+	if problems := r.problems(item.ServiceID); problems != "" {
+		r.refuse(i, keyServiceID, "the catalogue entry of service %s is not valid: %s", item.ServiceID, problems)
+		return
+	}
+	selected := item.Select(service.Workloads)
+	if len(selected) == 0 {
+		r.refuse(i, keyDeployLabel, "selects nothing: no workload of service %s carries %s; %s",
+			item.ServiceID, labelChoice(item.LabelList()), labelsOf(service))
+	}
+	if item.Deployment == Start || item.Deployment == Stop {
+		for _, w := range selected {
+			if !w.WorkloadRef.Sized() {
+				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use RESTART, or select other workloads by deployLabel",
+					item.Deployment, w, item.ServiceID)
+			}
+		}
+	}
+	r.source(i, service)
+}
+
+// source refuses a deploy whose service does not say how it is done.
+func (r *resolver) source(i int, service catalog.Service) {
+	item := r.document.Items[i]
+	switch {
+	case item.Deployment == HTTPUploadDeploy && service.Package == nil:
+		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it", item.ServiceID)
+	case item.Deployment == CompileDeploy && service.Build == nil:
+		r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
+	}
+}
+
+// wave refuses two services that change the same object at the same time.
+func (r *resolver) wave(wave Wave) {
+	holder := map[string]int{}
+	for _, i := range wave.Items {
+		item := r.document.Items[i]
+		service, ok := r.services[item.ServiceID]
+		if !ok || r.problems(item.ServiceID) != "" {
+			continue
+		}
+		for _, w := range item.Select(service.Workloads) {
+			first, taken := holder[w.Identity()]
+			if !taken {
+				holder[w.Identity()] = i
+				continue
+			}
+			other := r.document.Items[first].ServiceID
+			if other != item.ServiceID { // one service twice in a wave is refused by the document's own rules
+				r.refuse(i, keyServiceID, "services %s (item %d) and %s (item %d) both change %s in one wave: give the items different priorities, or narrow one by deployLabel",
+					other, first+1, item.ServiceID, i+1, w)
+			}
+		}
+	}
+}
+
+func (r *resolver) problems(id ServiceID) string {
+	text, looked := r.invalid[id]
+	if !looked {
+		var all []string
+		for _, problem := range r.services[id].Validate() {
+			all = append(all, problem.Error())
+		}
+		text = strings.Join(all, "; ")
+		r.invalid[id] = text
+	}
+	return text
+}
+
+func (r *resolver) refuse(i int, key, format string, args ...any) {
+	r.found.Refuse(i+1, itemField(i, key), format, args...)
+}
+
+func labelChoice(labels []string) string {
+	if len(labels) == 1 {
+		return "the label " + labels[0]
+	}
+	return "any of the labels " + strings.Join(labels, ", ")
+}
+
+// labelsOf says which labels there are to choose from.
+func labelsOf(service catalog.Service) string {
+	var labels []string
+	seen := map[string]bool{}
+	for _, w := range service.Workloads {
+		for _, label := range w.Labels {
+			if !seen[label] {
+				seen[label] = true
+				labels = append(labels, label)
+			}
+		}
+	}
+	if len(labels) == 0 {
+		return "none of them carries any label"
+	}
+	return fmt.Sprintf("its workloads carry %s", strings.Join(labels, ", "))
+}

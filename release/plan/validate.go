@@ -1,0 +1,121 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// MaxItems is how many items a plan has at most.
+const MaxItems = 1000
+
+// Operations are the five deployments of the source document, in its order.
+func Operations() []Operation {
+	return []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy}
+}
+
+// Methods are the two methods of the source document, the default first.
+func Methods() []Method { return []Method{Parallel, Sequential} }
+
+// Validate says all that is wrong with a plan that did not come through Decode, by the same rules. Nothing has a line.
+func (d Document) Validate() ([]Warning, Errors) {
+	found := &strictyaml.Findings{}
+	warnings := d.check(found)
+	return warnings, found.Sorted()
+}
+
+// check holds the document against every rule that needs no catalogue.
+func (d Document) check(found *strictyaml.Findings) []Warning {
+	switch {
+	case len(d.Items) == 0:
+		found.Refuse(0, keyItems, "is required: a plan has at least one item")
+	case len(d.Items) > MaxItems:
+		found.Refuse(0, keyItems, "has %d items: a plan has at most %d, so split it", len(d.Items), MaxItems)
+	}
+	var warnings []Warning
+	for i, item := range d.Items {
+		r := itemRules{item: item, index: i, found: found}
+		r.check()
+		warnings = append(warnings, r.warnings...)
+	}
+	d.refuseRepeated(found)
+	return warnings
+}
+
+// itemRules holds one item against the rules of design §5.
+type itemRules struct {
+	item     Item
+	index    int
+	found    *strictyaml.Findings
+	warnings []Warning
+}
+
+func (r *itemRules) check() {
+	if r.present(keyServiceID, string(r.item.ServiceID), "name the service of the catalogue") {
+		if err := catalog.ValidID(string(r.item.ServiceID)); err != nil {
+			r.refuse(keyServiceID, "%s", err)
+		}
+	}
+	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+oneOf(Operations())) {
+		if slices.Contains(Operations(), r.item.Deployment) {
+			r.checkSource()
+		} else {
+			r.refuse(keyDeployment, "must be one of %s, not %s%s", oneOf(Operations()), strictyaml.Quote(string(r.item.Deployment)),
+				strictyaml.DidYouMean(string(r.item.Deployment), words(Operations())))
+		}
+	}
+	if method := r.item.ContainerExecMethod; method != "" && !slices.Contains(Methods(), method) {
+		r.refuse(keyExecMethod, "must be one of %s, not %s%s", oneOf(Methods()), strictyaml.Quote(string(method)),
+			strictyaml.DidYouMean(string(method), words(Methods())))
+	}
+	r.checkLabels()
+}
+
+func (r *itemRules) checkLabels() {
+	if r.item.DeployLabel == "" {
+		return
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(r.item.DeployLabel, ",") {
+		label := strings.TrimSpace(part)
+		switch err := catalog.ValidLabel(label); {
+		case label == "":
+			r.refuse(keyDeployLabel, "has an empty part: separate the labels by single commas, and leave the key out to take all workloads")
+			return
+		case err != nil:
+			r.refuse(keyDeployLabel, "%s", err)
+		case seen[label]:
+			r.warn(keyDeployLabel, "names the label "+label+" twice")
+		}
+		seen[label] = true
+	}
+}
+
+// present refuses an item without the key. Its answer says whether there is a value to look at.
+func (r *itemRules) present(key, value, remedy string) bool {
+	if value == "" {
+		r.refuse(key, "is required: %s", remedy)
+	}
+	return value != ""
+}
+
+func (r *itemRules) refuse(key, format string, args ...any) {
+	r.found.Refuse(r.index+1, itemField(r.index, key), format, args...)
+}
+
+func (r *itemRules) warn(key, reason string) {
+	field := itemField(r.index, key)
+	r.warnings = append(r.warnings, Warning{Item: r.index + 1, Field: field, Line: r.found.Line(field), Reason: reason})
+}
+
+func words[T ~string](all []T) []string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = string(one)
+	}
+	return texts
+}
+
+func oneOf[T ~string](all []T) string { return strings.Join(words(all), ", ") }

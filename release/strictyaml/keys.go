@@ -1,0 +1,98 @@
+package strictyaml
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+func repeatedKey(first, again int) string {
+	if first == again {
+		return "is there twice: keep one"
+	}
+	return fmt.Sprintf("is there twice (lines %d and %d): keep one", first, again)
+}
+
+func unknownKey(key string, known []string) string {
+	near := Nearest(key, known)
+	switch {
+	case near == "":
+		return fmt.Sprintf("unknown key %s: the keys here are %s", Quote(key), strings.Join(known, ", "))
+	case strings.EqualFold(near, key):
+		return fmt.Sprintf("unknown key %s: did you mean %q? Keys are case-sensitive", Quote(key), near)
+	}
+	return fmt.Sprintf("unknown key %s: did you mean %q?", Quote(key), near)
+}
+
+// DidYouMean is ": did you mean …?" with the word that was probably meant, "" when none is near.
+func DidYouMean(word string, known []string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf(": did you mean %s?", near)
+	}
+	return ""
+}
+
+// Nearest is the known word that was probably meant by a misspelt one: the same but for case, blanks, "-" and "_", else the one that needs the
+// fewest corrections; "" when none is near.
+func Nearest(word string, known []string) string {
+	bare := bareWord(word)
+	for _, candidate := range known {
+		if bare != "" && bareWord(candidate) == bare {
+			return candidate
+		}
+	}
+	best, fewest := "", corrections(word)+1
+	for _, candidate := range known {
+		if n := distance(strings.ToLower(word), strings.ToLower(candidate), fewest); n < fewest {
+			best, fewest = candidate, n
+		}
+	}
+	return best
+}
+
+// corrections is how many corrections a misspelt word of this length is worth: a short one is soon another word.
+func corrections(word string) int {
+	switch length := utf8.RuneCountInString(word); {
+	case length < 3:
+		return 0
+	case length < 6:
+		return 1
+	}
+	return 2
+}
+
+var joiners = strings.NewReplacer("-", "", "_", "", " ", "")
+
+func bareWord(word string) string { return strings.ToLower(joiners.Replace(word)) }
+
+// distance is the number of inserted, left out, replaced and swapped characters between two words, or at least limit when it is no smaller.
+func distance(a, b string, limit int) int {
+	if d := len(a) - len(b); d >= 4*limit || -d >= 4*limit {
+		return limit // four bytes to a character at most: too far apart to look closer
+	}
+	from, to := []rune(a), []rune(b)
+	if d := len(from) - len(to); d >= limit || -d >= limit {
+		return limit
+	}
+	var before []int
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(from); i++ {
+		next := make([]int, len(to)+1)
+		next[0] = i
+		for j := 1; j <= len(to); j++ {
+			cost := 1
+			if from[i-1] == to[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && from[i-1] == to[j-2] && from[i-2] == to[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(to)]
+}

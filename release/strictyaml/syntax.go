@@ -1,0 +1,58 @@
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// yamlPrefix is what the YAML library puts before its message. Its line is not used: it often is that of the block's begin, or one too small.
+var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// syntaxError says what the YAML library found wrong, and on which line.
+func syntaxError(data []byte, err error) *FieldError {
+	message := yamlPrefix.ReplaceAllString(err.Error(), "")
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	// The line at fault is the last of the shortest beginning of the text that is wrong in the same way.
+	n := sort.Search(len(lines), func(n int) bool {
+		return firstProblem(bytes.Join(lines[:n+1], nil)) == message
+	})
+	n = min(n, len(lines)-1)
+	if n > 0 && len(bytes.TrimSpace(lines[n])) == 0 {
+		n-- // the text ends with a line break: what is missing is missing on the line before
+	}
+	if tabIndented(lines[n]) {
+		return &FieldError{Line: n + 1, Reason: "is indented with a tab: YAML is indented with spaces only"}
+	}
+	if strings.Contains(message, "<document start>") {
+		return &FieldError{Line: n + 1, Reason: "goes on after the end of the document: send one document at a time"}
+	}
+	return &FieldError{Line: n + 1, Reason: "is not sound YAML: " + message}
+}
+
+// firstProblem is the message of the first error in the text, "" when it is sound.
+func firstProblem(text []byte) string {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for range 2 {
+		var node yaml.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			return ""
+		}
+		if err != nil {
+			return yamlPrefix.ReplaceAllString(err.Error(), "")
+		}
+	}
+	return ""
+}
+
+func tabIndented(line []byte) bool {
+	text := string(line)
+	indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
+	return strings.Contains(indent, "\t")
+}

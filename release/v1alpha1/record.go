@@ -1,0 +1,56 @@
+package v1alpha1
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// KindTask is the kind of a record that one execution of a plan leaves.
+const KindTask = "task"
+
+// LabelState is the final state of a completed ReleaseRecord, so that records can be told apart without their bodies.
+const LabelState = "slipway.io/state"
+
+// maxBodyBytes bounds what a compressed body may unfold to: 64 MiB, far above a task of 1,000 items.
+const maxBodyBytes = 64 << 20
+
+// RecordName is the name of the ReleaseRecord of a release: "task-<task ID>" for a task.
+func RecordName(kind, id string) string { return kind + "-" + id }
+
+// EncodeBody is a value as the compressed JSON that records carry.
+func EncodeBody(value any) ([]byte, error) {
+	var buffer bytes.Buffer
+	zipped := gzip.NewWriter(&buffer)
+	if err := json.NewEncoder(zipped).Encode(value); err != nil {
+		return nil, fmt.Errorf("encode the body of a record: %w", err)
+	}
+	if err := zipped.Close(); err != nil {
+		return nil, fmt.Errorf("compress the body of a record: %w", err)
+	}
+	return buffer.Bytes(), nil
+}
+
+// DecodeBody reads what EncodeBody wrote into the value that into points at.
+func DecodeBody(body []byte, into any) error {
+	if len(body) == 0 {
+		return fmt.Errorf("the record has no body")
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("unfold the body of a record: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(zipped, maxBodyBytes+1))
+	if err != nil {
+		return fmt.Errorf("unfold the body of a record: %w", err)
+	}
+	if len(plain) > maxBodyBytes {
+		return fmt.Errorf("the body of a record unfolds to more than %d bytes", maxBodyBytes)
+	}
+	if err := json.Unmarshal(plain, into); err != nil {
+		return fmt.Errorf("decode the body of a record: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// Package e2e runs Slipway's own binary against a real Temporal server and a real Kubernetes API, and asks of it what its users would.
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+)
+
+// The example of the source document, with its two services in the catalogue: 111 has the larger priority and goes first.
+// Its operation HTTP_UPLOAD_DEPLOY is not built yet; each operation that is built takes its place in turn.
+func TestSourceDocumentExample(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		operation string
+		replicas  int32
+		want      int
+	}{
+		"Start":   {"START brings a stopped service back to the catalogue's size", "START", 0, 2},
+		"Stop":    {"STOP takes every pod away", "STOP", 2, 0},
+		"Restart": {"RESTART replaces every pod", "RESTART", 2, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := harness.Start(t, harness.Options{})
+			e.Deployment("first", tc.replicas, nil)
+			e.Deployment("second", 2, nil)
+			e.WaitReadyPods("first", int(tc.replicas))
+			e.WaitReadyPods("second", 2)
+			before := e.PodUIDs("first")
+			e.PutService("111", "", "Deployment/first")
+			if tc.operation == "START" {
+				e.PutService("111", "  replicas: 2\n", "Deployment/first")
+			}
+			e.PutService("222", "", "Deployment/second")
+			e.PutPlan("example", `comment: 这是一个发布计划的注释		# 此次编排发布的备注,可以为空
+
+deployPlanItems:   			# 发布计划的具体内容
+ - serviceId: 111  			# !!必填项!! 服务id
+   priority: 3					# 该服务在所有待发布服务序列中的优先级
+   deployment: `+tc.operation+`   # !!必填项!! 此次服务的发布方式
+   containerExecMethod: PARALLEL  # 容器部署的执行方式(串行或并行)
+   httpSrcUri: http://exapmle.zip   # http上传部署的代码包地址
+   compileRepoPath: http://git...   # 编译部署的git仓库地址
+   compileRepoBranch: master        # 编译部署git分支名称
+
+ - serviceId: 222
+   priority: 1
+   deployment: STOP
+   containerExecMethod: PARALLEL
+
+...
+`)
+			task := e.WaitTask(e.Execute("example"), plan.TaskSucceeded, plan.TaskFailed)
+			require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+			first, second := task.Services[0], task.Services[1]
+			require.False(t, second.StartedAt.Before(*first.FinishedAt), "222 has the smaller priority: it begins when 111 is done")
+			e.WaitReadyPods("first", tc.want)
+			e.WaitReadyPods("second", 0)
+			if tc.operation == "RESTART" {
+				for uid := range e.PodUIDs("first") {
+					require.NotContains(t, before, uid, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("one", 2, slowToReady)
+	e.Deployment("two", 2, slowToReady)
+	e.Deployment("later", 1, nil)
+	for name, n := range map[string]int{"one": 2, "two": 2, "later": 1} {
+		e.WaitReadyPods(name, n)
+		e.PutService(name, "", "Deployment/"+name)
+	}
+	e.PutPlan("shop", threeServices)
+	cases := []struct {
+		verb     string
+		through  plan.TaskState
+		reached  plan.TaskState
+		thereYet plan.ItemState
+	}{
+		{"pause", plan.TaskPausing, plan.TaskPaused, plan.ItemPending},
+		{"stop", plan.TaskStopping, plan.TaskStopped, plan.ItemSkipped},
+	}
+	for _, tc := range cases {
+		id := e.Execute("shop")
+		e.WaitFor(id, "two services running", func(task plan.Task) bool {
+			return task.Services[0].State == plan.ItemRunning && task.Services[1].State == plan.ItemRunning
+		})
+		answer := e.Verb(id, tc.verb, `{"actor":"ann","reason":"lunch"}`)
+		require.Equal(t, http.StatusOK, answer.Status, "%s", answer.Body)
+		require.Contains(t, string(answer.Body), string(tc.through), "what runs is left to finish first")
+		task := e.WaitTask(id, tc.reached, plan.TaskFailed)
+		require.Equal(t, tc.reached, task.State, task.Reason)
+		require.Equal(t, []plan.ItemState{plan.ItemSucceeded, plan.ItemSucceeded, tc.thereYet},
+			[]plan.ItemState{task.Services[0].State, task.Services[1].State, task.Services[2].State}, "both finish, nothing new starts")
+		require.Equal(t, "ann", task.History[0].Actor)
+		if tc.verb == "pause" {
+			require.Equal(t, http.StatusConflict, e.Verb(id, "pause", "").Status, "a paused task is not paused again")
+			require.Equal(t, http.StatusOK, e.Verb(id, "resume", `{"key":"again"}`).Status)
+			require.Equal(t, http.StatusOK, e.Verb(id, "resume", `{"key":"again"}`).Status, "the same key is the same command")
+			require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
+			continue
+		}
+		refused := e.Verb(id, "resume", "")
+		require.Equal(t, http.StatusConflict, refused.Status, "a stopped task is final")
+		require.Contains(t, refused.Problem().Detail, "Stopped")
+	}
+}
+
+func TestOneOfTwoFails(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"pause", "stop"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			e := harness.Start(t, harness.Options{})
+			e.Deployment("one", 0, badImage)
+			e.Deployment("two", 2, slowToReady)
+			e.Deployment("later", 1, nil)
+			e.PutService("one", "  replicas: 1\ndeadlineSeconds: 10\n", "Deployment/one")
+			e.PutService("two", "", "Deployment/two")
+			e.PutService("later", "", "Deployment/later")
+			e.WaitReadyPods("two", 2)
+			e.PutPlan("shop", `deployPlanItems:
+- {serviceId: one, priority: 2, deployment: START}
+- {serviceId: two, priority: 2, deployment: RESTART}
+- {serviceId: later, priority: 1, deployment: RESTART}
+`)
+			id := e.Execute("shop")
+			e.WaitFor(id, "both running", func(task plan.Task) bool {
+				return task.Services[0].State == plan.ItemRunning && task.Services[1].State == plan.ItemRunning
+			})
+			require.Equal(t, http.StatusOK, e.Verb(id, verb, "").Status)
+			task := e.WaitTask(id, plan.TaskFailed, plan.TaskStopped, plan.TaskPaused)
+			require.Equal(t, plan.TaskFailed, task.State, "a failure meanwhile goes straight to Failed")
+			require.Contains(t, task.Services[0].Reason, "ImagePullBackOff", "the pod's own message is told")
+			require.Equal(t, plan.ItemSucceeded, task.Services[1].State, "what runs beside it is left to finish")
+			require.Equal(t, plan.ItemSkipped, task.Services[2].State, "nothing new starts")
+		})
+	}
+}
+
+func TestNothingToDo(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("one", 2, nil)
+	e.WaitReadyPods("one", 2)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: START}]")
+	generation := e.DeploymentGeneration("one")
+	task := e.WaitTask(e.Execute("again"), plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Contains(t, task.Services[0].Workloads[0].Message, "nothing to do", "a workload that is as asked is a success that says so")
+	require.Equal(t, generation, e.DeploymentGeneration("one"), "nothing was written")
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("one", 1, nil)
+	e.WaitReadyPods("one", 1)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: RESTART}]")
+	id := e.Execute("again", "Idempotency-Key", "build-17")
+	require.Equal(t, id, e.Execute("again", "Idempotency-Key", "build-17"), "the same key twice is one task")
+	e.WaitTask(id, plan.TaskSucceeded)
+	require.Equal(t, id, e.Execute("again", "Idempotency-Key", "build-17"), "also when the task is over")
+	other := e.Call(http.MethodPost, "/api/v1/plans/again/execute", `{"reason":"another body"}`, "Idempotency-Key", "build-17")
+	require.Equal(t, http.StatusConflict, other.Status, "the same key with another body is refused")
+	require.NotEqual(t, id, e.Execute("again", "Idempotency-Key", "build-18"), "another key is another task")
+}
+
+func TestReportAndDelete(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("one", 2, nil)
+	e.WaitReadyPods("one", 2)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("halt", "deployPlanItems: [{serviceId: 1, deployment: STOP}]")
+	id := e.Execute("halt")
+	require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
+	e.WaitReadyPods("one", 0)
+
+	markdown := e.Call(http.MethodGet, "/api/v1/tasks/"+id+"/report", "", "Accept", "text/markdown")
+	require.Equal(t, http.StatusOK, markdown.Status)
+	require.Contains(t, string(markdown.Body), "Deployment", "the report names what was done to which workload")
+	reverse := between(t, string(markdown.Body), "```yaml\n", "```")
+	e.PutPlan("undo", reverse)
+	require.Equal(t, plan.TaskSucceeded, e.WaitTask(e.Execute("undo"), plan.TaskSucceeded, plan.TaskFailed).State)
+	e.WaitReadyPods("one", 2)
+
+	require.Equal(t, http.StatusNoContent, e.Call(http.MethodDelete, "/api/v1/tasks/"+id, "").Status)
+	require.Equal(t, http.StatusNotFound, e.Call(http.MethodGet, "/api/v1/tasks/"+id, "").Status, "a deleted task is gone")
+}

@@ -1,0 +1,122 @@
+// Package harness runs Slipway as its users do: its own binary, a real Temporal server and a real Kubernetes API, one engine for each test.
+package harness
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Patience is how long a test waits for a state before it gives up.
+const Patience = 2 * time.Minute
+
+// Tick is how often a state is looked at.
+const Tick = 50 * time.Millisecond
+
+// Stack is where a test's engine finds Temporal and Kubernetes.
+type Stack struct {
+	Kubeconfig      string
+	TemporalAddress string
+	TemporalUI      string
+	// Bin is the folder of the binaries.
+	Bin  string
+	Kube kubernetes.Interface
+	REST *rest.Config
+}
+
+// SharedStack is the local stack that `make test` brings up. Without it the test is skipped.
+func SharedStack(t testing.TB) Stack {
+	t.Helper()
+	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
+		t.Skip("needs the local stack: run it by `make test`")
+	}
+	return NewStack(t, os.Getenv("SLIPWAY_TEST_KUBECONFIG"), os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), os.Getenv("SLIPWAY_TEST_TEMPORAL_UI"))
+}
+
+// NewStack is a stack at these addresses.
+func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
+	t.Helper()
+	s := Stack{Kubeconfig: kubeconfig, TemporalAddress: temporal, TemporalUI: ui, Bin: os.Getenv("SLIPWAY_TEST_BIN")}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	config.QPS, config.Burst = 500, 1000
+	s.REST = config
+	s.Kube, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return s
+}
+
+// Long skips a test that belongs to `make test-long`.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv("SLIPWAY_TEST_LONG") == "" {
+		t.Skip("belongs to `make test-long`")
+	}
+}
+
+// RandomName is a name that no other test has.
+func RandomName(prefix string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return prefix + "-" + hex.EncodeToString(b[:])
+}
+
+// Namespace makes a Kubernetes namespace that goes away with the test.
+func (s Stack) Namespace(t testing.TB, prefix string) string {
+	t.Helper()
+	name := RandomName(prefix)
+	_, err := s.Kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = s.Kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	return name
+}
+
+// TemporalNamespace registers a Temporal namespace for one test and waits until it can be used.
+func (s Stack) TemporalNamespace(t testing.TB) string {
+	t.Helper()
+	name := RandomName("test")
+	c, err := client.NewNamespaceClient(client.Options{HostPort: s.TemporalAddress, Logger: quiet()})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Register(context.Background(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour)}))
+	w := s.Temporal(t, name)
+	require.Eventually(t, func() bool {
+		_, err := w.DescribeWorkflowExecution(context.Background(), "none", "")
+		_, missing := err.(*serviceerror.NotFound)
+		return missing
+	}, Patience, Tick, "Temporal namespace %s is not usable", name)
+	return name
+}
+
+// Temporal is a client of one Temporal namespace.
+func (s Stack) Temporal(t testing.TB, namespace string) client.Client {
+	t.Helper()
+	c, err := client.NewLazyClient(client.Options{HostPort: s.TemporalAddress, Namespace: namespace, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func quiet() log.Logger { return log.NewStructuredLogger(discard) }
+
+// Binary is the path of a built program.
+func (s Stack) Binary(name string) string { return filepath.Join(s.Bin, name) }

@@ -1,0 +1,153 @@
+// Package worker runs the Temporal workers of one process: which queues it polls, what is registered on them, and with what options.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+)
+
+// Registrar adds activities to a worker.
+type Registrar interface {
+	Register(w worker.ActivityRegistry)
+}
+
+// Queue is one task queue that the process polls.
+type Queue struct {
+	Name string
+	// Workflows says whether the queue carries workflows besides activities.
+	Workflows bool
+	// Activities are registered on the queue.
+	Activities []Registrar
+}
+
+// Options say how a fleet runs.
+type Options struct {
+	// Namespace is the Temporal namespace.
+	Namespace string
+	// StopTimeout is how long activities that run may go on when the process is asked to end.
+	StopTimeout time.Duration
+	// Fatal is called when a worker cannot go on; it ends the process.
+	Fatal func(error)
+	Log   *slog.Logger
+}
+
+// Fleet is the workers of one process. It connects by itself: a process that starts before its Temporal server waits for it, and says so
+// in Ready.
+type Fleet struct {
+	temporal client.Client
+	queues   []Queue
+	options  Options
+
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	workers []worker.Worker
+	trouble error
+}
+
+// NewFleet polls these queues once it is started.
+func NewFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
+	return &Fleet{temporal: temporal, queues: queues, options: options, done: make(chan struct{}), trouble: errors.New("the workers are starting")}
+}
+
+// Start returns at once; the workers connect in the background and try again until they succeed.
+func (f *Fleet) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	go func() {
+		defer close(f.done)
+		f.connect(ctx)
+	}()
+	return nil
+}
+
+// Stop lets running activities end within StopTimeout.
+func (f *Fleet) Stop(context.Context) error {
+	f.cancel()
+	<-f.done
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, w := range f.workers {
+		wg.Go(w.Stop)
+	}
+	wg.Wait()
+	f.workers, f.trouble = nil, errors.New("the workers are stopped")
+	return nil
+}
+
+// Ready is nil while every queue is polled, and says otherwise why not.
+func (f *Fleet) Ready() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trouble
+}
+
+// connectPause is how long a failed start waits before the next.
+const connectPause = 2 * time.Second
+
+func (f *Fleet) connect(ctx context.Context) {
+	for {
+		workers, err := f.startAll(ctx)
+		f.mu.Lock()
+		f.workers, f.trouble = workers, err
+		f.mu.Unlock()
+		if err == nil {
+			for _, q := range f.queues {
+				f.options.Log.Info("polling", "queue", q.Name)
+			}
+			return
+		}
+		f.options.Log.Warn("the workers cannot start yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(connectPause):
+		}
+	}
+}
+
+// startAll starts every worker or none.
+func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
+	if err := ensureSearchAttributes(ctx, f.temporal, f.options.Namespace); err != nil {
+		return nil, err
+	}
+	var started []worker.Worker
+	for _, q := range f.queues {
+		w := f.build(q)
+		if err := w.Start(); err != nil {
+			for _, s := range started {
+				s.Stop()
+			}
+			return nil, fmt.Errorf("queue %s: %w", q.Name, err)
+		}
+		started = append(started, w)
+	}
+	return started, nil
+}
+
+func (f *Fleet) build(q Queue) worker.Worker {
+	w := worker.New(f.temporal, q.Name, worker.Options{
+		DisableWorkflowWorker:                  !q.Workflows,
+		DisableRegistrationAliasing:            true,
+		Interceptors:                           interceptors(),
+		WorkerStopTimeout:                      f.options.StopTimeout,
+		OnFatalError:                           f.options.Fatal,
+		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,
+	})
+	if q.Workflows {
+		registerWorkflows(w)
+	}
+	for _, a := range q.Activities {
+		a.Register(w)
+	}
+	return w
+}

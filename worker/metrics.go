@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+)
+
+// metricsHandler shows the Temporal SDK's own metrics to Prometheus. The SDK's metrics carry few tags, none of them per workflow.
+type metricsHandler struct {
+	tags   map[string]string
+	shared *sharedMetrics
+}
+
+// sharedMetrics holds one vector per metric name and set of tag names.
+type sharedMetrics struct {
+	mu       sync.Mutex
+	registry prometheus.Registerer
+	counters map[string]*prometheus.CounterVec
+	gauges   map[string]*prometheus.GaugeVec
+	timers   map[string]*prometheus.HistogramVec
+}
+
+// NewMetricsHandler registers what the SDK measures with registry.
+func NewMetricsHandler(registry prometheus.Registerer) client.MetricsHandler {
+	return metricsHandler{shared: &sharedMetrics{
+		registry: registry, counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{}, timers: map[string]*prometheus.HistogramVec{},
+	}}
+}
+
+// WithTags adds tags to everything measured through the handler that it returns.
+func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
+	merged := make(map[string]string, len(h.tags)+len(tags))
+	for k, v := range h.tags {
+		merged[k] = v
+	}
+	for k, v := range tags {
+		merged[label(k)] = v
+	}
+	return metricsHandler{tags: merged, shared: h.shared}
+}
+
+// Counter counts events.
+func (h metricsHandler) Counter(name string) client.MetricsCounter {
+	v := vector(h, h.shared.counters, name, func(name string, labels []string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Counted by the Temporal SDK."}, labels)
+	})
+	if v == nil {
+		return client.MetricsNopHandler.Counter(name)
+	}
+	return counterFunc(func(n int64) { v.With(h.tags).Add(float64(n)) })
+}
+
+// Gauge holds a level.
+func (h metricsHandler) Gauge(name string) client.MetricsGauge {
+	v := vector(h, h.shared.gauges, name, func(name string, labels []string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "Measured by the Temporal SDK."}, labels)
+	})
+	if v == nil {
+		return client.MetricsNopHandler.Gauge(name)
+	}
+	return gaugeFunc(func(x float64) { v.With(h.tags).Set(x) })
+}
+
+// Timer observes durations, in seconds.
+func (h metricsHandler) Timer(name string) client.MetricsTimer {
+	v := vector(h, h.shared.timers, name, func(name string, labels []string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: "Timed by the Temporal SDK.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, labels)
+	})
+	if v == nil {
+		return client.MetricsNopHandler.Timer(name)
+	}
+	return timerFunc(func(d time.Duration) { v.With(h.tags).Observe(d.Seconds()) })
+}
+
+// vector finds or registers the vector of a name and the handler's tag names; nil when Prometheus refuses it (the same name was first
+// used with other tags: one sample stream per name is kept).
+func vector[V prometheus.Collector](h metricsHandler, known map[string]V, name string, build func(string, []string) V) V {
+	s := h.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	labels := make([]string, 0, len(h.tags))
+	for k := range h.tags {
+		labels = append(labels, k)
+	}
+	slices.Sort(labels)
+	name = label(name)
+	key := name + "|" + strings.Join(labels, ",")
+	if v, ok := known[key]; ok {
+		return v
+	}
+	v := build(name, labels)
+	if err := s.registry.Register(v); err != nil {
+		var none V
+		v = none
+	}
+	known[key] = v
+	return v
+}
+
+// label turns a tag or a metric's name into one that Prometheus takes.
+func label(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
+
+type counterFunc func(int64)
+
+func (f counterFunc) Inc(n int64) { f(n) }
+
+type gaugeFunc func(float64)
+
+func (f gaugeFunc) Update(x float64) { f(x) }
+
+type timerFunc func(time.Duration)
+
+func (f timerFunc) Record(d time.Duration) { f(d) }

@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/workflows"
+)
+
+// maxWorkflowTasks bounds the workflow tasks that one process works on at once; they are short and bound by the CPU.
+const maxWorkflowTasks = 100
+
+func interceptors() []interceptor.WorkerInterceptor {
+	return []interceptor.WorkerInterceptor{workflows.NewInterceptor()}
+}
+
+// registerWorkflows names every workflow type outright: histories carry the names.
+func registerWorkflows(w worker.WorkflowRegistry) {
+	w.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
+	w.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
+	w.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
+}
+
+// searchAttributes are what lists and filters are made of (design §4).
+var searchAttributes = []temporal.SearchAttributeKey{
+	workflows.AttributeKind, workflows.AttributeState, workflows.AttributeName, workflows.AttributeNamespace, workflows.AttributeWaitingFor,
+	workflows.AttributeWaitingSince, workflows.AttributeParties, workflows.AttributeServices,
+}
+
+// ensureSearchAttributes adds what is missing: a workflow that writes an unknown search attribute would fail its task for ever.
+func ensureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
+	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	for _, key := range searchAttributes {
+		have, ok := known.GetCustomAttributes()[key.GetName()]
+		if ok && have != key.GetValueType() {
+			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it", key.GetName(), namespace, have, key.GetValueType())
+		}
+		if !ok {
+			missing[key.GetName()] = key.GetValueType()
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	if err != nil {
+		return fmt.Errorf("cannot add search attributes %v to Temporal namespace %s: %w", slices.Sorted(maps.Keys(missing)), namespace, err)
+	}
+	return nil
+}

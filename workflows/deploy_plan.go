@@ -1,0 +1,363 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// TypeTaskFailed is the error type of a DeployPlan workflow whose task failed, so that Temporal shows it as failed.
+const TypeTaskFailed = "TaskFailed"
+
+// DeployPlanResult is how a task ended; the whole task is in its record.
+type DeployPlanResult struct {
+	State  plan.TaskState `json:"state"`
+	Reason string         `json:"reason"`
+}
+
+// DeployPlan is one execution of a deployment plan: waves of ServiceRelease children, in order, held, resumed and stopped by verbs.
+//
+// One loop owns all state. It takes commands from the inbox, starts what the machine says may start, and shows what it does; between two
+// rounds it waits without timer or poll. It runs on a disconnected context: Temporal's Cancel means stop, and what runs is left to finish.
+func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, error) {
+	r := newTaskRun(ctx, in)
+	if err := offerVerbs(r.ctx, r.box); err != nil {
+		return DeployPlanResult{}, err
+	}
+	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.Task, error) { return r.task, nil },
+		workflow.QueryHandlerOptions{Description: "The whole task: its state, why, and each service."}); err != nil {
+		return DeployPlanResult{}, err
+	}
+	workflow.Go(r.ctx, func(wctx workflow.Context) {
+		ctx.Done().Receive(wctx, nil)
+		r.box.push(&command{verb: plan.VerbStop, request: VerbRequest{Reason: "the workflow was cancelled"}})
+	})
+	r.begin()
+	for !r.closed() {
+		r.serve()
+		r.launch()
+		r.conclude()
+		r.publish()
+		if err := workflow.Await(r.ctx, r.hasNews); err != nil {
+			return DeployPlanResult{}, err
+		}
+	}
+	return r.leave()
+}
+
+// taskRun is a running task. Everything in it is touched by the workflow's coroutines only.
+type taskRun struct {
+	ctx     workflow.Context
+	in      DeployPlanInput
+	machine *plan.Machine
+	task    plan.Task
+	box     *inbox
+	// answered remembers what became of a command by its key, so that the same key twice is one command.
+	answered map[string]VerbResponse
+	children []workflow.ChildWorkflowFuture
+	// abandoned are the items that were told to give up.
+	abandoned []bool
+	finished  []finishedItem
+	// begun says that the task may run: it is the live one of its plan.
+	begun, recording, recorded bool
+	beginAnswer                *beginAnswer
+	shown                      string
+}
+
+type finishedItem struct {
+	n      int
+	result ServiceReleaseResult
+	err    error
+}
+
+type beginAnswer struct {
+	result operation.BeginTaskResult
+	err    error
+}
+
+func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
+	box := inboxOf(ctx)
+	detached, _ := workflow.NewDisconnectedContext(ctx)
+	info := workflow.GetInfo(ctx)
+	r := &taskRun{
+		ctx: detached, in: in, box: box,
+		answered:  map[string]VerbResponse{},
+		children:  make([]workflow.ChildWorkflowFuture, len(in.Items)),
+		abandoned: make([]bool, len(in.Items)),
+	}
+	doc := plan.Document{Items: make([]plan.Item, len(in.Items))}
+	names := make([]string, len(in.Items))
+	services := make([]plan.ServiceStatus, len(in.Items))
+	for n, it := range in.Items {
+		doc.Items[n] = plan.Item{ServiceID: it.ServiceID, Priority: it.Priority}
+		names[n] = string(it.ServiceID)
+		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment, Method: it.Method,
+			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
+	}
+	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
+	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
+		State: r.machine.State, Reason: r.machine.Reason,
+		Workflow: &plan.WorkflowRef{ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID}}
+	return r
+}
+
+// begin asks whether the task is the live one of its plan; the loop goes on serving meanwhile.
+func (r *taskRun) begin() {
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		var a beginAnswer
+		a.err = workflow.ExecuteActivity(withActivity(ctx, centreForever, "check that this is the plan's live task"),
+			operation.ActivityBeginTask, r.request()).Get(ctx, &a.result)
+		r.beginAnswer = &a
+	})
+}
+
+func (r *taskRun) request() operation.TaskRequest {
+	return operation.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
+}
+
+// hasNews lists what wakes the loop: a command, an item that ended, the answer of begin, the record that was written.
+func (r *taskRun) hasNews() bool {
+	return len(r.box.pending) > 0 || len(r.finished) > 0 || r.beginAnswer != nil || r.recorded
+}
+
+// serve carries out everything that has come in, oldest first.
+func (r *taskRun) serve() {
+	if a := r.beginAnswer; a != nil {
+		r.beginAnswer = nil
+		r.begun = true
+		r.settleBegin(*a)
+	}
+	for _, f := range r.finished {
+		r.end(f)
+	}
+	r.finished = nil
+	for c := r.box.take(); c != nil; c = r.box.take() {
+		if c.item != nil {
+			r.machine.Interrupted(c.item.Item-1, interruption(*c.item))
+			r.task.Services[c.item.Item-1].Reason = c.item.Reason
+			continue
+		}
+		response := r.answer(c)
+		c.response = &response
+	}
+}
+
+func interruption(s ItemSignal) string {
+	if !s.Interrupted {
+		return ""
+	}
+	return s.Reason
+}
+
+func (r *taskRun) settleBegin(a beginAnswer) {
+	switch {
+	case a.err != nil: // begin is retried for as long as the home cluster is away: only a final refusal comes here
+		r.machine.Refuse(message(a.err))
+	case a.result.Superseded != "":
+		r.machine.Refuse(fmt.Sprintf("task %s has taken this task's place before it began", a.result.Superseded))
+	default:
+		now := workflow.Now(r.ctx)
+		r.task.StartedAt = &now
+		r.machine.Start()
+	}
+}
+
+// answer carries out one verb and records it.
+func (r *taskRun) answer(c *command) VerbResponse {
+	key := c.request.Key
+	if earlier, ok := r.answered[key]; ok && key != "" {
+		return earlier
+	}
+	outcome, text := r.carryOut(c)
+	r.record(c, outcome, text)
+	r.show()
+	response := VerbResponse{Outcome: outcome, Message: text, State: r.task.State}
+	if key != "" {
+		r.answered[key] = response
+	}
+	return response
+}
+
+func (r *taskRun) carryOut(c *command) (plan.Outcome, string) {
+	if c.malformed != "" {
+		return plan.OutcomeRefused, "the payload cannot be read: " + c.malformed + `; send it empty, or as {"actor":"…","reason":"…"}`
+	}
+	held := r.machine.InterruptedItems()
+	if c.verb == plan.VerbResume && r.machine.State == plan.TaskInterrupted {
+		if newer, why := r.superseded(); why != "" {
+			return plan.OutcomeRefused, why
+		} else if newer != "" {
+			return plan.OutcomeRefused, fmt.Sprintf("task %s has taken this task's place: stop this one", newer)
+		}
+		held = r.machine.InterruptedItems()
+	}
+	outcome, text := r.machine.Command(c.verb)
+	if outcome == plan.OutcomeAccepted && c.verb == plan.VerbResume {
+		for _, n := range held {
+			r.tell(n, SignalItemResume)
+		}
+	}
+	return outcome, text
+}
+
+// superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
+func (r *taskRun) superseded() (newer, why string) {
+	var result operation.BeginTaskResult
+	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), operation.ActivityBeginTask, r.request()).Get(r.ctx, &result)
+	if err != nil {
+		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
+	}
+	return result.Superseded, ""
+}
+
+// maxHistory bounds the decisions that a task keeps; a run takes 2,000 updates at most.
+const maxHistory = 200
+
+func (r *taskRun) record(c *command, outcome plan.Outcome, text string) {
+	d := plan.Decision{At: workflow.Now(r.ctx), Actor: c.request.Actor, Via: c.request.Via, Verb: c.verb, Reason: c.request.Reason,
+		Key: c.request.Key, Outcome: outcome, Message: text}
+	if d.Actor == "" {
+		d.Actor = "unknown"
+	}
+	if d.Via == "" {
+		d.Via = "temporal"
+	}
+	r.task.History = append(r.task.History, d)
+	if over := len(r.task.History) - maxHistory; over > 0 {
+		r.task.History = r.task.History[over:]
+	}
+}
+
+// tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.
+func (r *taskRun) tell(n int, signal string) {
+	if child := r.children[n]; child != nil {
+		child.SignalChildWorkflow(r.ctx, signal, VerbRequest{Via: "task"})
+	}
+}
+
+// launch starts what may start, and has interrupted items give up where no verb could help them any more.
+func (r *taskRun) launch() {
+	for _, n := range r.machine.Next() {
+		r.startItem(n)
+	}
+	if r.machine.State == plan.TaskStopping || r.machine.State == plan.TaskFailed {
+		for _, n := range r.machine.InterruptedItems() {
+			if !r.abandoned[n] {
+				r.abandoned[n] = true
+				r.tell(n, SignalItemAbandon)
+			}
+		}
+	}
+}
+
+func (r *taskRun) startItem(n int) {
+	it := r.in.Items[n]
+	now := workflow.Now(r.ctx)
+	s := &r.task.Services[n]
+	s.State, s.Reason, s.StartedAt = plan.ItemRunning, "being released", &now
+	r.machine.Began(n)
+	ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: ItemWorkflowID(r.in.Task, n+1, it.ServiceID),
+		TaskQueue:  QueueEngine,
+		// A task that is terminated leaves its items to end on their own: they give back what they borrowed.
+		ParentClosePolicy: parentClosePolicy,
+		StaticSummary:     fmt.Sprintf("%s service %s, %s", it.Deployment, it.ServiceID, it.Method),
+	})
+	child := workflow.ExecuteChildWorkflow(ctx, TypeServiceRelease, ServiceReleaseInput{
+		Task: r.in.Task, Plan: r.in.Plan, Item: n + 1, Outline: it, UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds,
+	})
+	r.children[n] = child
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		f := finishedItem{n: n}
+		f.err = child.Get(ctx, &f.result)
+		r.finished = append(r.finished, f)
+	})
+}
+
+func (r *taskRun) end(f finishedItem) {
+	if f.err != nil {
+		f.result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
+			Reason: "its workflow ended without a result (" + message(f.err) + "): look at " + ItemWorkflowID(r.in.Task, f.n+1, r.in.Items[f.n].ServiceID)}
+	}
+	now := workflow.Now(r.ctx)
+	s := &r.task.Services[f.n]
+	s.State, s.Reason, s.FinishedAt, s.Workloads = f.result.State, f.result.Reason, &now, f.result.Workloads
+	r.machine.Ended(f.n, f.result.State, f.result.Reason)
+}
+
+// conclude writes the record once nothing runs any more. Verbs that come meanwhile are still answered.
+func (r *taskRun) conclude() {
+	if !r.machine.Over() || r.recording {
+		return
+	}
+	r.recording = true
+	r.machine.Skip()
+	for n := range r.task.Services {
+		if s := &r.task.Services[n]; s.State == plan.ItemPending {
+			s.State, s.Reason = r.machine.Item(n), "never begun: the task is "+string(r.machine.State)
+		}
+	}
+	now := workflow.Now(r.ctx)
+	r.task.FinishedAt = &now
+	r.show()
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write the record"), operation.ActivityCompleteRecord, r.request()).Get(ctx, nil)
+		if err != nil {
+			workflow.GetLogger(ctx).Error("the record could not be written", "task", r.in.Task, "error", err)
+		}
+		r.recorded = true
+	})
+}
+
+func (r *taskRun) closed() bool { return r.recorded && len(r.box.pending) == 0 }
+
+// leave ends the workflow without yielding after the last look into the inbox, so that no command is lost.
+func (r *taskRun) leave() (DeployPlanResult, error) {
+	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
+		return DeployPlanResult{}, err
+	}
+	r.serve()
+	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
+	if result.State == plan.TaskFailed {
+		return result, temporal.NewNonRetryableApplicationError(result.Reason, TypeTaskFailed, nil)
+	}
+	return result, nil
+}
+
+// show copies the machine's state into what queries answer.
+func (r *taskRun) show() {
+	r.task.State, r.task.Reason = r.machine.State, r.machine.Reason
+}
+
+// publish tells Temporal's lists and its UI what the task does; it writes only what changed.
+func (r *taskRun) publish() {
+	r.show()
+	if state := string(r.task.State); state != r.shown {
+		r.shown = state
+		if err := workflow.UpsertTypedSearchAttributes(r.ctx, AttributeState.ValueSet(state)); err != nil {
+			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
+		}
+	}
+	workflow.SetCurrentDetails(r.ctx, taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second)))
+}
+
+// message is the innermost text of an error from an activity or a child: what a person wants to read.
+func message(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,340 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// stage is a test environment in which time is skipped and the outside world is scripted.
+type stage struct {
+	*testsuite.TestWorkflowEnvironment
+	t *testing.T
+	// run plays workload.Run; by default everything succeeds at once.
+	run func(request operation.Request) (operation.Result, error)
+	// restored are the workloads that were given back.
+	restored []string
+	// superseded is the newer task of the plan.
+	superseded string
+	// holderDead is what the centre says of another holder.
+	holderDead bool
+	// recorded says that the record was written.
+	recorded bool
+	// began are the services in the order in which they began.
+	began []string
+}
+
+func newStage(t *testing.T) *stage {
+	var suite testsuite.WorkflowTestSuite
+	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t}
+	s.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+	s.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
+	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
+	s.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
+	s.run = func(operation.Request) (operation.Result, error) {
+		return operation.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
+	}
+	register := func(name string, fn any) { s.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
+	register(operation.ActivityBeginTask, func(context.Context, operation.TaskRequest) (operation.BeginTaskResult, error) {
+		return operation.BeginTaskResult{Superseded: s.superseded}, nil
+	})
+	register(operation.ActivityCompleteRecord, func(context.Context, operation.TaskRequest) error { s.recorded = true; return nil })
+	register(operation.ActivityLoadItem, func(_ context.Context, in operation.LoadItemRequest) (operation.LoadItemResult, error) {
+		return operation.LoadItemResult{Workloads: []operation.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
+	})
+	register(operation.ActivityClaimHolder, func(context.Context, operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+		return operation.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
+	})
+	register(operation.ActivityRun, func(_ context.Context, request operation.Request) (operation.Result, error) {
+		s.began = append(s.began, request.Workload.WorkloadRef.Name)
+		return s.run(request)
+	})
+	register(operation.ActivityRestore, func(_ context.Context, request operation.Request) (operation.Result, error) {
+		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
+		return operation.Result{}, nil
+	})
+	s.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Maybe()
+	return s
+}
+
+func order(name string) operation.WorkloadOrder {
+	var o operation.WorkloadOrder
+	o.Queue = PartyQueue("default")
+	o.Request.Workload.Namespace = "shop"
+	o.Request.Workload.WorkloadRef.Kind, o.Request.Workload.WorkloadRef.Name = "Deployment", name
+	o.Request.Operation, o.Request.Method = plan.Restart, plan.Parallel
+	o.Request.DeadlineSeconds, o.Request.UnreachableBudgetSeconds = 600, 120
+	return o
+}
+
+// planOf is a plan whose items have these priorities.
+func planOf(priorities ...int64) DeployPlanInput {
+	in := DeployPlanInput{Task: "shop-1", Plan: "shop", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), MaxConcurrent: 50, UnreachableBudgetSeconds: 120}
+	for n, p := range priorities {
+		in.Items = append(in.Items, ItemOutline{ServiceID: plan.ServiceID(fmt.Sprint(n + 1)), Priority: p, Deployment: plan.Restart, Method: plan.Parallel})
+	}
+	return in
+}
+
+func (s *stage) task() plan.Task {
+	value, err := s.QueryWorkflow(QueryState)
+	require.NoError(s.t, err)
+	var task plan.Task
+	require.NoError(s.t, value.Get(&task))
+	return task
+}
+
+// details is what the Temporal UI shows.
+func (s *stage) metadata() *sdkpb.WorkflowMetadata {
+	value, err := s.QueryWorkflow("__temporal_workflow_metadata")
+	require.NoError(s.t, err)
+	var metadata sdkpb.WorkflowMetadata
+	require.NoError(s.t, value.Get(&metadata))
+	return &metadata
+}
+
+// update sends a verb as the API does and calls then with what came back.
+func (s *stage) update(verb plan.Verb, request VerbRequest, then func(VerbResponse)) {
+	s.UpdateWorkflow(string(verb), request.Key, &testsuite.TestUpdateCallback{
+		OnAccept: func() {},
+		OnReject: func(err error) { require.NoError(s.t, err, "only malformed verbs are rejected") },
+		OnComplete: func(response any, err error) {
+			require.NoError(s.t, err)
+			if then != nil {
+				then(response.(VerbResponse))
+			}
+		},
+	}, request)
+}
+
+// slow makes every operation take that long, by the test's clock.
+func (s *stage) slow(d time.Duration) {
+	s.run = nil
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.Anything).After(d).Return(operation.Result{Message: "done", Changed: true}, nil)
+}
+
+func TestDeployPlanReleasesWaveByWave(t *testing.T) {
+	s := newStage(t)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1, 3, 2, 3))
+	require.NoError(t, s.GetWorkflowError())
+	require.ElementsMatch(t, []string{"w2", "w4"}, s.began[:2], "the largest priority goes first, equal ones together")
+	require.Equal(t, []string{"w3", "w1"}, s.began[2:], "then the others in falling order")
+	task := s.task()
+	require.Equal(t, plan.TaskSucceeded, task.State)
+	require.NotNil(t, task.FinishedAt)
+	require.True(t, s.recorded, "the record is written before the workflow ends")
+	for _, service := range task.Services {
+		require.Equal(t, plan.ItemSucceeded, service.State)
+		require.Len(t, service.Workloads, 1)
+	}
+}
+
+func TestDeployPlanPausesAndResumes(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	var paused, refused, resumed VerbResponse
+	s.RegisterDelayedCallback(func() {
+		s.update(plan.VerbPause, VerbRequest{Actor: "ann", Reason: "lunch", Key: "k1", Via: "cli"}, func(r VerbResponse) { paused = r })
+	}, 10*time.Second)
+	s.RegisterDelayedCallback(func() { require.Equal(t, plan.TaskPausing, s.task().State, "what runs finishes first") }, 20*time.Second)
+	s.RegisterDelayedCallback(func() {
+		task := s.task()
+		require.Equal(t, plan.TaskPaused, task.State)
+		require.Equal(t, plan.ItemPending, task.Services[1].State, "nothing new starts")
+		require.Contains(t, s.metadata().GetCurrentDetails(), "signal `resume`", "the page says how to go on")
+		s.update(plan.VerbPause, VerbRequest{Actor: "bob", Key: "k2"}, func(r VerbResponse) { refused = r })
+	}, 48*time.Hour)
+	s.RegisterDelayedCallback(func() {
+		s.update(plan.VerbResume, VerbRequest{Actor: "ann", Key: "k3"}, func(r VerbResponse) { resumed = r })
+	}, 49*time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, plan.OutcomeAccepted, paused.Outcome)
+	require.Equal(t, plan.OutcomeRefused, refused.Outcome, "a second pause is refused")
+	require.Equal(t, plan.OutcomeAccepted, resumed.Outcome)
+	task := s.task()
+	require.Equal(t, plan.TaskSucceeded, task.State)
+	require.Len(t, task.History, 3, "refusals belong to the record too")
+	require.Equal(t, plan.Decision{At: task.History[0].At, Actor: "ann", Via: "cli", Verb: plan.VerbPause, Reason: "lunch", Key: "k1",
+		Outcome: plan.OutcomeAccepted, Message: paused.Message}, task.History[0])
+}
+
+func TestDeployPlanTakesEmptySignals(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	s.RegisterDelayedCallback(func() {
+		var names []string
+		for _, d := range s.metadata().GetDefinition().GetSignalDefinitions() {
+			names = append(names, d.GetName())
+			require.NotEmpty(t, d.GetDescription(), "the signal menu describes %s", d.GetName())
+		}
+		require.Equal(t, []string{"pause", "resume", "stop"}, names, "the menu lists the verbs and nothing else")
+		s.SignalWorkflow("pause", nil)
+	}, time.Second)
+	s.RegisterDelayedCallback(func() { s.SignalWorkflow("resume", VerbRequest{Actor: "ann"}) }, time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	task := s.task()
+	require.Equal(t, plan.TaskSucceeded, task.State)
+	require.Equal(t, []string{"unknown", "ann"}, []string{task.History[0].Actor, task.History[1].Actor}, "an empty payload is a legal pause by somebody unknown")
+	require.Equal(t, "temporal", task.History[0].Via)
+}
+
+func TestDeployPlanKeepsTheOrderOfSignals(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	s.RegisterDelayedCallback(func() {
+		for _, verb := range []string{"pause", "resume", "pause", "stop"} {
+			s.SignalWorkflow(verb, VerbRequest{})
+		}
+	}, time.Second)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	task := s.task()
+	require.Equal(t, plan.TaskStopped, task.State)
+	var verbs []plan.Verb
+	for _, d := range task.History {
+		verbs = append(verbs, d.Verb)
+		require.Equal(t, plan.OutcomeAccepted, d.Outcome, "in this order each of them is legal")
+	}
+	require.Equal(t, []plan.Verb{"pause", "resume", "pause", "stop"}, verbs, "signals of different names keep their order")
+	require.Equal(t, plan.ItemSkipped, task.Services[1].State, "an item never begun is skipped")
+}
+
+func TestDeployPlanAnswersTheSameKeyOnce(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	s.RegisterDelayedCallback(func() {
+		s.SignalWorkflow("pause", VerbRequest{Key: "same"})
+		s.SignalWorkflow("pause", VerbRequest{Key: "same"})
+	}, time.Second)
+	s.RegisterDelayedCallback(func() { s.SignalWorkflow("resume", nil) }, time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	require.Len(t, s.task().History, 2, "the same key twice is one command")
+}
+
+func TestDeployPlanFailsAtOnce(t *testing.T) {
+	s := newStage(t)
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.MatchedBy(func(r operation.Request) bool { return r.Workload.WorkloadRef.Name == "w1" })).
+		Return(operation.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff", string(failure.WorkloadFailed), nil))
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.Anything).After(time.Hour).Return(operation.Result{Message: "done", Changed: true}, nil)
+	s.RegisterDelayedCallback(func() {
+		task := s.task()
+		require.Equal(t, plan.TaskFailed, task.State, "the task is failed at once")
+		require.Nil(t, task.FinishedAt, "it is finished when what runs beside it has ended")
+	}, 30*time.Minute)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 2, 1))
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, s.GetWorkflowError(), &app)
+	require.Equal(t, TypeTaskFailed, app.Type(), "Temporal shows a failed task as failed")
+	task := s.task()
+	require.Contains(t, task.Reason, "service 1 failed")
+	require.Contains(t, task.Reason, "pod x: ImagePullBackOff", "the pod's own message is told")
+	require.Equal(t, []plan.ItemState{plan.ItemFailed, plan.ItemSucceeded, plan.ItemSkipped},
+		[]plan.ItemState{task.Services[0].State, task.Services[1].State, task.Services[2].State})
+}
+
+func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
+	s := newStage(t)
+	calls := 0
+	var spent int64
+	s.run = func(r operation.Request) (operation.Result, error) {
+		calls++
+		if calls == 1 {
+			return operation.Result{}, temporal.NewNonRetryableApplicationError("party default: connection refused for 120 s", string(failure.Unreachable), nil, failure.Details{SpentSeconds: 42})
+		}
+		spent = r.SpentSeconds
+		return operation.Result{Message: "done", Changed: true}, nil
+	}
+	s.RegisterDelayedCallback(func() {
+		task := s.task()
+		require.Equal(t, plan.TaskInterrupted, task.State, "system trouble is not a failure")
+		require.Contains(t, task.Reason, "connection refused")
+		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) { require.Equal(t, plan.OutcomeAccepted, r.Outcome, r.Message) })
+	}, 24*time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, plan.TaskSucceeded, s.task().State)
+	require.Equal(t, int64(42), spent, "what of the deadline was used is carried over")
+	require.Empty(t, s.restored, "resume goes on, it does not undo")
+}
+
+func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
+	s := newStage(t)
+	s.run = func(operation.Request) (operation.Result, error) {
+		return operation.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden), nil)
+	}
+	s.RegisterDelayedCallback(func() {
+		s.superseded = "shop-2"
+		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) {
+			require.Equal(t, plan.OutcomeRefused, r.Outcome)
+			require.Contains(t, r.Message, "shop-2", "the refusal points at the newer task")
+		})
+	}, time.Hour)
+	s.RegisterDelayedCallback(func() { s.update(plan.VerbStop, VerbRequest{Key: "s1"}, nil) }, 2*time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError(), "a stopped task is not a failed workflow")
+	require.Equal(t, plan.TaskStopped, s.task().State)
+	require.Equal(t, []string{"w1"}, s.restored, "what was borrowed is given back before the task ends")
+}
+
+func TestDeployPlanCancelMeansStop(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	s.RegisterDelayedCallback(s.CancelWorkflow, time.Second)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	task := s.task()
+	require.Equal(t, plan.TaskStopped, task.State)
+	require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "what runs is left to finish")
+}
+
+func TestServiceReleaseTakesOverTheDead(t *testing.T) {
+	s := newStage(t)
+	s.holderDead = true
+	var takeOver string
+	s.run = func(r operation.Request) (operation.Result, error) {
+		if r.TakeOver == "" {
+			return operation.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+		}
+		takeOver = r.TakeOver
+		return operation.Result{Message: "done", Changed: true}, nil
+	}
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, "task/old/1-111@run", takeOver, "the claim of a dead workflow is taken over, by name")
+}
+
+func TestServiceReleaseRespectsTheLiving(t *testing.T) {
+	s := newStage(t)
+	s.run = func(operation.Request) (operation.Result, error) {
+		return operation.Result{}, temporal.NewNonRetryableApplicationError("held by task/other", string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
+	}
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.Error(t, s.GetWorkflowError())
+	require.Contains(t, s.task().Reason, "held by task/other", "the refusal points at the holder")
+}
+
+func TestDecodePayload(t *testing.T) {
+	var r VerbRequest
+	require.NoError(t, decodePayload(nil, &r), "the UI sends no payload for an empty editor")
+	require.NoError(t, decodePayload(&commonpb.Payloads{}, &r))
+	require.Error(t, decodePayload(&commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte("{")}}}, &r))
+}

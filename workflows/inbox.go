@@ -1,0 +1,102 @@
+package workflows
+
+import (
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/plan"
+)
+
+// inbox holds what was sent to one workflow, in the order of its history. The SDK's selectors lose the order across signal names, so
+// an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out (design §4).
+type inbox struct {
+	pending []*command
+}
+
+// command is one verb that waits to be carried out.
+type command struct {
+	verb    plan.Verb
+	request VerbRequest
+	// malformed says why the payload could not be read; "" when it could.
+	malformed string
+	// item is set instead of a verb when an item of the task reports.
+	item *ItemSignal
+	// response is set once the command was carried out.
+	response *VerbResponse
+}
+
+func (b *inbox) push(c *command) { b.pending = append(b.pending, c) }
+
+// take removes the oldest command; nil when there is none.
+func (b *inbox) take() *command {
+	if len(b.pending) == 0 {
+		return nil
+	}
+	c := b.pending[0]
+	b.pending = b.pending[1:]
+	return c
+}
+
+type inboxKey struct{}
+
+func inboxOf(ctx workflow.Context) *inbox {
+	box, ok := ctx.Value(inboxKey{}).(*inbox)
+	if !ok {
+		panic("the worker was started without workflows.NewInterceptor: verbs would be lost")
+	}
+	return box
+}
+
+// NewInterceptor fills the inbox of each workflow. Every worker that runs workflows of this package needs it.
+func NewInterceptor() interceptor.WorkerInterceptor { return &workerInterceptor{} }
+
+type workerInterceptor struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*workerInterceptor) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	i := &inboundInterceptor{}
+	i.Next = next
+	return i
+}
+
+type inboundInterceptor struct {
+	interceptor.WorkflowInboundInterceptorBase
+	box inbox
+}
+
+func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, &i.box), in)
+}
+
+// HandleSignal is called as the event comes in, before any code of the workflow runs.
+func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	switch in.SignalName {
+	case string(plan.VerbPause), string(plan.VerbResume), string(plan.VerbStop):
+		c := &command{verb: plan.Verb(in.SignalName)}
+		if err := decodePayload(in.Arg, &c.request); err != nil {
+			c.malformed = err.Error()
+		}
+		i.box.push(c)
+		return nil
+	case SignalItem:
+		var s ItemSignal
+		if err := decodePayload(in.Arg, &s); err != nil {
+			return err
+		}
+		i.box.push(&command{item: &s})
+		return nil
+	default:
+		return i.Next.HandleSignal(ctx, in)
+	}
+}
+
+// decodePayload reads one JSON payload. The Temporal UI sends none at all for an empty editor: that is the zero value.
+func decodePayload(payloads *commonpb.Payloads, into any) error {
+	if len(payloads.GetPayloads()) == 0 {
+		return nil
+	}
+	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
+}

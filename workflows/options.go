@@ -1,0 +1,61 @@
+package workflows
+
+import (
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+const parentClosePolicy = enumspb.PARENT_CLOSE_POLICY_ABANDON
+
+// unlimited is said outright: Temporal's test suite takes an unset MaximumAttempts for 10.
+const unlimited = 1 << 30
+
+// centreForever is for what must happen however long the home cluster is away: nothing else can go on without it.
+var centreForever = workflow.ActivityOptions{
+	TaskQueue:           QueueEngine,
+	StartToCloseTimeout: 30 * time.Second,
+	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
+}
+
+// centreBriefly is for a question that somebody waits for.
+var centreBriefly = workflow.ActivityOptions{
+	TaskQueue:              QueueEngine,
+	ScheduleToCloseTimeout: 10 * time.Second,
+	StartToCloseTimeout:    5 * time.Second,
+	RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1, MaximumAttempts: unlimited},
+}
+
+// centreWithin is for what interrupts the release when the home cluster stays away past its budget.
+func centreWithin(budget time.Duration) workflow.ActivityOptions {
+	o := centreForever
+	o.ScheduleToCloseTimeout = budget
+	return o
+}
+
+// partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
+// history (temporal-notes §1.3). pickUp is how long a party's queue may be without a worker.
+func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              queue,
+		ScheduleToStartTimeout: pickUp,
+		StartToCloseTimeout:    time.Minute,
+		HeartbeatTimeout:       20 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
+	}
+}
+
+// partyRestore is for giving back what an operation borrowed: it is owed, however long the party is away.
+func partyRestore(queue string) workflow.ActivityOptions {
+	o := partyRun(queue, 0)
+	o.HeartbeatTimeout = 0
+	return o
+}
+
+// withActivity is the context of one activity with its summary.
+func withActivity(ctx workflow.Context, options workflow.ActivityOptions, summary string) workflow.Context {
+	options.Summary = summary
+	return workflow.WithActivityOptions(ctx, options)
+}

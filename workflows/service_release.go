@@ -1,0 +1,334 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// ServiceRelease is one item of a task: one operation on the selected workloads of one service, side by side or one after another.
+//
+// System trouble does not end it: it tells its task, waits for resume, and goes on where it is; told to stop, it gives back what it
+// borrowed and ends. It never closes while it owes a workload its settings (design §4).
+func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
+	detached, _ := workflow.NewDisconnectedContext(ctx)
+	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
+	for _, v := range []struct{ name, description string }{
+		{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
+		{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."},
+	} {
+		workflow.GetSignalChannelWithOptions(r.ctx, v.name, workflow.SignalChannelOptions{Description: v.description})
+	}
+	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.ServiceStatus, error) { return r.status(), nil },
+		workflow.QueryHandlerOptions{Description: "The service: its state, why, and each workload."}); err != nil {
+		return ServiceReleaseResult{}, err
+	}
+	workflow.Go(r.ctx, func(ctx workflow.Context) { r.listen(ctx) })
+	return r.run(), nil
+}
+
+// itemRun is a running item. Everything in it is touched by the workflow's coroutines only.
+type itemRun struct {
+	ctx    workflow.Context
+	in     ServiceReleaseInput
+	box    *inbox
+	budget time.Duration
+	state  plan.ItemState
+	reason string
+	works  []plan.WorkloadStatus
+	orders []operation.WorkloadOrder
+	// held counts the workloads that system trouble holds up; round counts the resumes that came.
+	held, round int
+	abandoned   bool
+}
+
+// listen takes what the task sends.
+func (r *itemRun) listen(ctx workflow.Context) {
+	for {
+		if err := workflow.Await(ctx, func() bool { return len(r.box.pending) > 0 }); err != nil {
+			return
+		}
+		for c := r.box.take(); c != nil; c = r.box.take() {
+			switch string(c.verb) {
+			case SignalItemResume:
+				r.round++
+			case SignalItemAbandon:
+				r.abandoned = true
+			}
+		}
+	}
+}
+
+func (r *itemRun) run() ServiceReleaseResult {
+	r.show()
+	if err := r.load(); err != nil {
+		return r.finish(plan.ItemFailed, message(err))
+	}
+	if r.in.Outline.Method == plan.Sequential {
+		r.oneByOne()
+	} else {
+		r.together()
+	}
+	return r.conclude()
+}
+
+// load reads the item from the task's record.
+func (r *itemRun) load() error {
+	var loaded operation.LoadItemResult
+	err := r.persist(r.ctx, "the engine's home cluster", func(int64) error {
+		return workflow.ExecuteActivity(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
+			operation.ActivityLoadItem, operation.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}).Get(r.ctx, &loaded)
+	})
+	if err != nil {
+		return err
+	}
+	holder := operation.Holder{WorkflowID: workflow.GetInfo(r.ctx).WorkflowExecution.ID, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}
+	r.orders = loaded.Workloads
+	r.works = make([]plan.WorkloadStatus, len(r.orders))
+	for i := range r.orders {
+		q := &r.orders[i].Request
+		q.Claim, q.Marker = holder.String(), holder.WorkflowID
+		w := q.Workload
+		r.works[i] = plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
+			State: plan.ItemPending, Message: "waits for its turn"}
+	}
+	return nil
+}
+
+func (r *itemRun) together() {
+	wg := workflow.NewWaitGroup(r.ctx)
+	for i := range r.orders {
+		wg.Add(1)
+		workflow.Go(r.ctx, func(ctx workflow.Context) {
+			defer wg.Done()
+			r.release(ctx, i)
+		})
+	}
+	wg.Wait(r.ctx)
+}
+
+// oneByOne stops at the first workload that fails: what comes after it is not touched.
+func (r *itemRun) oneByOne() {
+	for i := range r.orders {
+		r.release(r.ctx, i)
+		if r.works[i].State == plan.ItemFailed {
+			for j := i + 1; j < len(r.works); j++ {
+				r.works[j].State, r.works[j].Message = plan.ItemSkipped, "never begun: "+r.orders[i].Request.Workload.String()+" failed before it"
+			}
+			return
+		}
+	}
+}
+
+// release brings one workload to what was asked.
+func (r *itemRun) release(ctx workflow.Context, i int) {
+	w := &r.works[i]
+	w.State, w.Message = plan.ItemRunning, "being released"
+	r.show()
+	result, err := r.operate(ctx, i)
+	if err != nil {
+		w.State, w.Message = plan.ItemFailed, message(err)
+	} else {
+		w.State, w.Message, w.Changed = plan.ItemSucceeded, result.Message, result.Changed
+		w.FromRevision, w.ToRevision, w.FromReplicas, w.ToReplicas = result.FromRevision, result.ToRevision, result.FromReplicas, result.ToReplicas
+	}
+	r.show()
+}
+
+// operate runs the operation until it ends: over claims of dead workflows, and over interruptions.
+func (r *itemRun) operate(ctx workflow.Context, i int) (operation.Result, error) {
+	order := r.orders[i]
+	request := order.Request
+	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
+	pickUp := r.budget
+	var result operation.Result
+	err := r.persist(ctx, partyName(request), func(spent int64) error {
+		request.SpentSeconds = max(request.SpentSeconds, spent)
+		for {
+			err := workflow.ExecuteActivity(withActivity(ctx, partyRun(order.Queue, pickUp), summary), operation.ActivityRun, request).Get(ctx, &result)
+			switch {
+			case isScheduleToStart(err) && pickUp == r.budget:
+				// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
+				pickUp = min(r.budget, secondPickUp)
+			case kindOf(err) == failure.Claimed && request.TakeOver == "":
+				holder, dead, why := r.holder(ctx, err)
+				if !dead {
+					return temporal.NewNonRetryableApplicationError(message(err)+" ("+why+")", string(failure.Claimed), nil)
+				}
+				request.TakeOver = holder
+			default:
+				return err
+			}
+		}
+	})
+	if errors.Is(err, errAbandoned) {
+		return result, r.giveBack(ctx, order, request, summary)
+	}
+	return result, err
+}
+
+// secondPickUp is how long a party's queue may be without a worker once it is known that this side of the engine runs.
+const secondPickUp = 20 * time.Second
+
+// holder asks the centre whether the workflow that holds a workload is dead.
+func (r *itemRun) holder(ctx workflow.Context, claimed error) (holder string, dead bool, why string) {
+	var details failure.Details
+	var app *temporal.ApplicationError
+	if !errors.As(claimed, &app) || app.Details(&details) != nil {
+		return "", false, "its holder is not known"
+	}
+	var answer operation.ClaimHolderResult
+	err := workflow.ExecuteActivity(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"), operation.ActivityClaimHolder,
+		operation.ClaimHolderRequest{Claim: details.Holder, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
+	if err != nil {
+		return details.Holder, false, "whether that release is alive cannot be known: " + message(err)
+	}
+	return details.Holder, answer.Dead, answer.Reason
+}
+
+// giveBack restores what an abandoned operation borrowed. It is owed: it is tried until the party answers.
+func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+	r.reason = "given up: waits until " + partyName(request) + " answers, to give back what was borrowed"
+	r.show()
+	err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
+	if err != nil {
+		return temporal.NewNonRetryableApplicationError("given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
+	}
+	return temporal.NewNonRetryableApplicationError("given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
+}
+
+var errAbandoned = errors.New("abandoned while interrupted")
+
+// persist calls do until it succeeds or fails for good. On system trouble it tells the task and waits for resume, however long;
+// do is told what the operation has used of its deadline so far, in seconds.
+func (r *itemRun) persist(ctx workflow.Context, what string, do func(spentSeconds int64) error) error {
+	var spent int64
+	for {
+		err := do(spent)
+		trouble, used := systemTrouble(err, what)
+		if trouble == "" {
+			return err
+		}
+		spent = used
+		round := r.round
+		r.interrupt(trouble)
+		if err := workflow.Await(ctx, func() bool { return r.abandoned || r.round > round }); err != nil {
+			return err
+		}
+		r.held--
+		if r.abandoned {
+			return errAbandoned
+		}
+		if r.held == 0 {
+			r.report(false, "goes on after an interruption")
+		}
+		r.show()
+	}
+}
+
+func (r *itemRun) interrupt(trouble string) {
+	r.held++
+	r.report(true, trouble)
+	r.show()
+}
+
+// report tells the task. A task that is gone (terminated) needs no report: the resume signal can come from a person.
+func (r *itemRun) report(interrupted bool, reason string) {
+	r.reason = reason
+	parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution
+	if parent == nil {
+		return
+	}
+	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
+}
+
+// systemTrouble says what keeps an activity from its work, "" when the error is the business's own, and what of the deadline is used.
+func systemTrouble(err error, what string) (trouble string, spentSeconds int64) {
+	if err == nil {
+		return "", 0
+	}
+	var app *temporal.ApplicationError
+	if kind := kindOf(err); kind.System() {
+		var details failure.Details
+		if errors.As(err, &app) && app.HasDetails() {
+			_ = app.Details(&details)
+		}
+		return message(err), details.SpentSeconds
+	}
+	var timeout *temporal.TimeoutError
+	if !errors.As(err, &timeout) {
+		return "", 0
+	}
+	if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
+	}
+	if errors.As(timeout.Unwrap(), &app) {
+		return fmt.Sprintf("%s: %s", what, app.Message()), 0
+	}
+	return fmt.Sprintf("%s does not answer", what), 0
+}
+
+func kindOf(err error) failure.Kind {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return failure.Kind(app.Type())
+	}
+	return ""
+}
+
+func isScheduleToStart(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+func partyName(request operation.Request) string { return "party " + request.Workload.PartyOrDefault() }
+
+// conclude draws the item's end from its workloads' ends.
+func (r *itemRun) conclude() ServiceReleaseResult {
+	for i, w := range r.works {
+		if w.State == plan.ItemFailed {
+			return r.finish(plan.ItemFailed, r.orders[i].Request.Workload.String()+": "+w.Message)
+		}
+	}
+	changed := 0
+	for _, w := range r.works {
+		if w.Changed {
+			changed++
+		}
+	}
+	switch {
+	case changed == 0:
+		return r.finish(plan.ItemSucceeded, "nothing to do")
+	case len(r.works) == 1:
+		return r.finish(plan.ItemSucceeded, r.works[0].Message)
+	default:
+		return r.finish(plan.ItemSucceeded, fmt.Sprintf("%d workloads are released, %d of them had to change", len(r.works), changed))
+	}
+}
+
+func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResult {
+	r.state, r.reason = state, reason
+	r.show()
+	if r.works == nil {
+		r.works = []plan.WorkloadStatus{}
+	}
+	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.works}
+}
+
+func (r *itemRun) status() plan.ServiceStatus {
+	started := workflow.GetInfo(r.ctx).WorkflowStartTime
+	return plan.ServiceStatus{ServiceID: r.in.Outline.ServiceID, Priority: r.in.Outline.Priority, Deployment: r.in.Outline.Deployment,
+		Method: r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.works}
+}
+
+func (r *itemRun) show() {
+	workflow.SetCurrentDetails(r.ctx, itemDetails(r.in, r.status(), r.held > 0))
+}
