@@ -26,12 +26,13 @@ func failed(err error, object string) error {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return failure.New(failure.Refused, "%s: the home cluster refuses it: %v", object, err)
 	}
-	return failure.New(failure.Unreachable, "%s: the home cluster does not answer: %v", object, err)
+	return failure.New(failure.Unreachable, "%s: the home cluster cannot do it now: %v", object, err)
 }
 
-// tooLarge knows the two limits: the API server's on a request's body, and etcd's on one object, which comes back as an internal error.
+// tooLarge knows the limits: the API server's on a request's body, and etcd's on one object and on one message, which come back as internal errors.
 func tooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "etcdserver: request is too large")
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "etcdserver: request is too large") ||
+		strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // isKind says whether the error is a failure of that kind.

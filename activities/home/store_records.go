@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -52,7 +51,7 @@ func (s *Store) GetRecord(ctx context.Context, task string) (*v1alpha1.ReleaseRe
 // ListRecords lists the records with these labels, newest first, without Snapshot and Body. Once Run keeps up with the records the
 // answer comes from memory and costs nothing; what this store wrote itself is always in it.
 func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
-	if s.seen.HasSynced() {
+	if s.Watching() {
 		return newestFirst(s.seenRecords(labels.SelectorFromSet(with))), nil
 	}
 	return s.FindRecords(ctx, with)
@@ -163,6 +162,3 @@ func newestFirst(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {
 	})
 	return records
 }
-
-// seenTimeout is how long a write waits for the watch to bring it back. A watch that is late costs a list that is late, not the write.
-const seenTimeout = 2 * time.Second

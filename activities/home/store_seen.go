@@ -16,8 +16,12 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// seenPoll is how often a write looks whether the watch has brought it back.
-const seenPoll = 5 * time.Millisecond
+const (
+	// seenTimeout is how long a write waits for the watch to bring it back. A watch that is late costs a list that is late, not the write.
+	seenTimeout = 2 * time.Second
+	// seenPoll is how often it looks.
+	seenPoll = 5 * time.Millisecond
+)
 
 // Run keeps the list of records in memory until the context ends. Without it the store works the same, and reads lists from the API server.
 func (s *Store) Run(ctx context.Context) { s.seen.RunWithContext(ctx) }
@@ -84,9 +88,12 @@ func (s *Store) awaitGone(ctx context.Context, name string) {
 }
 
 func (s *Store) await(ctx context.Context, done func() bool) {
-	if !s.seen.HasSynced() || s.seen.IsStopped() {
+	if !s.Watching() {
 		return
 	}
 	// The write is done whether or not it was seen in time, so there is no error to give back.
 	_ = wait.PollUntilContextTimeout(ctx, seenPoll, seenTimeout, true, func(context.Context) (bool, error) { return done(), nil })
 }
+
+// Watching says whether the list in memory is complete and kept up to date.
+func (s *Store) Watching() bool { return s.seen.HasSynced() && !s.seen.IsStopped() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
@@ -37,9 +38,11 @@ func (a *Activities) CompleteRecord(ctx context.Context, in operation.TaskReques
 	if err := value.Get(&task); err != nil {
 		return err
 	}
+	failpoint.Hit("record.complete.before")
 	if err := a.store.CompleteTask(ctx, task, a.recordLimit); err != nil {
 		return outcome.WrapHome(err)
 	}
+	failpoint.Hit("record.complete.after")
 	a.forget(in.Task)
 	return nil
 }

@@ -34,7 +34,7 @@ func newApp(in io.Reader, out, errors *os.File) *app {
 			return 0, 0, false
 		}
 		width, height, err := term.GetSize(fd)
-		return width, height, err == nil && width > 0 && height > 1
+		return width, height, err == nil && width > 0 && height > 4
 	}
 	_, _, terminal := a.screen()
 	a.colour = terminal && os.Getenv("NO_COLOR") == ""
@@ -77,7 +77,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if exit != nil {
 		return exit.code
 	}
-	return exitError1
+	return exitFailure
 }
 
 // printf writes text for people. A failed write to a closed pipe has nobody to be reported to.

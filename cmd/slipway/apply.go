@@ -64,7 +64,7 @@ func (a *app) apply(c *cobra.Command, what application, files []string, name, ou
 				continue
 			}
 			for _, wrong := range what.check(d.body) {
-				findings = append(findings, finding{file: d.file, FieldError: wrong})
+				findings = append(findings, finding{file: d.file, wrong: wrong})
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (a *app) refuseDocuments(findings []finding, consequence string) error {
 		things = fmt.Sprintf("%d errors", len(findings))
 	}
 	a.printf(a.err, "error: %s; %s\n", things, consequence)
-	return &exitError{code: exitError1}
+	return &exitError{code: exitFailure}
 }
 
 // sendAll sends the documents. One that the API refuses does not keep the others.
@@ -120,7 +120,7 @@ func (a *app) sendAll(c *cobra.Command, api *client.Client, what application, do
 		return err
 	}
 	if refused > 0 {
-		return &exitError{code: exitError1}
+		return &exitError{code: exitFailure}
 	}
 	return nil
 }

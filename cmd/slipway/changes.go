@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -73,7 +74,7 @@ func because(reason string) string {
 // workloadName reads "Deployment shop/order", with the party in front unless it is the default one.
 func workloadName(w plan.WorkloadStatus) string {
 	name := oneLine(w.Kind + " " + w.Namespace + "/" + w.Name)
-	if w.Party != "" && w.Party != "default" {
+	if w.Party != "" && w.Party != catalog.DefaultParty {
 		return oneLine(w.Party) + ": " + name
 	}
 	return name

@@ -99,8 +99,8 @@ func read[T any](response *http.Response, err error) (reply[T], error) {
 	return answer, nil
 }
 
-// done ends a call whose answer has no body.
-func done(response *http.Response, err error) error {
+// noContent ends a call whose answer has no body.
+func noContent(response *http.Response, err error) error {
 	if err != nil {
 		return err
 	}

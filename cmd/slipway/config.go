@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,8 +82,5 @@ func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error
 		}
 		err = own.Set(f.Name, f.Value.String())
 	})
-	if err != nil {
-		return nil, fmt.Errorf("settings of %s: %w", forCommand, err)
-	}
-	return own, nil
+	return own, err
 }

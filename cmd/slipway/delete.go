@@ -67,7 +67,7 @@ func (a *app) deleteAll(c *cobra.Command, api *client.Client, d deletion, names 
 		return err
 	}
 	if failed {
-		return &exitError{code: exitError1}
+		return &exitError{code: exitFailure}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (a *app) readDocuments(files []string) ([]document, []finding, error) {
 			documents, findings = append(documents, d), append(findings, wrong...)
 		}
 		if len(documents)+len(findings) == before {
-			findings = append(findings, finding{file: shown, FieldError: strictyaml.FieldError{Reason: "the file holds no document"}})
+			findings = append(findings, finding{file: shown, wrong: strictyaml.FieldError{Reason: "the file holds no document"}})
 		}
 		nameByFile(documents[min(before, len(documents)):], file)
 	}
@@ -113,6 +113,10 @@ func splitDocuments(text []byte) [][]byte {
 
 func hasContent(lines [][]byte) bool {
 	for _, line := range lines {
+		// A directive such as "%YAML 1.2" belongs to the document that follows, and says nothing that matters.
+		if directive := bytes.HasPrefix(line, []byte("%")); directive {
+			continue
+		}
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
 			return true
 		}
@@ -146,7 +150,7 @@ type objectReader struct {
 
 func (r *objectReader) refuse(node *yaml.Node, field, format string, args ...any) {
 	r.findings = append(r.findings, finding{file: r.file,
-		FieldError: strictyaml.FieldError{Field: field, Line: node.Line, Reason: fmt.Sprintf(format, args...)}})
+		wrong: strictyaml.FieldError{Field: field, Line: node.Line, Reason: fmt.Sprintf(format, args...)}})
 }
 
 func (r *objectReader) read() document {
@@ -249,13 +253,13 @@ func checkNames(documents []document, kind, nameFlag string) []finding {
 		case d.name == "":
 			reason = fmt.Sprintf("has no name: give it by %s, or write a whole object with metadata.name", nameFlag)
 		case catalog.ValidID(d.name) != nil:
-			reason = "has a name that cannot be used: it " + catalog.ValidID(d.name).Error()
+			reason = "has a name that cannot be used: " + catalog.ValidID(d.name).Error()
 		case taken[d.name] != "":
 			reason = fmt.Sprintf("has the name %s, which a document in %s has too", d.name, taken[d.name])
 		}
 		taken[d.name] = d.file
 		if reason != "" {
-			findings = append(findings, finding{file: d.file, FieldError: strictyaml.FieldError{Line: firstLine(d.body), Reason: "this document " + reason}})
+			findings = append(findings, finding{file: d.file, wrong: strictyaml.FieldError{Line: firstLine(d.body), Reason: "this document " + reason}})
 		}
 	}
 	return findings

@@ -58,13 +58,13 @@ func plainCause(err error) string {
 
 // finding is one thing that is wrong with a document.
 type finding struct {
-	file string
-	strictyaml.FieldError
+	file  string
+	wrong strictyaml.FieldError
 }
 
 // String reads "shop.yaml:6: item 2, deployment: must be …"; a document of no file begins with the item.
 func (f finding) String() string {
-	at := f.FieldError
+	at := f.wrong
 	place := ""
 	if f.file != "" {
 		place = f.file + ": "
@@ -83,7 +83,7 @@ func (f finding) String() string {
 func findingsOf(file string, problems []client.FieldProblem) []finding {
 	var all []finding
 	for _, p := range problems {
-		all = append(all, finding{file: file, FieldError: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}})
+		all = append(all, finding{file: file, wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}})
 	}
 	return all
 }

@@ -5,7 +5,7 @@ import "fmt"
 // The exit codes, documented in the help of `slipway` and of `slipway task watch`; pipelines rely on them.
 const (
 	exitOK          = 0
-	exitError1      = 1   // the task Failed, or the command did
+	exitFailure     = 1   // the task Failed, or the command did
 	exitUsage       = 2   // the command line or a setting is wrong
 	exitStopped     = 3   // the task was Stopped
 	exitInterrupted = 4   // the task is Interrupted (with --exit-on-interrupted)

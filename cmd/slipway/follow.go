@@ -18,7 +18,7 @@ const (
 	// firstBackoff and lastBackoff bound the pause before a lost stream is opened again; it doubles from the one to the other.
 	firstBackoff = 500 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// silence is how long nothing at all may arrive before the connection counts as dead: the server says something every 15 s.
+	// silence of a follower: the server says something every 15 s at least.
 	silence = 45 * time.Second
 )
 
@@ -33,10 +33,12 @@ type update struct {
 
 // follower follows one task by its events, over lost connections and restarts of the server.
 type follower struct {
-	api    *client.Client
-	id     string
-	wait   func(context.Context, time.Duration)
-	lastID string
+	api *client.Client
+	id  string
+	// silence is how long nothing at all may arrive before the connection counts as dead.
+	silence time.Duration
+	wait    func(context.Context, time.Duration)
+	lastID  string
 }
 
 // run reports to tell until the task is over, the context ends, or the API refuses; what it returns is nil only when the task is over.
@@ -67,16 +69,16 @@ func lostBecause(err error) string {
 	switch {
 	case err == nil:
 		return "the server ended the stream"
-	case errors.Is(err, errSilent):
-		return errSilent.Error()
 	}
 	return err.Error()
 }
 
-var (
-	errOver   = errors.New("the task is over")
-	errSilent = fmt.Errorf("nothing was heard for %s", silence)
-)
+var errOver = errors.New("the task is over")
+
+// silentError: the connection is open and nothing comes.
+type silentError time.Duration
+
+func (e silentError) Error() string { return "nothing was heard for " + time.Duration(e).String() }
 
 // once reads one stream to its end; seen says whether a state came.
 func (f *follower) once(parent context.Context, tell func(update)) (seen bool, err error) {
@@ -91,7 +93,7 @@ func (f *follower) once(parent context.Context, tell func(update)) (seen bool, e
 		return false, err
 	}
 	defer response.Body.Close()
-	watched := &listener{stream: response.Body, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	watched := &listener{stream: response.Body, silence: f.silence, timer: time.AfterFunc(f.silence, func() { cancel(silentError(f.silence)) })}
 	defer watched.timer.Stop()
 	err = readEvents(watched, func(e event) error {
 		f.lastID = e.id
@@ -113,8 +115,8 @@ func (f *follower) once(parent context.Context, tell func(update)) (seen bool, e
 		}
 		return nil
 	})
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
-		return seen, errSilent
+	if cause := silentError(0); errors.As(context.Cause(ctx), &cause) {
+		return seen, cause
 	}
 	return seen, err
 }
@@ -124,14 +126,15 @@ func over(t plan.Task) bool { return t.State.Final() && t.FinishedAt != nil }
 
 // listener puts the timer off whenever something arrives.
 type listener struct {
-	stream io.Reader
-	timer  *time.Timer
+	stream  io.Reader
+	silence time.Duration
+	timer   *time.Timer
 }
 
 func (l *listener) Read(into []byte) (int, error) {
 	n, err := l.stream.Read(into)
 	if n > 0 {
-		l.timer.Reset(silence)
+		l.timer.Reset(l.silence)
 	}
 	return n, err
 }

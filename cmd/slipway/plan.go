@@ -151,7 +151,7 @@ func (a *app) planDeleteCommand() *cobra.Command {
 		noun: "plan", argument: "NAME", complete: planNames,
 		long: "Delete plans. Their past tasks are kept. A plan whose task is under way cannot be deleted: stop the task first.",
 		call: func(c *cobra.Command, api *client.Client, name string) error {
-			return done(api.DeletePlan(c.Context(), name))
+			return noContent(api.DeletePlan(c.Context(), name))
 		},
 	})
 }

@@ -13,6 +13,9 @@ const (
 	groupOther   = "other"
 )
 
+// The help lists commands in the order in which people need them.
+func init() { cobra.EnableCommandSorting = false }
+
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slipway",
@@ -60,6 +63,7 @@ func (a *app) refuseStrays(command *cobra.Command) {
 			if len(args) == 0 {
 				return nil
 			}
+			c.SuggestionsMinimumDistance = 2
 			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 				return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
 			}

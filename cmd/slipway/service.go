@@ -123,7 +123,7 @@ func (a *app) serviceDeleteCommand() *cobra.Command {
 		noun: "service", argument: "ID", complete: serviceIDs,
 		long: "Delete services from the catalogue. Their workloads stay as they are; plans that name them cannot be run until they are back.",
 		call: func(c *cobra.Command, api *client.Client, id string) error {
-			return done(api.DeleteService(c.Context(), id))
+			return noContent(api.DeleteService(c.Context(), id))
 		},
 	})
 }

@@ -187,7 +187,7 @@ func (a *app) taskDeleteCommand() *cobra.Command {
 		noun: "task", argument: "ID", complete: taskIDs(plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted),
 		long: "Delete tasks that are over, with their records and reports. A task that can still go on is refused: stop it first.",
 		call: func(c *cobra.Command, api *client.Client, id string) error {
-			return done(api.DeleteTask(c.Context(), id))
+			return noContent(api.DeleteTask(c.Context(), id))
 		},
 	})
 }

@@ -89,7 +89,7 @@ func (o *watchOptions) ends(t plan.Task) (code int, ok bool) {
 	case t.State == plan.TaskStopped:
 		return exitStopped, true
 	case t.State == plan.TaskFailed:
-		return exitError1, true
+		return exitFailure, true
 	}
 	return exitOK, true
 }
@@ -118,7 +118,7 @@ func (a *app) watchTask(parent context.Context, api *client.Client, id string, o
 	if code, ok := options.ends(first.value); ok {
 		return view.end(code)
 	}
-	code, err := a.followTask(ctx, &follower{api: api, id: id, wait: a.wait}, view, options)
+	code, err := a.followTask(ctx, &follower{api: api, id: id, silence: silence, wait: a.wait}, view, options)
 	if err != nil {
 		view.close()
 		return a.watchEnded(ctx, id, options, err)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools|compose]…     (default: stack)
 #
 # A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
@@ -36,6 +36,15 @@ oapi-codegen tools github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen
 workflowcheck tools go.temporal.io/sdk/contrib/tools/workflowcheck
 golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+LIST
+}
+
+# What the images of docker-compose.yml run, for its tests.
+compose_binaries() {
+  cat <<LIST
+temporal-sql-tool ../compose/programs go.temporal.io/server/cmd/tools/sql
+temporal-server ../compose/programs go.temporal.io/server/cmd/server
+temporal-ui-server ../compose/programs github.com/temporalio/ui-server/v2/cmd/server
 LIST
 }
 

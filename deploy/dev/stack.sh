@@ -20,7 +20,8 @@
 # The folder is .dev of this clone. With `--dir FOLDER` (last, before a `--`) each command works on a stack of its own in
 # FOLDER: its ports are chosen among the free ones when it is first started, and are in FOLDER/env.
 #
-# Ports of the stack in .dev; read by `up`, and kept for as long as a part of it runs:
+# Ports of the stack in .dev. `up` reads these variables; what is not set stays as it was at the last `up`. A running stack
+# keeps its ports.
 #
 #   variable                              default
 #   SLIPWAY_DEV_API_PORT                  8080    slipway's own HTTP API (the stack only passes it on)
@@ -68,7 +69,8 @@ up() {
   mkdir -p "$dir/logs" "$dir/run"
   take_lock
   choose_ports
-  check_ports
+  # shellcheck disable=SC2086 # a list of words
+  check_ports $parts
   local started=$SECONDS temporal_starts=
   if ! running temporal; then
     say "starting Temporal …"
@@ -115,7 +117,7 @@ start_part() {
   require_part "$1"
   load_ports || fail "no stack in $dir: start it with '$0 up'"
   if running "$1"; then return 0; fi
-  check_port_of "$1"
+  check_ports "$1"
   case $1 in
     temporal) spawn_temporal && wait_for_temporal ;;
     *) spawn_component "$1" && wait_for_component "$1" ;;

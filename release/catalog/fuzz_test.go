@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,7 +16,9 @@ func FuzzDecodeService(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		begin := time.Now()
 		s, errs := Decode(data)
+		require.Less(t, time.Since(begin), 10*time.Second)
 		if len(errs) > 0 {
 			for _, one := range errs {
 				require.Positive(t, one.Line, "every error has its line: %v", one)

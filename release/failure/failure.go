@@ -2,7 +2,10 @@
 // The activities turn these into Temporal errors of the same type names; the workflows read the type names only.
 package failure
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Kind is the type name of a failure, stable: recorded histories carry it.
 type Kind string
@@ -42,6 +45,8 @@ type Error struct {
 	Holder string
 	// SpentSeconds is what the operation has used of its deadline so far, for system failures that are resumed later.
 	SpentSeconds int64
+	// RetryAfter is how long to wait before the next attempt, for NotReady; zero leaves it to the caller.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string { return e.Message }

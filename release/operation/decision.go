@@ -57,9 +57,10 @@ type Write struct {
 	// Annotations to set, and those to take away.
 	Annotations map[string]string
 	Remove      []string
-	// Replicas is the size to ask for, nil leaves it.
-	Replicas *int32
-	Settings []Setting
+	// Replicas is the size to ask for, nil leaves it. WasReplicas is what it must be for the write to be made: a late write does not undo a later one.
+	Replicas    *int32
+	WasReplicas int32
+	Settings    []Setting
 	// Stamp is the marker to put on the pod template, "" leaves it.
 	Stamp string
 }

@@ -21,7 +21,7 @@ func beginStarting(req Request, seen Observed) Decision {
 		first = seen.Replicas + 1
 	}
 	w := hold(req, seen, Original{Size: number(target), Asked: number(first), Changed: true})
-	w.Replicas = number(first)
+	w.Replicas, w.WasReplicas = number(first), seen.Replicas
 	return write(fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, onTheWay(first, target)), w)
 }
 
@@ -68,7 +68,7 @@ func goOnStarting(req Request, seen Observed) Decision {
 
 // step asks for the size that the next saved state says.
 func step(seen Observed, next Original) *Write {
-	return &Write{Step: "step", Held: seen.Claim, Replicas: next.Asked, Annotations: map[string]string{AnnotationOriginal: next.String()}}
+	return &Write{Step: "step", Held: seen.Claim, Replicas: next.Asked, WasReplicas: seen.Replicas, Annotations: map[string]string{AnnotationOriginal: next.String()}}
 }
 
 // onTheWay says what size comes in the end, when that is not the one that is asked for now.

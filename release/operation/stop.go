@@ -28,7 +28,7 @@ func beginStopping(req Request, seen Observed) Decision {
 		first = seen.Replicas - 1
 	}
 	w := hold(req, seen, Original{Size: number(size), Asked: number(first), Changed: true})
-	w.Replicas = number(first)
+	w.Replicas, w.WasReplicas = number(first), seen.Replicas
 	w.Annotations[AnnotationReplicas] = strconv.Itoa(int(size))
 	return write(fmt.Sprintf("scale it from %d to %d, remembering %d", seen.Replicas, first, size), w)
 }

@@ -171,6 +171,9 @@ func (w *toyWorkload) write(in *operation.Write, version int) bool {
 	if in.Fresh && version != w.version || w.annotations[operation.AnnotationClaimedBy] != in.Held {
 		return false
 	}
+	if in.Replicas != nil && in.WasReplicas != w.spec.replicas {
+		return false
+	}
 	for _, s := range in.Settings {
 		if now := w.spec.settings[s.Path]; string(now) != string(s.Was) {
 			return false

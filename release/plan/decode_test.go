@@ -154,14 +154,14 @@ func TestSameServiceInOneWave(t *testing.T) {
 			"the two would change one service at the same time", item("111", 3) + item("222", 3) + item("111", 3),
 			Errors{{
 				Item: 3, Field: "deployPlanItems[2].serviceId", Line: 4,
-				Reason: "names service 111 twice in one wave (items 1 and 3): all have the priority 3; give each one of its own, or keep one of them",
+				Reason: "names service 111 twice in one wave (items 1 and 3): both have the priority 3; give each one of its own, or keep one of them",
 			}},
 		},
 		"ThreeTimes": {
 			"said once for all of them", item("111", 0) + item("111", 0) + item("111", 0),
 			Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
-				Reason: "names service 111 3 times in one wave (items 1, 2 and 3): all have the priority 0; give each one of its own, or keep one of them",
+				Reason: "names service 111 more than twice in one wave (items 1, 2 and 3): all have the priority 0; give each one of its own, or keep one of them",
 			}},
 		},
 		"TwoWaves":      {"stop first, start later", item("111", 3) + item("111", 1), nil},
@@ -170,7 +170,7 @@ func TestSameServiceInOneWave(t *testing.T) {
 			"a number and a text of the same spelling are the same service", item("111", 3) + item(`"111"`, 3),
 			Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
-				Reason: "names service 111 twice in one wave (items 1 and 2): all have the priority 3; give each one of its own, or keep one of them",
+				Reason: "names service 111 twice in one wave (items 1 and 2): both have the priority 3; give each one of its own, or keep one of them",
 			}},
 		},
 	} {

@@ -28,8 +28,8 @@ func (d Document) refuseRepeated(found *strictyaml.Findings) {
 		if len(same) < 2 || same[1] != i {
 			continue // said once, at the second of them
 		}
-		found.Refuse(i+1, itemField(i, keyServiceID), "names service %s %s in one wave (items %s): all have the priority %d; give each one of its own, or keep one of them",
-			item.ServiceID, times(len(same)), numbers(same), item.Priority)
+		found.Refuse(i+1, itemField(i, keyServiceID), "names service %s %s in one wave (items %s): %s the priority %d; give each one of its own, or keep one of them",
+			item.ServiceID, times(len(same)), numbers(same), allHave(len(same)), item.Priority)
 	}
 }
 
@@ -41,7 +41,14 @@ func times(n int) string {
 	if n == 2 {
 		return "twice"
 	}
-	return fmt.Sprintf("%d times", n)
+	return "more than twice"
+}
+
+func allHave(n int) string {
+	if n == 2 {
+		return "both have"
+	}
+	return "all have"
 }
 
 // mostNumbers is how many items a sentence names before it breaks off.

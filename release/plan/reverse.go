@@ -105,7 +105,7 @@ func (r *reverser) noteDeploymentsWithout() {
 		switch {
 		case len(services) == 0:
 		case operation == Restart:
-			r.note("RESTART has no reverse: %s have new pods of the revision that they had.", serviceList(services))
+			r.note("RESTART has no reverse: %s have new pods of the same version.", serviceList(services))
 		default:
 			r.note("%s is reversed by deploying the version before, which this plan does not know: %s were deployed.", operation, serviceList(services))
 		}

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
+
+// MaxBytes is how large a document may be: what is made of it has to fit one Kubernetes object, for which etcd takes 1.5 MiB.
+const MaxBytes = 3 << 19
 
 // Parse reads one document of YAML or JSON. When it is not sound, or empty, or more than one, that is in the findings and ok is false.
 func Parse(data []byte) (root Value, found *Findings, ok bool) {
@@ -24,6 +28,9 @@ func Parse(data []byte) (root Value, found *Findings, ok bool) {
 }
 
 func parseNode(data []byte) (*yaml.Node, *FieldError) {
+	if len(data) > MaxBytes {
+		return nil, &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: %d bytes, of at most %d; split it", len(data), MaxBytes)}
+	}
 	if line := invalidUTF8(data); line > 0 {
 		return nil, &FieldError{Line: line, Reason: "is not UTF-8 text: save the document as UTF-8"}
 	}

@@ -6,23 +6,20 @@ import (
 	"io"
 	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlPrefix is what the YAML library puts before its message. Its line is not used: it often is that of the block's begin, or one too small.
-var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+// yamlPrefix is what the YAML library puts before its message.
+var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntaxError says what the YAML library found wrong, and on which line.
 func syntaxError(data []byte, err error) *FieldError {
 	message := yamlPrefix.ReplaceAllString(err.Error(), "")
 	lines := bytes.SplitAfter(data, []byte("\n"))
-	// The line at fault is the last of the shortest beginning of the text that is wrong in the same way.
-	n := sort.Search(len(lines), func(n int) bool {
-		return firstProblem(bytes.Join(lines[:n+1], nil)) == message
-	})
-	n = min(n, len(lines)-1)
+	n := faultyLine(lines, message, reportedLine(err))
 	if n > 0 && len(bytes.TrimSpace(lines[n])) == 0 {
 		n-- // the text ends with a line break: what is missing is missing on the line before
 	}
@@ -33,6 +30,28 @@ func syntaxError(data []byte, err error) *FieldError {
 		return &FieldError{Line: n + 1, Reason: "goes on after the end of the document: send one document at a time"}
 	}
 	return &FieldError{Line: n + 1, Reason: "is not sound YAML: " + message}
+}
+
+// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The line that the
+// library reports is only where the search begins, for it often is that of the block's begin, or one too small.
+func faultyLine(lines [][]byte, message string, reported int) int {
+	wrong := func(n int) bool { return firstProblem(bytes.Join(lines[:n+1], nil)) == message }
+	last := len(lines) - 1
+	low, high := 0, min(max(reported-1, 0), last)
+	for step := 1; high < last && !wrong(high); step *= 2 {
+		low, high = high+1, min(high+step, last)
+	}
+	return low + sort.Search(high-low, func(n int) bool { return wrong(low + n) })
+}
+
+// reportedLine is the line that the library names, 0 when it names none.
+func reportedLine(err error) int {
+	match := yamlPrefix.FindStringSubmatch(err.Error())
+	if match == nil {
+		return 0
+	}
+	line, _ := strconv.Atoi(match[1]) // no digits: no line
+	return line
 }
 
 // firstProblem is the message of the first error in the text, "" when it is sound.

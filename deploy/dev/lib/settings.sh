@@ -57,22 +57,22 @@ choose_ports() {
   write_env
 }
 
-# What the environment asks for, as lines of variable and port.
+# What the environment asks for, else what the stack had before, else the defaults; as lines of variable and port.
 wanted_ports() {
-  local name default rest value offset=${SLIPWAY_DEV_PORT_OFFSET:-0}
-  case $offset in '' | *[!0-9]*) fail "SLIPWAY_DEV_PORT_OFFSET is '$offset': want a whole number" ;; esac
+  local name default rest value offset=${SLIPWAY_DEV_PORT_OFFSET:-}
+  case $offset in *[!0-9]*) fail "SLIPWAY_DEV_PORT_OFFSET is '$offset': want a whole number" ;; esac
   while read -r name default rest; do
-    value=${!name:-$((default + offset))}
+    value=${!name:-}
+    if [ -z "$value" ] && [ -z "$offset" ]; then value=$(saved "$name"); fi
+    if [ -z "$value" ]; then value=$((default + ${offset:-0})); fi
     is_port "$value" || fail "$name is '$value': want a port from 1 to 65535"
     echo "$name $value"
   done < <(port_table)
 }
 
-# Only what is asked for by name counts as moved: a plain `make up` of a running stack is always right.
 refuse_moved_ports() {
   local name value
   while read -r name value; do
-    if [ -z "${SLIPWAY_DEV_PORT_OFFSET:-}" ] && [ -z "$(printenv "$name")" ]; then continue; fi
     if [ "$name" = SLIPWAY_DEV_API_PORT ] || [ "$(saved "$name")" = "$value" ]; then continue; fi
     fail "it runs with $name=$(saved "$name"), and is asked for $value: stop it first ('make down'), then start it there"
   done <<<"$1"
@@ -96,48 +96,30 @@ choose_free_ports() {
   fail "found no free ports between 21000 and 32000 after $try attempts"
 }
 
-# Every port that a part needs and that another process has is named, before anything is started.
+# Every port that one of the given parts needs and that another process has is named, before anything is started.
 check_ports() {
   local name default part taken=
   while read -r name default part; do
-    if [ "$part" = slipway ] || running "$part" || ! listens "${!name}"; then continue; fi
-    explain_taken "$name" "$part"
+    case " $* " in *" $part "*) ;; *) continue ;; esac
+    if running "$part" || ! listens "${!name}"; then continue; fi
+    echo "stack: port ${!name} on 127.0.0.1, wanted by $part ($name), is in use by $(port_owner "${!name}")" >&2
     taken=yes
   done < <(port_table)
-  if [ -n "$taken" ]; then exit 1; fi
-}
-
-check_port_of() {
-  local name default part taken=
-  while read -r name default part; do
-    if [ "$part" != "$1" ] || ! listens "${!name}"; then continue; fi
-    explain_taken "$name" "$part"
-    taken=yes
-  done < <(port_table)
-  if [ -n "$taken" ]; then exit 1; fi
-}
-
-explain_taken() {
-  local owner
-  owner=$(port_owner "${!1}")
-  echo "stack: port ${!1} on 127.0.0.1, wanted by $2, is in use by ${owner:-another process}." >&2
-  if [ -n "$own_dir" ]; then
-    echo "       End that process, or delete $dir to have other ports chosen." >&2
-  else
-    echo "       End that process, or set $1 to another port, or SLIPWAY_DEV_PORT_OFFSET=100 to move them all." >&2
-  fi
+  if [ -z "$taken" ]; then return 0; fi
+  if [ -n "$own_dir" ]; then fail "end that process, or delete $dir to have other ports chosen"; fi
+  fail "end that process, or set the variable in brackets to another port, or SLIPWAY_DEV_PORT_OFFSET=100 to move all ports"
 }
 
 # Name and pid of who listens on a port, where the system's tools tell.
 port_owner() {
-  local line
+  local found=
   if command -v lsof >/dev/null; then
-    line=$(lsof -nP -iTCP:"$1" -sTCP:LISTEN -Fpc 2>/dev/null | head -2 | tr '\n' ' ') || true
-    case $line in p*\ c*) line=${line#p} && echo "$(sed 's/.* c//; s/ $//' <<<"$line") (pid ${line%% *})" && return 0 ;; esac
+    found=$(lsof -nP -iTCP:"$1" -sTCP:LISTEN -Fpc 2>/dev/null | sed -n '1s/^p//p; 2s/^c//p' | tr '\n' ' ')
+    if [ -n "$found" ]; then found="$(cut -d' ' -f2- <<<"$found")(pid ${found%% *})"; fi
+  elif command -v ss >/dev/null; then
+    found=$(ss -ltnpH "sport = :$1" 2>/dev/null | sed -n 's/.*users:(("\([^"]*\)",pid=\([0-9]*\).*/\1 (pid \2)/p' | head -n 1)
   fi
-  if command -v ss >/dev/null; then
-    ss -ltnpH "sport = :$1" 2>/dev/null | sed -n 's/.*users:(("\([^"]*\)",pid=\([0-9]*\).*/\1 (pid \2)/p' | head -1
-  fi
+  echo "${found:-another process}"
 }
 
 write_env() {

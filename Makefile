@@ -1,0 +1,46 @@
+# `make help` lists what there is. The local stack is described at the top of deploy/dev/stack.sh, its ports included.
+SHELL := /bin/bash
+BIN := $(CURDIR)/.dev/bin
+export PATH := $(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help build up down status demo test test-long bench lint generate clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build slipway into .dev/bin
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -trimpath -o $(BIN)/slipway ./cmd/slipway
+
+up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
+	@deploy/dev/stack.sh up
+
+down: ## stop every process of the local stack; its data stays
+	@deploy/dev/stack.sh down
+
+status: ## what runs where
+	@deploy/dev/stack.sh status
+
+demo: build up ## run the sample releases on the local stack, with live progress
+	@deploy/dev/demo.sh
+
+test: ## run the tests against the local stack
+	@deploy/dev/test.sh
+
+test-long: ## run the tests with the full matrix, all kills and the large sizes
+	@deploy/dev/test.sh --long
+
+bench: ## measure, and print the figures
+	@deploy/dev/test.sh --bench
+
+lint: ## format, vet, linters, import arrows, determinism of the workflows
+	@deploy/dev/lint.sh
+
+generate: ## write the generated code anew: API server and client, custom resource definitions
+	@deploy/dev/build.sh tools
+	go generate ./...
+
+clean: ## stop the local stack and delete its data and slipway's binaries (what is slow to build stays: rm -r .dev removes all)
+	@deploy/dev/stack.sh down --delete
+	rm -f $(BIN)/slipway $(BIN)/slipway-failpoints $(BIN)/testreport

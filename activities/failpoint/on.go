@@ -1,0 +1,122 @@
+//go:build failpoints
+
+// Package failpoint kills the process at chosen points, in tests only (design §10).
+//
+// SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens.
+// SLIPWAY_FAILPOINTS_FILE names a file that arms one kill. It holds either one line, a name or a number, or JSON: {"name": "…", "after": 2}.
+// A name kills at the first hit of that name (after that many more, with "after"); a number n, or {"ordinal": n}, at the n-th hit of any name. Hits count
+// from the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
+package failpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Enabled says whether the failpoints are built in.
+const Enabled = true
+
+// arming is what the armed file asks for.
+type arming struct {
+	Name    string `json:"name"`
+	After   int    `json:"after"`
+	Ordinal int    `json:"ordinal"`
+}
+
+// points is the state of one process.
+type points struct {
+	mu      sync.Mutex
+	file    string
+	log     string
+	kill    func()
+	armed   string
+	counted int
+}
+
+var process = &points{
+	file: os.Getenv("SLIPWAY_FAILPOINTS_FILE"),
+	log:  os.Getenv("SLIPWAY_FAILPOINTS_LOG"),
+	kill: killSelf,
+}
+
+// Hit records that the process came by a point, and kills it there when that is armed.
+func Hit(name string) { process.hit(name) }
+
+func (p *points) hit(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record(name)
+	if p.file == "" {
+		return
+	}
+	raw, err := os.ReadFile(p.file)
+	if err != nil {
+		p.armed = ""
+		return
+	}
+	if text := string(raw); text != p.armed {
+		p.armed, p.counted = text, 0
+	}
+	want, err := parse(p.armed)
+	if err != nil {
+		panic(fmt.Sprintf("failpoints: %s: %v", p.file, err)) // a test that arms nonsense must not pass
+	}
+	if want.Name != "" && want.Name != name {
+		return
+	}
+	p.counted++
+	if due := max(want.Ordinal, want.After+1); p.counted < due {
+		return
+	}
+	// Whoever renames the file owns the kill: of two processes only one dies.
+	if os.Rename(p.file, fmt.Sprintf("%s.used.%d", p.file, os.Getpid())) == nil {
+		p.record("killed " + name)
+		p.kill()
+	}
+}
+
+func (p *points) record(line string) {
+	if p.log == "" {
+		return
+	}
+	f, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(fmt.Sprintf("failpoints: %v", err)) // tests count on the log
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s\n", line); err != nil {
+		panic(fmt.Sprintf("failpoints: %v", err))
+	}
+	if err := f.Sync(); err != nil {
+		panic(fmt.Sprintf("failpoints: %v", err))
+	}
+}
+
+func parse(text string) (arming, error) {
+	text = strings.TrimSpace(text)
+	var a arming
+	switch n, err := strconv.Atoi(text); {
+	case err == nil:
+		a.Ordinal = n
+	case strings.HasPrefix(text, "{"):
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
+			return a, err
+		}
+	default:
+		a.Name = text
+	}
+	if (a.Name == "") == (a.Ordinal < 1) {
+		return a, fmt.Errorf("give a name or a number from 1 on, got %q", text)
+	}
+	return a, nil
+}
+
+func killSelf() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal is on its way
+}

@@ -1,0 +1,79 @@
+package outcome_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+)
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		err       error
+		kind      string
+		retryable bool
+		delay     time.Duration
+		details   failure.Details
+	}{
+		"NotReady": {
+			reason: "waiting for pods is tried again after the delay that the activity asks for, and is no error in logs and metrics",
+			err:    &failure.Error{Kind: failure.NotReady, Message: "2 of 3 pods are ready", RetryAfter: 4 * time.Second},
+			kind:   "NotReady", retryable: true, delay: 4 * time.Second,
+		},
+		"Claimed": {
+			reason: "another's claim is final for the worker, and the workflow learns whose it is",
+			err:    &failure.Error{Kind: failure.Claimed, Message: "m", Holder: "task/x@run"},
+			kind:   "Claimed", details: failure.Details{Holder: "task/x@run"},
+		},
+		"Unreachable": {
+			reason: "an interruption carries how much of the deadline is used",
+			err:    &failure.Error{Kind: failure.Unreachable, Message: "m", SpentSeconds: 42},
+			kind:   "Unreachable", details: failure.Details{SpentSeconds: 42},
+		},
+		"wrapped": {
+			reason: "a failure is found below other errors, but the Temporal error is never wrapped itself",
+			err:    fmt.Errorf("while stopping: %w", failure.New(failure.Refused, "no")),
+			kind:   "Refused",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app, ok := outcome.Wrap(tc.err).(*temporal.ApplicationError)
+			require.True(t, ok, tc.reason)
+			require.Equal(t, tc.kind, app.Type(), tc.reason)
+			require.Equal(t, !tc.retryable, app.NonRetryable(), tc.reason)
+			require.Equal(t, tc.delay, app.NextRetryDelay(), tc.reason)
+			require.Equal(t, tc.retryable, app.Category() == temporal.ApplicationErrorCategoryBenign, tc.reason)
+			var details failure.Details
+			require.NoError(t, app.Details(&details))
+			require.Equal(t, tc.details, details, tc.reason)
+		})
+	}
+}
+
+func TestWrapLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	require.Same(t, boom, outcome.Wrap(boom), "an error without a kind is left to the caller's retry policy")
+	require.NoError(t, outcome.Wrap(nil))
+}
+
+func TestWrapCutsLongMessages(t *testing.T) {
+	t.Parallel()
+	err := outcome.Wrap(failure.New(failure.WorkloadFailed, "%s", strings.Repeat("é", 3000)))
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.LessOrEqual(t, len(app.Message()), outcome.MessageLimit)
+	require.True(t, utf8.ValidString(app.Message()), "a character must not be cut in two")
+}

@@ -1,0 +1,81 @@
+// Package workload starts, stops and restarts the workloads of a party's cluster (design §5): it reads a workload, lets release/operation decide, makes the
+// change, and waits. Every activity is level-based and idempotent, so that a process that is killed at any point is followed by another that goes on.
+package workload
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	"k8s.io/client-go/kubernetes"
+
+	"slipway.io/slipway/release/operation"
+)
+
+// Options of the activities. The zero value is usable.
+type Options struct {
+	// Namespaces are those that this worker serves; empty: all. Requests for others are refused, and the watches keep to these namespaces,
+	// so that the worker needs no permission beyond them.
+	Namespaces []string
+	// ListenFor is how long one attempt waits for the cluster before it gives its place back; default 10 s.
+	ListenFor time.Duration
+	// CallTimeout is how long one request to the API server may take; default 5 s.
+	CallTimeout time.Duration
+	// Logger takes what is worth knowing beyond the results; default: slog's.
+	Logger *slog.Logger
+	// Now is the clock; default: time.Now.
+	Now func() time.Time
+}
+
+// Activities act on the workloads of one cluster. They are safe for concurrent use.
+type Activities struct {
+	client  kubernetes.Interface
+	options Options
+	kinds   map[string]kind
+	hub     *hub
+}
+
+// New makes the activities of one cluster. The client's own limits on requests per second apply.
+func New(client kubernetes.Interface, options Options) *Activities {
+	if options.ListenFor == 0 {
+		options.ListenFor = 10 * time.Second
+	}
+	if options.CallTimeout == 0 {
+		options.CallTimeout = 5 * time.Second
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	kinds := newKinds(client)
+	return &Activities{client: client, options: options, kinds: kinds, hub: newHub(client, kinds, options)}
+}
+
+// Register registers the activities by the names that the workflows use.
+func (a *Activities) Register(registry worker.ActivityRegistry) {
+	for name, activityFunc := range map[string]any{
+		operation.ActivityRun:       a.Run,
+		operation.ActivityRestore:   a.Restore,
+		operation.ActivityPreflight: a.Preflight,
+	} {
+		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
+	}
+}
+
+// Stop ends the watches. Attempts that are under way go on without them.
+func (a *Activities) Stop() { a.hub.stop() }
+
+// serves says whether the worker serves a namespace.
+func (a *Activities) serves(namespace string) bool {
+	return len(a.options.Namespaces) == 0 || slices.Contains(a.options.Namespaces, namespace)
+}
+
+// call limits one request to the API server.
+func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.options.CallTimeout)
+}

@@ -1,0 +1,175 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+)
+
+const (
+	// listFrom is how many workloads of one kind and namespace are read by listing instead of one by one.
+	listFrom = 4
+	// preflightCalls is how many requests a preflight has under way at once.
+	preflightCalls = 8
+)
+
+// Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the worker has the
+// permissions that it takes (design §1, principle 6). A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run tells.
+// It fails with Unreachable or Forbidden when the cluster does not answer.
+func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult, error) {
+	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
+	if err := p.run(ctx); err != nil {
+		return operation.PreflightResult{}, outcome.Wrap(p.failure(err))
+	}
+	var out operation.PreflightResult
+	for i, reason := range p.reasons {
+		if reason != "" {
+			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Reason: reason})
+		}
+	}
+	return out, nil
+}
+
+// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way.
+type preflight struct {
+	a        *Activities
+	requests []operation.Request
+	reasons  []string
+}
+
+func (p *preflight) run(ctx context.Context) error {
+	groups := map[scope][]int{}
+	for i, req := range p.requests {
+		if f := p.a.check(req); f != nil {
+			p.reasons[i] = f.Message
+			continue
+		}
+		s := scope{req.Workload.WorkloadRef.Kind, req.Workload.Namespace}
+		groups[s] = append(groups[s], i)
+	}
+	lacking, err := p.a.lacking(ctx, groups)
+	if err != nil {
+		return err
+	}
+	var jobs []func(ctx context.Context) error
+	for s, members := range groups {
+		if problem := lacking[s]; problem != "" {
+			for _, i := range members {
+				p.reasons[i] = fmt.Sprintf("%s: %s", p.requests[i].Workload, problem)
+			}
+			continue
+		}
+		jobs = append(jobs, p.readers(s, members)...)
+	}
+	return together(ctx, jobs)
+}
+
+// readers read the workloads of one kind and namespace and judge them.
+func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) error {
+	if len(members) >= listFrom {
+		return []func(ctx context.Context) error{func(ctx context.Context) error { return p.readAll(ctx, s, members) }}
+	}
+	var jobs []func(ctx context.Context) error
+	for _, i := range members {
+		jobs = append(jobs, func(ctx context.Context) error {
+			call, cancel := p.a.call(ctx)
+			defer cancel()
+			o, err := p.a.kinds[s.kind].get(call, s.namespace, p.requests[i].Workload.WorkloadRef.Name)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			p.judge(i, o)
+			return nil
+		})
+	}
+	return jobs
+}
+
+func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
+	found := map[string]*object{}
+	options := metav1.ListOptions{Limit: podPage}
+	for {
+		call, cancel := p.a.call(ctx)
+		page, next, err := p.a.kinds[s.kind].list(call, s.namespace, options)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			found[o.meta.Name] = o
+		}
+		if next == "" {
+			break
+		}
+		options.Continue = next
+	}
+	for _, i := range members {
+		p.judge(i, found[p.requests[i].Workload.WorkloadRef.Name])
+	}
+	return nil
+}
+
+// judge notes what is in a request's way; each request is judged by one job, so that the places need no lock.
+func (p *preflight) judge(i int, o *object) {
+	if o == nil {
+		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
+		return
+	}
+	p.reasons[i] = operation.Refuses(p.requests[i], o.seen)
+}
+
+func (p *preflight) failure(err error) error {
+	switch sortTrouble(err) {
+	case forbidden, refused:
+		return failure.New(failure.Forbidden, "this party's worker lacks a permission: %s", text(err))
+	default:
+		return failure.New(failure.Unreachable, "this party's cluster is out of reach: %s", text(err))
+	}
+}
+
+// together runs jobs, preflightCalls at once, and returns the first error.
+func together(ctx context.Context, jobs []func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	queue := make(chan func(ctx context.Context) error)
+	var wg sync.WaitGroup
+	for range min(preflightCalls, len(jobs)) {
+		wg.Go(func() {
+			for job := range queue {
+				if err := twice(ctx, job); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, job := range jobs {
+		queue <- job
+	}
+	close(queue)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// twice tries a job once more, after a second, when the cluster did not answer: a short hiccup is no verdict.
+func twice(ctx context.Context, job func(ctx context.Context) error) error {
+	err := job(ctx)
+	if err == nil || sortTrouble(err) != unreachable {
+		return err
+	}
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return job(ctx)
+	case <-ctx.Done():
+		return err
+	}
+}

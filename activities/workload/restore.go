@@ -1,0 +1,91 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+)
+
+// Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. While the cluster is
+// out of reach it fails with NotReady, to be tried again for as long as it takes (design §4: no workflow closes while it owes a restore).
+func (a *Activities) Restore(ctx context.Context, req operation.Request) (operation.Result, error) {
+	if f := a.check(req); f != nil {
+		return operation.Result{}, outcome.Wrap(f)
+	}
+	// It has no deadline and no budget of its own.
+	result, err := a.newAttempt(req, &beat{}).restore(ctx)
+	return result, outcome.Wrap(err)
+}
+
+func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
+	for {
+		result, err := t.tryRestore(ctx)
+		if err == nil && result != nil {
+			return *result, nil
+		}
+		if err == nil {
+			continue
+		}
+		if f, ok := err.(*failure.Error); ok {
+			return operation.Result{}, f
+		}
+		now := t.a.options.Now()
+		switch sortTrouble(err) {
+		case missing:
+			return operation.Result{Message: "nothing to give back: the workload is gone"}, nil
+		case refused:
+			return operation.Result{}, failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. Put right what refuses it, then resume", t.req.Workload, text(err))
+		case forbidden:
+			if t.forbiddenSince.IsZero() {
+				t.forbiddenSince = now
+			}
+			if now.Sub(t.forbiddenSince) >= permissionGrace {
+				return operation.Result{}, forbiddenFailure(t.req, 0, err)
+			}
+		}
+		if ctx.Err() != nil {
+			return operation.Result{}, ctx.Err()
+		}
+		if !now.Before(t.until) && t.forbiddenSince.IsZero() {
+			return operation.Result{}, t.restoreLater(ctx, err)
+		}
+		if err := t.pause(ctx, pauseBetweenTries); err != nil {
+			return operation.Result{}, t.restoreLater(ctx, err)
+		}
+	}
+}
+
+// tryRestore looks once and gives back; nothing at all means that it has to look again.
+func (t *attempt) tryRestore(ctx context.Context) (*operation.Result, error) {
+	o, err := t.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := operation.Restore(t.req, o.seen)
+	if d.Action != operation.ActWrite {
+		return d.Result, nil
+	}
+	if _, err := t.patch(ctx, o, d.Write); err != nil {
+		if sortTrouble(err) == rejected {
+			t.rejected, t.rejectedError = o.meta.ResourceVersion, err
+			return nil, nil
+		}
+		return nil, err
+	}
+	return d.Result, nil
+}
+
+func (t *attempt) restoreLater(ctx context.Context, err error) error {
+	attempts := int32(1)
+	if activity.IsActivity(ctx) {
+		attempts = activity.GetInfo(ctx).Attempt
+	}
+	after := min(retryShortest*time.Duration(min(attempts, 100)), retryLongest)
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: after,
+		Message: t.req.Workload.String() + ": its settings cannot be given back while its cluster is out of reach: " + text(err)}
+}

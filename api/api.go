@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+	"go.temporal.io/sdk/client"
+)
+
+//go:generate oapi-codegen --config oapi-server.yaml openapi.yaml
+
+//go:embed openapi.yaml
+var description []byte
+
+// Deps are what the HTTP front door works with.
+type Deps struct {
+	// Home is the engine's home cluster.
+	Home Home
+	// Temporal is where tasks run, Namespace its namespace ("": default).
+	Temporal  client.Client
+	Namespace string
+	// TemporalUI is the address of the Temporal UI, "http://host:port"; "": tasks carry no link to it.
+	TemporalUI string
+	// Metrics answers /metrics.
+	Metrics http.Handler
+	Log     *slog.Logger
+	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
+	MaxConcurrent int
+	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s; design §4).
+	UnreachableBudget time.Duration
+}
+
+// API is the HTTP front door: an http.Handler with event streams behind it.
+type API struct {
+	echo *echo.Echo
+	hub  *hub
+}
+
+// New builds the front door. It calls nobody until requests come.
+func New(deps Deps) (*API, error) {
+	if err := deps.complete(); err != nil {
+		return nil, err
+	}
+	spec, err := openapi3.NewLoader().LoadFromData(description)
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded API description: %w", err)
+	}
+	page, err := renderDocs(spec)
+	if err != nil {
+		return nil, fmt.Errorf("render the API's documentation: %w", err)
+	}
+	h := &handlers{Deps: deps, docs: page}
+	h.hub = newHub(h.follow)
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = h.answerError
+	e.Use(identify, h.logged, h.recovered, sameSite, knownQuery(spec))
+	RegisterHandlers(e, h)
+	return &API{echo: e, hub: h.hub}, nil
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.echo.ServeHTTP(w, r) }
+
+// Close ends all event streams, so that a graceful shutdown of the HTTP server need not wait for them. Other requests are answered as before.
+func (a *API) Close() { a.hub.close() }
+
+func (d *Deps) complete() error {
+	switch {
+	case d.Home == nil:
+		return errors.New("the API needs a home cluster")
+	case d.Temporal == nil:
+		return errors.New("the API needs a Temporal client")
+	case d.Metrics == nil:
+		return errors.New("the API needs a handler of metrics")
+	}
+	if d.Namespace == "" {
+		d.Namespace = client.DefaultNamespace
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	if d.MaxConcurrent == 0 {
+		d.MaxConcurrent = 50
+	}
+	if d.UnreachableBudget == 0 {
+		d.UnreachableBudget = 120 * time.Second
+	}
+	return nil
+}
+
+// handlers answer the operations of openapi.yaml, one file for each resource.
+type handlers struct {
+	Deps
+	docs []byte
+	hub  *hub
+}
+
+var _ ServerInterface = (*handlers)(nil)
+
+// brief bounds one question to Temporal: somebody waits for the answer.
+const brief = 3 * time.Second
+
+func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, brief)
+}

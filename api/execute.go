@@ -1,0 +1,281 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+const (
+	// executeTimeout bounds one execution from its first look to its answer. It is well below startWindow.
+	executeTimeout = 40 * time.Second
+	// maxClaims is how often a plan that changes underneath is looked at anew.
+	maxClaims = 5
+	// The longest texts that are recorded, in characters.
+	maxActor  = 200
+	maxReason = 2000
+	maxKey    = 255
+)
+
+// ExecutePlan answers POST /api/v1/plans/{name}/execute.
+//
+// A plan has one live task, whatever crashes where: the task's record is written first, then the plan is claimed for it with the plan's version
+// as precondition, then its workflow is started under the task's ID. Each step can be repeated, and a repeat with the same Idempotency-Key goes
+// on where the one before it was lost.
+func (h *handlers) ExecutePlan(c echo.Context, name PlanName, params ExecutePlanParams) error {
+	x := &execution{handlers: h, plan: name, key: text(params.IdempotencyKey)}
+	if err := readFields(c, textField{name: "actor", most: maxActor, into: &x.request.Actor},
+		textField{name: "reason", most: maxReason, into: &x.request.Reason}); err != nil {
+		return err
+	}
+	var err error
+	if x.via, err = frontDoor(params.SlipwayVia); err != nil {
+		return err
+	}
+	if params.IdempotencyKey != nil && (x.key == "" || len(x.key) > maxKey) {
+		return kindMalformed.because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out", len(x.key), maxKey)
+	}
+	// Somebody who hangs up must not leave an execution half done.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), executeTimeout)
+	defer cancel()
+	if err := x.run(ctx); err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+x.id)
+	return c.JSON(http.StatusAccepted, ExecuteResult{ID: x.id})
+}
+
+// frontDoor is what the caller says it is.
+func frontDoor(via *Via) (string, error) {
+	if via == nil {
+		return string(FrontDoorHTTP), nil
+	}
+	if !via.Valid() {
+		return "", kindMalformed.because("the header Slipway-Via is %q: give http, cli or console, or leave it out", *via)
+	}
+	return string(*via), nil
+}
+
+// execution is one request to execute a plan.
+type execution struct {
+	*handlers
+	plan    string
+	request ExecuteRequest
+	via     string
+	key     string
+
+	id       string
+	snapshot plan.Snapshot
+	// record is the task's, once it is written. adopted says that an earlier request with the same key wrote it.
+	record  *v1alpha1.ReleaseRecord
+	adopted bool
+	// checked is the generation of the plan that was found fit to run; its snapshot is the one above.
+	checked int64
+}
+
+// errAgain says that the plan was changed underneath: look at it anew.
+var errAgain = kindConflict.because("the plan keeps being changed by others: repeat the request")
+
+func (x *execution) run(ctx context.Context) error {
+	for range maxClaims {
+		if x.key != "" && x.record == nil {
+			done, err := x.lookUpKey(ctx)
+			if done || err != nil {
+				return err
+			}
+		}
+		err := x.attempt(ctx)
+		if err != errAgain {
+			return err
+		}
+	}
+	return errAgain
+}
+
+// attempt goes through the whole protocol once: look, record, claim, start.
+func (x *execution) attempt(ctx context.Context) error {
+	object, err := x.handlers.plan(ctx, x.plan)
+	if err != nil {
+		return err
+	}
+	claimed := x.record != nil && object.Status.Task == x.id
+	if !claimed {
+		if err := x.takePlan(ctx, object); err != nil {
+			return err
+		}
+	}
+	return x.start(ctx)
+}
+
+// takePlan makes this task the plan's live one.
+func (x *execution) takePlan(ctx context.Context, object *v1alpha1.DeployPlan) error {
+	if x.record == nil && x.checked != object.Generation {
+		if err := x.check(ctx, object); err != nil {
+			return err
+		}
+	}
+	other, err := x.liveTask(ctx, object)
+	if err != nil {
+		return err
+	}
+	if blocked := x.blocked(other); blocked != nil {
+		x.withdraw(ctx)
+		return blocked
+	}
+	if x.record == nil {
+		if err := x.prepare(ctx, object); err != nil {
+			return err
+		}
+	}
+	err = x.Home.ClaimPlan(ctx, x.plan, object.ResourceVersion, x.id)
+	if !isFailure(err, failure.Conflict) {
+		return err
+	}
+	return x.afterConflict(ctx)
+}
+
+// blocked is the answer while another task of the plan lives. An interrupted one may be replaced (design §5).
+func (x *execution) blocked(other *live) error {
+	switch {
+	case other == nil, other.id == x.id, other.state == plan.TaskInterrupted:
+		return nil
+	case other.starting:
+		return kindConflict.because("task %s of plan %s is being started just now: look at it, or repeat in a minute", other.id, x.plan).about(other.id, nil)
+	}
+	return kindConflict.because("task %s of plan %s is %s: wait until it is over, or stop it (POST /api/v1/tasks/%s/stop)",
+		other.id, x.plan, other.state, other.id).about(other.id, nil)
+}
+
+// prepare checks with the parties that the task can be carried out, and writes its record.
+func (x *execution) prepare(ctx context.Context, object *v1alpha1.DeployPlan) error {
+	if x.checked != object.Generation {
+		if err := x.preflight(ctx); err != nil {
+			return err
+		}
+		x.checked = object.Generation
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	if x.id == "" {
+		x.id = newTaskID(x.plan, now)
+	}
+	x.snapshot.Task, x.snapshot.CreatedAt = x.id, now
+	return x.writeRecord(ctx)
+}
+
+// afterConflict finds out whether the plan was claimed for this very task, by a twin of this request or by a call whose answer was lost.
+func (x *execution) afterConflict(ctx context.Context) error {
+	object, err := x.handlers.plan(ctx, x.plan)
+	if err != nil {
+		return err
+	}
+	if object.Status.Task == x.id {
+		return nil
+	}
+	x.withdraw(ctx)
+	return errAgain
+}
+
+// withdraw takes back the record of a task that was not started. One that stays behind, because the home cluster is away now, reads as a task that was never started.
+func (x *execution) withdraw(ctx context.Context) {
+	if x.record == nil {
+		return
+	}
+	if err := x.Home.DeleteRecord(ctx, x.id); err != nil && !isFailure(err, failure.NotFound) {
+		x.Log.Warn("the record of a task that was not started stays behind", "task", x.id, "error", err)
+	}
+	x.record, x.adopted = nil, false
+	if x.key == "" {
+		x.id = ""
+	}
+}
+
+// check holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
+func (x *execution) check(ctx context.Context, object *v1alpha1.DeployPlan) error {
+	_, wrong := object.Spec.Validate()
+	if len(wrong) > 0 {
+		return x.refused(fieldProblems(wrong))
+	}
+	services, err := x.Home.GetServices(ctx, serviceIDs(object.Spec))
+	if err != nil {
+		return err
+	}
+	wrong = append(plan.Resolve(object.Spec, services), plan.Unbuilt(object.Spec)...)
+	if len(wrong) > 0 {
+		return x.refused(fieldProblems(wrong))
+	}
+	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},
+		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
+	unknown, err := x.findQueues(ctx)
+	if err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
+		return x.refused(unknown)
+	}
+	return nil
+}
+
+func (x *execution) refused(problems []FieldProblem) error {
+	return kindRefused.because("plan %s cannot be executed: it has %s; nothing was changed", x.plan, errorCount(len(problems))).listing(problems)
+}
+
+// findQueues fills in the queues of all parties whose workloads are selected, and says which parties nobody knows.
+func (x *execution) findQueues(ctx context.Context) (unknown []FieldProblem, err error) {
+	missing := map[string]bool{}
+	for n := range x.snapshot.Document.Items {
+		for _, workload := range x.snapshot.Selected(n) {
+			party := workload.PartyOrDefault()
+			if _, found := x.snapshot.Queues[party]; found || missing[party] {
+				continue
+			}
+			queue, known, err := x.Home.Queue(ctx, party)
+			if err != nil {
+				return nil, err
+			}
+			if known {
+				x.snapshot.Queues[party] = queue
+				continue
+			}
+			missing[party] = true
+			unknown = append(unknown, itemProblem(n, workload, "party "+party+
+				" is not known: create a Party object of that name in the engine's namespace, or a namespace of that name in the home cluster"))
+		}
+	}
+	return unknown, nil
+}
+
+// itemProblem says what is wrong with a workload of item n, an index into the document.
+func itemProblem(n int, workload catalog.Workload, reason string) FieldProblem {
+	return FieldProblem{Item: n + 1, Field: itemField(n), Reason: workload.String() + ": " + reason}
+}
+
+// requestDigest tells two requests under one key apart; the spelling of the body means nothing.
+func (x *execution) requestDigest() string {
+	canonical, err := json.Marshal(struct {
+		Plan    string         `json:"plan"`
+		Request ExecuteRequest `json:"request"`
+	}{x.plan, x.request})
+	if err != nil {
+		return "" // two texts in a struct always encode
+	}
+	digest := sha256.Sum256(canonical)
+	return hex.EncodeToString(digest[:])
+}
+
+// taskPrefix is the part of a task's ID that people recognise: the plan's name, as far as it fits and as names of objects are spelled.
+func taskPrefix(planName string) string {
+	const longest = 40
+	name := strings.ToLower(planName)
+	return strings.TrimRight(name[:min(len(name), longest)], "-.")
+}

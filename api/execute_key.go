@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+const (
+	// keyLifetime is how long an Idempotency-Key stands for its task (design §8.1).
+	keyLifetime = 30 * 24 * time.Hour
+	// adoptWindow is how long after its record was written a task without a workflow may still be started by a repeat of its request.
+	// After that a missing workflow may as well be one that Temporal has forgotten, and must not run twice.
+	adoptWindow = time.Hour
+)
+
+// lookUpKey finds the task that the key already stands for. done says that there is nothing left to do: x.id is that task. A task that was
+// recorded but never started is taken on: whoever began it died in between.
+func (x *execution) lookUpKey(ctx context.Context) (done bool, err error) {
+	records, err := x.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: keyLabel(x.key)})
+	if err != nil {
+		return false, err
+	}
+	after := ""
+	if len(records) > 0 {
+		newest := records[0]
+		id, _ := plan.TaskOfWorkflow(newest.Spec.WorkflowID)
+		if time.Since(newest.Spec.CreatedAt.Time) < keyLifetime {
+			x.id = id
+			return x.repeat(ctx, newest)
+		}
+		after = id
+	}
+	x.id = keyedTaskID(x.plan, x.key, after)
+	return false, nil
+}
+
+// repeat answers a request whose key has a task.
+func (x *execution) repeat(ctx context.Context, record v1alpha1.ReleaseRecord) (done bool, err error) {
+	if record.Spec.Subject != x.plan || record.Spec.RequestDigest != x.requestDigest() {
+		return false, kindConflict.because("the Idempotency-Key was used for another request: task %s of plan %s; take a new key",
+			x.id, record.Spec.Subject).about(x.id, nil)
+	}
+	if record.Outcome != nil {
+		return true, nil
+	}
+	described, err := x.describe(ctx, record.Spec.WorkflowID)
+	if err != nil {
+		return false, err
+	}
+	age := time.Since(record.Spec.CreatedAt.Time)
+	if described != nil || age > adoptWindow {
+		return true, nil
+	}
+	return x.adopt(ctx, age)
+}
+
+// adopt takes on a task that was recorded but has no workflow. If it has not even claimed its plan within the time that takes, its snapshot is
+// old: it makes way for a new one.
+func (x *execution) adopt(ctx context.Context, age time.Duration) (done bool, err error) {
+	record, err := x.Home.GetRecord(ctx, x.id)
+	if isFailure(err, failure.NotFound) {
+		return false, nil // its twin has withdrawn it; x.id is the key's all the same
+	}
+	if err != nil {
+		return false, err
+	}
+	object, err := x.handlers.plan(ctx, x.plan)
+	if err != nil {
+		return false, err
+	}
+	x.record, x.adopted = record, true
+	if object.Status.Task != x.id && age > startWindow {
+		x.withdraw(ctx)
+		return false, nil
+	}
+	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &x.snapshot); err != nil {
+		return false, err
+	}
+	return false, nil
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+var legalRequestID = regexp.MustCompile(`^[-_.:A-Za-z0-9]{1,128}$`)
+
+// identify gives each request an ID, its caller's own where it has one, and answers it.
+func identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if !legalRequestID.MatchString(id) {
+			id = strings.ToLower(rand.Text())
+		}
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		return next(c)
+	}
+}
+
+func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+
+// probes are asked every few seconds by machines: their log lines would bury the others.
+var probes = []string{"/healthz", "/readyz", "/metrics"}
+
+// logged writes one line for each request when it is over.
+func (h *handlers) logged(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		began := time.Now()
+		err := next(c)
+		if err != nil {
+			c.Error(err)
+		}
+		level := slog.LevelInfo
+		if slices.Contains(probes, c.Path()) {
+			level = slog.LevelDebug
+		}
+		h.Log.Log(c.Request().Context(), level, "request", "request", requestID(c), "method", c.Request().Method, "path", c.Request().URL.Path,
+			"status", c.Response().Status, "bytes", c.Response().Size, "took", time.Since(began).Round(time.Microsecond), "from", c.RealIP())
+		return nil
+	}
+}
+
+// recovered turns a panic into an answer; the rest of the engine goes on.
+func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			if value := recover(); value != nil && value != http.ErrAbortHandler {
+				h.Log.Error("panic in a handler", "request", requestID(c), "panic", value, "stack", string(debug.Stack()))
+				err = fmt.Errorf("panic: %v", value)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// sameSite refuses what a browser sends on behalf of another site's page: the engine has no logins yet, so that any page that somebody on
+// this machine looks at could otherwise start releases.
+func sameSite(next echo.HandlerFunc) echo.HandlerFunc {
+	protection := http.NewCrossOriginProtection()
+	return func(c echo.Context) error {
+		if err := protection.Check(c.Request()); err != nil {
+			return kindForbidden.because("a browser sent this request for a page of another site: %v", err)
+		}
+		return next(c)
+	}
+}
+
+// knownQuery refuses query parameters that the operation does not have, and repeats of one that has a single value: they would be ignored.
+func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
+	known := queryParameters(spec)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			var problems []FieldProblem
+			parameters := known[c.Request().Method+" "+c.Path()]
+			for name, values := range c.QueryParams() {
+				repeatable, exists := parameters[name]
+				switch {
+				case !exists:
+					problems = append(problems, FieldProblem{Field: name, Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
+				case len(values) > 1 && !repeatable:
+					problems = append(problems, FieldProblem{Field: name, Reason: "is given more than once"})
+				}
+			}
+			if len(problems) > 0 && parameters != nil {
+				slices.SortFunc(problems, func(a, b FieldProblem) int { return strings.Compare(a.Field, b.Field) })
+				return kindMalformed.because("the query has %s", errorCount(len(problems))).listing(problems)
+			}
+			return next(c)
+		}
+	}
+}
+
+func didYouMean(name string, parameters map[string]bool) string {
+	var names []string
+	for known := range parameters {
+		names = append(names, known)
+	}
+	slices.Sort(names)
+	return strictyaml.DidYouMean(name, names)
+}
+
+// queryParameters are the query parameters of each operation, by "METHOD /path/of/:echo"; the value says whether it may be repeated.
+func queryParameters(spec *openapi3.T) map[string]map[string]bool {
+	known := map[string]map[string]bool{}
+	for path, item := range spec.Paths.Map() {
+		for method, operation := range item.Operations() {
+			names := map[string]bool{}
+			for _, parameter := range slices.Concat(item.Parameters, operation.Parameters) {
+				if parameter.Value.In == openapi3.ParameterInQuery {
+					names[parameter.Value.Name] = parameter.Value.Schema.Value.Type.Is(openapi3.TypeArray)
+				}
+			}
+			known[method+" "+echoPath(path)] = names
+		}
+	}
+	return known
+}
+
+var pathParameter = regexp.MustCompile(`\{([^}]+)\}`)
+
+func echoPath(path string) string { return pathParameter.ReplaceAllString(path, ":$1") }

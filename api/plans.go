@@ -1,0 +1,180 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// ListPlans answers GET /api/v1/plans.
+func (h *handlers) ListPlans(c echo.Context, params ListPlansParams) error {
+	limit, err := pageLimit(params.Limit)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Home.ListPlans(c.Request().Context(), limit, text(params.Cursor))
+	if err != nil {
+		return cursorError(err, params.Cursor)
+	}
+	list := PlanList{Items: make([]PlanSummary, len(items)), NextCursor: next}
+	for i := range items {
+		list.Items[i] = PlanSummary{Name: v1alpha1.IDOf(&items[i]), Comment: items[i].Spec.Comment, Items: len(items[i].Spec.Items),
+			Task: items[i].Status.Task, CreatedAt: items[i].CreationTimestamp.UTC()}
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// GetPlan answers GET /api/v1/plans/{name}.
+func (h *handlers) GetPlan(c echo.Context, name PlanName) error {
+	form, err := chooseType(c, typeJSON, typeYAML)
+	if err != nil {
+		return err
+	}
+	found, err := h.plan(c.Request().Context(), name)
+	if err != nil {
+		return err
+	}
+	if form == typeJSON {
+		return c.JSON(http.StatusOK, found.Spec)
+	}
+	document, err := plan.Encode(found.Spec)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, typeYAML, document)
+}
+
+func (h *handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan, error) {
+	if catalog.ValidID(name) != nil {
+		return nil, kindNotFound.because("plan %s does not exist", name)
+	}
+	return h.Home.GetPlan(ctx, name)
+}
+
+// PutPlan answers PUT /api/v1/plans/{name}.
+func (h *handlers) PutPlan(c echo.Context, name PlanName) error {
+	body, isJSON, err := readDocument(c)
+	if err != nil {
+		return err
+	}
+	if err := legalID("plan", name); err != nil {
+		return err
+	}
+	document, warnings, wrong := decodePlan(body, isJSON)
+	if len(wrong) > 0 {
+		return kindMalformed.because("plan %s has %s", name, errorCount(len(wrong))).listing(fieldProblems(wrong))
+	}
+	refusals, err := h.resolve(c.Request().Context(), document)
+	if err != nil {
+		return err
+	}
+	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
+	if err != nil {
+		return refusedIsMalformed(err)
+	}
+	return c.JSON(putStatus(created), PutPlanResult{Name: name, Changed: changed,
+		Warnings: append(warningProblems(warnings), fieldProblems(append(refusals, plan.Unbuilt(document)...))...)})
+}
+
+func decodePlan(body []byte, isJSON bool) (plan.Document, []plan.Warning, strictyaml.Errors) {
+	document, warnings, wrong := plan.Decode(body)
+	if len(wrong) == 0 {
+		wrong = notJSON(body, isJSON)
+	}
+	return document, warnings, wrong
+}
+
+// resolve says what of a plan the catalogue does not allow as it is now.
+func (h *handlers) resolve(ctx context.Context, document plan.Document) (plan.Errors, error) {
+	services, err := h.Home.GetServices(ctx, serviceIDs(document))
+	if err != nil {
+		return nil, err
+	}
+	return plan.Resolve(document, services), nil
+}
+
+func serviceIDs(document plan.Document) []plan.ServiceID {
+	ids := make([]plan.ServiceID, len(document.Items))
+	for i, item := range document.Items {
+		ids[i] = item.ServiceID
+	}
+	return ids
+}
+
+// refusedIsMalformed is for a document that the home cluster itself refuses: the sender has to change it.
+func refusedIsMalformed(err error) error {
+	if isFailure(err, failure.Refused) {
+		return kindMalformed.because("%v", err)
+	}
+	return err
+}
+
+// ValidatePlan answers POST /api/v1/plans/validate.
+func (h *handlers) ValidatePlan(c echo.Context) error {
+	body, isJSON, err := readDocument(c)
+	if err != nil {
+		return err
+	}
+	document, warnings, wrong := decodePlan(body, isJSON)
+	result := ValidateResult{Waves: []Wave{}, Warnings: warningProblems(warnings)}
+	if len(wrong) == 0 {
+		result.Waves = waves(document)
+		if wrong, err = h.resolve(c.Request().Context(), document); err != nil {
+			return err
+		}
+		result.Warnings = append(result.Warnings, fieldProblems(plan.Unbuilt(document))...)
+	}
+	result.Errors = fieldProblems(wrong)
+	result.Valid = len(wrong) == 0
+	return c.JSON(http.StatusOK, result)
+}
+
+func waves(document plan.Document) []Wave {
+	answer := []Wave{}
+	for _, wave := range document.Waves() {
+		items := make([]WaveItem, len(wave.Items))
+		for i, n := range wave.Items {
+			item := document.Items[n]
+			items[i] = WaveItem{Item: n + 1, ServiceID: string(item.ServiceID), Deployment: item.Deployment, ContainerExecMethod: item.MethodOrDefault()}
+		}
+		answer = append(answer, Wave{Priority: wave.Priority, Items: items})
+	}
+	return answer
+}
+
+// DeletePlan answers DELETE /api/v1/plans/{name}.
+func (h *handlers) DeletePlan(c echo.Context, name PlanName) error {
+	ctx := c.Request().Context()
+	for range maxClaims {
+		found, err := h.plan(ctx, name)
+		if err != nil {
+			return err
+		}
+		live, err := h.liveTask(ctx, found)
+		if err != nil {
+			return err
+		}
+		if live != nil {
+			return kindConflict.because("plan %s cannot be deleted while its task %s is %s: stop the task first", name, live.id, live.state).about(live.id, nil)
+		}
+		err = h.Home.DeletePlan(ctx, name, found.ResourceVersion)
+		if !isFailure(err, failure.Conflict) {
+			return orNoContent(c, err)
+		}
+	}
+	return kindConflict.because("plan %s keeps being changed by others: repeat", name)
+}
+
+func orNoContent(c echo.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}

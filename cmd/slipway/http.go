@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/fx"
+
+	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/cmd/slipway/settings"
+)
+
+func newAPI(s settings.Settings, store *home.Store, temporal client.Client, registry *prometheus.Registry, log *slog.Logger) (*api.API, error) {
+	return api.New(api.Deps{
+		Home: store, Temporal: temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Log: log,
+		MaxConcurrent: s.MaxConcurrentServices, UnreachableBudget: s.UnreachableBudget,
+	})
+}
+
+// httpServer is the listener of the HTTP API.
+type httpServer struct {
+	api      *api.API
+	server   *http.Server
+	listener net.Listener
+	log      *slog.Logger
+	down     fx.Shutdowner
+}
+
+// headerTimeout bounds how long a client may take over its headers. Bodies and event streams may take longer.
+const headerTimeout = 10 * time.Second
+
+// newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
+func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner) (*httpServer, error) {
+	listener, err := net.Listen("tcp", s.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
+	}
+	return &httpServer{api: a, listener: listener, log: log, down: down, server: &http.Server{Handler: a, ReadHeaderTimeout: headerTimeout}}, nil
+}
+
+func (h *httpServer) start(context.Context) error {
+	go func() {
+		if err := h.server.Serve(h.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			h.log.Error("HTTP is not served any more", "error", err)
+			_ = h.down.Shutdown(fx.ExitCode(exitError1))
+		}
+	}()
+	h.log.Info("serving HTTP", "address", "http://"+h.listener.Addr().String())
+	return nil
+}
+
+// stop ends event streams first: they would keep a graceful shutdown waiting.
+func (h *httpServer) stop(ctx context.Context) error {
+	h.api.Close()
+	return h.server.Shutdown(ctx)
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# `make demo`: releases the shop of examples/shop on the local stack and shows how it goes. The stack and the engine stay up.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+stack=$root/deploy/dev/stack.sh
+# shellcheck source=/dev/null
+. "$root/.dev/env"
+export KUBECONFIG=$SLIPWAY_DEV_KUBECONFIG SLIPWAY_API=http://$SLIPWAY_DEV_API_ADDRESS
+shop=$root/examples/shop
+
+say() { printf '\n== %s\n' "$*"; }
+
+# The engine is started anew, so that the demo shows the build of now.
+start_engine() {
+  "$stack" stop slipway >/dev/null 2>&1 || true
+  "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" --kubeconfig "$KUBECONFIG" \
+    --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
+  local deadline=$((SECONDS + 60))
+  until curl -fs -o /dev/null "$SLIPWAY_API/readyz"; do
+    if [ $SECONDS -ge $deadline ]; then
+      echo "demo: the engine does not get ready:" >&2
+      curl -s "$SLIPWAY_API/readyz" >&2 || tail -20 "$root/.dev/logs/slipway.log" >&2
+      exit 1
+    fi
+    sleep 0.2
+  done
+}
+
+# As before the release: the old search runs, the new one does not.
+reset_shop() {
+  kubectl apply -f "$shop/workloads.yaml" >/dev/null
+  kubectl -n shop annotate deployment/search deployment/search-old slipway.io/replicas- >/dev/null
+  kubectl -n shop scale deployment/search --replicas=0 >/dev/null
+  kubectl -n shop scale deployment/search-old --replicas=2 >/dev/null
+  kubectl -n shop rollout status deployment/order deployment/web deployment/search-old --timeout=120s >/dev/null
+  kubectl -n shop rollout status statefulset/database --timeout=120s >/dev/null
+  kubectl -n shop rollout status statefulset/basket --timeout=120s >/dev/null
+}
+
+say "starting the engine"
+start_engine
+say "the shop as it is now"
+reset_shop
+kubectl -n shop get deployments,statefulsets
+say "its services go into the catalogue, its plan is checked and stored"
+slipway service apply -f "$shop/services.yaml"
+slipway validate "$shop/plan.yaml"
+slipway plan apply shop -f "$shop/plan.yaml"
+say "the release"
+slipway plan run shop --reason "demo" --watch --timeout 10m
+say "its report"
+task=$(slipway task list --plan shop -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/p' | head -1)
+slipway task report "$task"
+say "the shop as it is now"
+kubectl -n shop get deployments,statefulsets
+
+cat <<END
+
+The stack and the engine stay up (make down ends them):
+  HTTP API     $SLIPWAY_API        its description: $SLIPWAY_API/docs
+  Temporal UI  $SLIPWAY_DEV_TEMPORAL_UI
+  kubectl      export KUBECONFIG=$KUBECONFIG
+  slipway      export PATH=$SLIPWAY_DEV_BIN:\$PATH${SLIPWAY_API:+ SLIPWAY_API=$SLIPWAY_API}
+END

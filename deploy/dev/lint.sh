@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Everything that can be said about the code without running it: format, vet, linters with the import arrows (.golangci.yml),
+# determinism of the workflows.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin=$root/.dev/bin
+"$here/build.sh" tools
+cd "$root"
+
+check_format() {
+  local files
+  files=$(git ls-files -co --exclude-standard -- '*.go' | while read -r file; do if [ -f "$file" ]; then echo "$file"; fi; done | xargs gofmt -l)
+  if [ -n "$files" ]; then
+    echo "lint: not formatted (run gofmt -w on them):" >&2
+    echo "$files" >&2
+    exit 1
+  fi
+}
+
+echo "lint: gofmt"
+check_format
+echo "lint: go vet, also with the failpoints and in deploy/dev/temporal"
+go vet ./...
+go vet -tags failpoints ./...
+(cd "$here/temporal" && GOWORK=off go vet ./...)
+echo "lint: golangci-lint"
+"$bin/golangci-lint" run ./...
+echo "lint: workflowcheck"
+"$bin/workflowcheck" ./workflows/...

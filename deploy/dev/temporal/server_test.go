@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+const waitAtMost = 30 * time.Second
+
+// One server per process: the server keeps global state, so the steps are one test.
+func TestServerKeepsItsFile(t *testing.T) {
+	o := testOptions(t)
+	o.SearchAttributes = map[string]enumspb.IndexedValueType{"Team": enumspb.INDEXED_VALUE_TYPE_KEYWORD}
+
+	s := startServer(t, o)
+	requireUI(t, o)
+	runWorkflow(t, o, "first", "Team", "red")
+	_, err := start(t.Context(), o)
+	require.ErrorContains(t, err, fmt.Sprintf("port %d on 127.0.0.1 is in use by another process: choose another with --port", o.Port))
+	require.NoError(t, s.stop())
+
+	o.Port, o.UIPort = freePort(t), freePort(t)
+	o.SearchAttributes["Owner"] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+	o.Namespaces = append(o.Namespaces, "other")
+	s = startServer(t, o)
+	runWorkflow(t, o, "second", "Owner", "alice")
+	require.Equal(t, []string{"first", "second"}, closedWorkflows(t, o), "what was there before the restart is there after it")
+	require.NoError(t, s.stop())
+
+	o.SearchAttributes["Team"] = enumspb.INDEXED_VALUE_TYPE_INT
+	_, err = start(t.Context(), o)
+	require.ErrorContains(t, err, "search attribute Team is a Keyword already and cannot become a Int")
+}
+
+func testOptions(t *testing.T) options {
+	return options{IP: "127.0.0.1", Port: freePort(t), UIIP: "127.0.0.1", UIPort: freePort(t), DBFilename: filepath.Join(t.TempDir(), "new", "t.db"),
+		Namespaces: []string{"default"}, Retention: 24 * time.Hour, LogLevel: "fatal", LogFormat: "console"}
+}
+
+func startServer(t *testing.T, o options) *server {
+	s, err := start(t.Context(), o)
+	require.NoError(t, err)
+	return s
+}
+
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func requireUI(t *testing.T, o options) {
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + o.uiAddress() + "/namespaces/default/workflows")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = answer.Body.Close() }()
+		return answer.StatusCode == http.StatusOK
+	}, waitAtMost, 50*time.Millisecond, "the Web UI serves its page")
+}
+
+func runWorkflow(t *testing.T, o options, id, attribute, value string) {
+	c, err := client.Dial(client.Options{HostPort: o.frontendAddress()})
+	require.NoError(t, err)
+	defer c.Close()
+	w := worker.New(c, "q", worker.Options{})
+	w.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "empty"})
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), waitAtMost)
+	defer cancel()
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: "q",
+		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(attribute).ValueSet(value))}, "empty")
+	require.NoError(t, err)
+	require.NoError(t, run.Get(ctx, nil))
+}
+
+func closedWorkflows(t *testing.T, o options) []string {
+	c, err := client.Dial(client.Options{HostPort: o.frontendAddress()})
+	require.NoError(t, err)
+	defer c.Close()
+	var ids []string
+	for _, id := range []string{"first", "second"} {
+		answer, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+		require.NoError(t, err)
+		if answer.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Runs Slipway's tests against the local stack, which it starts if need be.
+#
+#   deploy/dev/test.sh [--long] [go test arguments…]     (default: ./...)
+#   deploy/dev/test.sh --bench                           the measurements of test/bench, which print their figures
+#   deploy/dev/test.sh --print-env                       the tests' environment, for `eval "$(…)"` and a `go test` by hand
+#
+# A test that needs the stack reads these:
+#
+#   SLIPWAY_TEST_STACK             1: the stack is up
+#   SLIPWAY_TEST_LONG              1 with --long: the full matrix
+#   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
+#   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
+#   SLIPWAY_TEST_TEMPORAL_UI       URL
+#   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints) and the stack's binaries
+#   SLIPWAY_TEST_ROOT              this clone
+#
+# With CI set in the environment a test that is skipped is a failure, except one whose reason says that it belongs to
+# `make test-long`, where --long is not given.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin=$root/.dev/bin
+
+stack_value() { sed -n "s/^$1=//p" "$root/.dev/env"; }
+
+set_environment() {
+  [ -f "$root/.dev/env" ] || { echo "test: the stack was never started: run 'make up'" >&2; exit 1; }
+  export SLIPWAY_TEST_STACK=1
+  SLIPWAY_TEST_KUBECONFIG=$(stack_value SLIPWAY_DEV_KUBECONFIG)
+  SLIPWAY_TEST_TEMPORAL_ADDRESS=$(stack_value SLIPWAY_DEV_TEMPORAL_ADDRESS)
+  SLIPWAY_TEST_TEMPORAL_UI=$(stack_value SLIPWAY_DEV_TEMPORAL_UI)
+  export SLIPWAY_TEST_KUBECONFIG SLIPWAY_TEST_TEMPORAL_ADDRESS SLIPWAY_TEST_TEMPORAL_UI
+  export SLIPWAY_TEST_BIN=$bin SLIPWAY_TEST_ROOT=$root
+  # A stack that a test starts for itself finds its own ports.
+  local name
+  for name in $(compgen -e SLIPWAY_DEV_ || true); do unset "$name"; done
+}
+
+build_slipway() {
+  echo "test: building slipway and slipway-failpoints …"
+  CGO_ENABLED=0 go build -trimpath -o "$bin/slipway" ./cmd/slipway
+  CGO_ENABLED=0 go build -trimpath -tags failpoints -o "$bin/slipway-failpoints" ./cmd/slipway
+  go build -o "$bin/testreport" ./deploy/dev/testreport
+}
+
+cd "$root"
+long=
+bench=
+timeout=15m
+case ${1:-} in
+  --print-env)
+    set_environment
+    for name in $(compgen -e SLIPWAY_TEST_); do printf 'export %s=%q\n' "$name" "${!name}"; done
+    exit 0
+    ;;
+  --long)
+    long=yes
+    timeout=40m
+    shift
+    ;;
+  --bench)
+    long=yes
+    bench=yes
+    timeout=40m
+    shift
+    ;;
+esac
+if [ $# -eq 0 ]; then set -- ./...; fi
+
+"$here/stack.sh" up
+build_slipway
+set_environment
+if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; else unset SLIPWAY_TEST_LONG; fi
+if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v -bench . ./test/bench; fi
+go test -json -count=1 -timeout "$timeout" "$@" | "$bin/testreport"

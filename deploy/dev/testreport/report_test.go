@@ -1,0 +1,79 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	passing = `{"Action":"run","Package":"slipway.io/slipway/release/plan","Test":"TestWaves"}
+{"Action":"run","Package":"slipway.io/slipway/release/plan","Test":"TestWaves/equal"}
+{"Action":"pass","Package":"slipway.io/slipway/release/plan","Test":"TestWaves/equal","Elapsed":0.1}
+{"Action":"pass","Package":"slipway.io/slipway/release/plan","Test":"TestWaves","Elapsed":0.25}
+{"Action":"output","Package":"slipway.io/slipway/release/plan","Output":"ok  \tslipway.io/slipway/release/plan\t0.300s\n"}
+{"Action":"pass","Package":"slipway.io/slipway/release/plan","Elapsed":0.3}
+`
+	failing = `{"Action":"output","Package":"slipway.io/slipway/api","Test":"TestStop","Output":"    stop_test.go:9: want 409\n"}
+{"Action":"fail","Package":"slipway.io/slipway/api","Test":"TestStop","Elapsed":1}
+{"Action":"output","Package":"slipway.io/slipway/api","Output":"FAIL\tslipway.io/slipway/api\t1.1s\n"}
+{"Action":"fail","Package":"slipway.io/slipway/api","Elapsed":1.1}
+`
+	skippingLong = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: belongs to make test-long\n"}
+{"Action":"output","Package":"p","Test":"TestKills","Output":"--- SKIP: TestKills (0.00s)\n"}
+{"Action":"skip","Package":"p","Test":"TestKills","Elapsed":0}
+`
+	skippingForGood = `{"Action":"output","Package":"p","Test":"TestBrowser","Output":"    browser_test.go:7: no chromium\n"}
+{"Action":"skip","Package":"p","Test":"TestBrowser","Elapsed":0}
+`
+	buildFailing = `{"ImportPath":"p","Action":"build-output","Output":"p/x.go:3: undefined: y\n"}
+{"ImportPath":"p","Action":"build-fail"}
+{"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}
+{"Action":"fail","Package":"p","Elapsed":0}
+`
+	panicking = `{"Action":"output","Package":"p","Test":"TestHang","Output":"panic: test timed out after 15m0s\n"}
+{"Action":"fail","Package":"p","Elapsed":900}
+`
+	withoutTests = `{"Action":"output","Package":"q","Output":"?   \tq\t[no test files]\n"}
+{"Action":"skip","Package":"q","Elapsed":0}
+`
+)
+
+func TestReport(t *testing.T) {
+	cases := []struct {
+		reason string
+		in     string
+		policy policy
+		ok     bool
+		want   []string
+	}{
+		{"a run in which all passes is a success, and names the test with its cases", passing, policy{CI: true}, true, []string{
+			"pass  release/plan TestWaves (0.25s, 1 cases)", "ok  \tslipway.io/slipway/release/plan\t0.300s", "ok    1 tests with 1 cases in 1 packages: 0 failed, 0 skipped"}},
+		{"a failure shows its output and fails the run", passing + failing, policy{}, false, []string{
+			"FAIL  api TestStop (1.00s)\n    stop_test.go:9: want 409", "FAIL\tslipway.io/slipway/api\t1.1s", "1 failed"}},
+		{"a skip is reported with its reason, and allowed at home", passing + skippingForGood, policy{}, true, []string{"skip  p TestBrowser: no chromium", "1 skipped"}},
+		{"a skip is a failure in CI", passing + skippingForGood, policy{CI: true}, false, []string{"in CI a skipped test is a failure"}},
+		{"a long test may be skipped in the short run, in CI too", passing + skippingLong, policy{CI: true}, true, []string{"0 skipped, 1 left to make test-long"}},
+		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true}, false, []string{"skip  p TestKills: belongs to make test-long"}},
+		{"a package that does not compile fails the run, with the compiler's words", passing + buildFailing, policy{}, false, []string{"undefined: y", "FAIL\tp [build failed]"}},
+		{"a test that never ended is named, with what it wrote", passing + panicking, policy{}, false, []string{"TestHang did not finish", "test timed out"}},
+		{"packages without tests are left out", passing + withoutTests, policy{CI: true}, true, []string{"in 1 packages"}},
+		{"a run without any test proves nothing", withoutTests, policy{}, false, []string{"no test was run"}},
+		{"what is not an event is passed on", "go: downloading x\n" + passing, policy{}, true, []string{"go: downloading x"}},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out, c.policy)
+			for l := range strings.Lines(c.in) {
+				r.line([]byte(strings.TrimSuffix(l, "\n")))
+			}
+			require.Equal(t, c.ok, r.finish(time.Now()), "%s:\n%s", c.reason, out.String())
+			for _, want := range c.want {
+				require.Contains(t, out.String(), want, c.reason)
+			}
+		})
+	}
+}

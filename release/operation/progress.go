@@ -1,0 +1,47 @@
+package operation
+
+import "time"
+
+// GapLimit is the most that counts against the deadline between two reads: time in which no worker ran does not count, beyond that.
+const GapLimit = 30 * time.Second
+
+// Progress is what an attempt hands on to the next one, and what somebody who watches sees: the heartbeat details of ActivityRun.
+type Progress struct {
+	// ElapsedSeconds is how much of the deadline is used.
+	ElapsedSeconds float64 `json:"elapsedSeconds"`
+	// ReadAt is when the workload was last read.
+	ReadAt time.Time `json:"readAt"`
+	// UnreachableSince is when the cluster first did not answer; nil while the cluster answers.
+	UnreachableSince *time.Time `json:"unreachableSince,omitempty"`
+	// Message is what it waits for: "2 of 3 pods are ready".
+	Message string `json:"message,omitempty"`
+	// Held says that the operation was seen to hold the workload.
+	Held bool `json:"held,omitempty"`
+	// Ending is the answer that is given once the last write is done.
+	Ending *Ending `json:"ending,omitempty"`
+}
+
+// Elapsed is how much of the deadline is used.
+func (p Progress) Elapsed() time.Duration {
+	return time.Duration(p.ElapsedSeconds * float64(time.Second))
+}
+
+// Read counts a read that succeeded. The time since the one before counts, GapLimit at most; none of it after a request that was not answered (design §4).
+func (p *Progress) Read(now time.Time) {
+	if !p.ReadAt.IsZero() && p.UnreachableSince == nil {
+		gap := min(now.Sub(p.ReadAt), GapLimit)
+		p.ElapsedSeconds += max(0, gap.Seconds())
+	}
+	p.ReadAt = now
+}
+
+// Reached ends an outage: whatever was asked of the cluster after the read was answered too.
+func (p *Progress) Reached() { p.UnreachableSince = nil }
+
+// Failed counts a request that was not answered, and returns since how long that is so.
+func (p *Progress) Failed(now time.Time) time.Duration {
+	if p.UnreachableSince == nil {
+		p.UnreachableSince = &now
+	}
+	return max(0, now.Sub(*p.UnreachableSince))
+}

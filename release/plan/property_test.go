@@ -1,0 +1,244 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/catalog"
+)
+
+const labelRule = `[A-Za-z0-9]([-_.A-Za-z0-9]{0,8}[A-Za-z0-9])?`
+
+// anyID draws legal IDs, those that YAML would take for something else among them.
+func anyID() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.StringMatching(`[A-Za-z0-9]([-A-Za-z0-9]{0,8}[A-Za-z0-9])?(\.[A-Za-z0-9]{1,4})?`),
+		rapid.SampledFrom([]string{"0111", "111", "1e3", "0x1F", "0o17", "1.5", "null", "true", "yes", "no", "NaN", "2016-07-01", "0", "99999999999999999999", "0b1", "on", "y"}),
+	)
+}
+
+func anyItem(t *rapid.T, operations []Operation) Item {
+	item := Item{
+		ServiceID:           ServiceID(anyID().Draw(t, "id")),
+		Priority:            rapid.OneOf(rapid.Int64Range(-2, 2), rapid.Int64()).Draw(t, "priority"),
+		Deployment:          rapid.SampledFrom(operations).Draw(t, "deployment"),
+		ContainerExecMethod: rapid.SampledFrom([]Method{"", Parallel, Sequential}).Draw(t, "method"),
+		DeployLabel:         rapid.StringMatching(`(`+labelRule+`( ?, ?`+labelRule+`){0,2})?`).Draw(t, "labels"),
+	}
+	switch item.Deployment {
+	case HTTPUploadDeploy:
+		item.HTTPSrcURI = rapid.StringMatching(`https?://[a-z]{1,8}(\.[a-z]{2,3})?(:[1-9][0-9]{1,3})?/[-a-zA-Z0-9/?#=]{0,20}`).Draw(t, "uri")
+	case CompileDeploy:
+		item.CompileRepoPath = rapid.StringMatching(`(https?://|ssh://git@|git@)[a-z]{1,8}:22/[a-z]{1,8}\.git`).Draw(t, "repository")
+		item.CompileRepoBranch = rapid.StringMatching(`[a-z]{1,5}(/[a-z0-9#]{1,5})?`).Draw(t, "branch")
+	}
+	return item
+}
+
+// anyDocument draws valid plans without repeated services.
+func anyDocument(t *rapid.T, operations []Operation) Document {
+	d := Document{Comment: rapid.OneOf(rapid.String(), rapid.StringMatching(`[ \t\r\n#:"'|>\-x]{0,12}`)).Draw(t, "comment")}
+	taken := map[string]bool{}
+	for range rapid.IntRange(1, 12).Draw(t, "items") {
+		item := anyItem(t, operations)
+		place := fmt.Sprint(item.ServiceID, "/", item.Priority)
+		if !taken[place] {
+			taken[place] = true
+			d.Items = append(d.Items, item)
+		}
+	}
+	return d
+}
+
+func TestEncodedPlansAreReadAgain(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := anyDocument(t, Operations())
+		text, err := Encode(d)
+		require.NoError(t, err)
+		again, _, errs := Decode(text)
+		require.NoError(t, errs.Err(), "as YAML:\n%s", text)
+		require.Equal(t, d, again, "as YAML:\n%s", text)
+		twice, err := Encode(again)
+		require.NoError(t, err)
+		require.Equal(t, string(text), string(twice), "there is one way to write a plan")
+
+		raw, err := json.Marshal(d)
+		require.NoError(t, err)
+		again, _, errs = Decode(raw)
+		require.NoError(t, errs.Err(), "as JSON: %s", raw)
+		require.Equal(t, d, again, "as JSON: %s", raw)
+		var object Document
+		require.NoError(t, json.Unmarshal(raw, &object))
+		require.Equal(t, d, object, "as an object of Kubernetes: %s", raw)
+	})
+}
+
+func TestWavesArePartition(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := anyDocument(t, Operations())
+		var all []int
+		waves := d.Waves()
+		for n, wave := range waves {
+			require.NotEmpty(t, wave.Items, "no wave is empty")
+			require.True(t, slices.IsSorted(wave.Items), "within a wave the document's order holds")
+			if n > 0 {
+				require.Greater(t, waves[n-1].Priority, wave.Priority, "larger priorities go first")
+			}
+			for _, i := range wave.Items {
+				require.Equal(t, wave.Priority, d.Items[i].Priority)
+			}
+			all = append(all, wave.Items...)
+		}
+		slices.Sort(all)
+		every := make([]int, len(d.Items))
+		for i := range every {
+			every[i] = i
+		}
+		require.Equal(t, every, all, "every item is in exactly one wave")
+	})
+}
+
+// anyService draws valid catalogue entries with few labels, so that workloads share them.
+func anyService(t *rapid.T, name string) catalog.Service {
+	var s catalog.Service
+	for n := range rapid.IntRange(1, 4).Draw(t, "workloads") {
+		s.Workloads = append(s.Workloads, catalog.Workload{
+			Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion, Kind: catalog.Deployment, Name: fmt.Sprintf("w%d-%s", n, name)},
+			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3, rapid.ID[string]).Draw(t, "labels"),
+		})
+	}
+	return s
+}
+
+// anyTask draws a plan together with what became of it.
+func anyTask(t *rapid.T) (Task, Snapshot) {
+	d := anyDocument(t, []Operation{Start, Stop, Restart})
+	snap := Snapshot{Task: "t-1", Plan: "shop", Document: d, Services: map[ServiceID]catalog.Service{}}
+	task := Task{ID: "t-1", Plan: "shop", State: rapid.SampledFrom([]TaskState{TaskSucceeded, TaskFailed, TaskRunning}).Draw(t, "state")}
+	for i := range d.Items {
+		item := &snap.Document.Items[i]
+		item.DeployLabel = rapid.SampledFrom([]string{"", "a", "b,c"}).Draw(t, "label")
+		if _, known := snap.Services[item.ServiceID]; !known {
+			snap.Services[item.ServiceID] = anyService(t, fmt.Sprint(i))
+		}
+		status := ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.ContainerExecMethod}
+		for _, w := range snap.Selected(i) {
+			status.Workloads = append(status.Workloads, WorkloadStatus{
+				Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
+				State:   rapid.SampledFrom([]ItemState{ItemPending, ItemRunning, ItemSucceeded, ItemFailed, ItemSkipped}).Draw(t, "workload"),
+				Changed: rapid.Bool().Draw(t, "changed"),
+			})
+		}
+		task.Services = append(task.Services, status)
+	}
+	return task, snap
+}
+
+func TestReversePlanIsAPlan(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		task, snap := anyTask(t)
+		report := NewReport(task, snap)
+		require.NotEmpty(t, report.Markdown())
+		if report.Reverse.Document == nil {
+			require.NotEmpty(t, report.Reverse.Notes, "no plan without a reason")
+			return
+		}
+		reverse := *report.Reverse.Document
+		text, err := Encode(reverse)
+		require.NoError(t, err)
+		again, warnings, errs := Decode(text)
+		require.NoError(t, errs.Err(), "it is a valid plan:\n%s", text)
+		require.Empty(t, warnings)
+		require.Equal(t, reverse, again)
+		require.Empty(t, Resolve(reverse, snap.Services), "it can be done with the catalogue that the task ran with")
+		requireReverses(t, task, snap, reverse)
+	})
+}
+
+// requireReverses checks that the plan does the opposite to exactly what was changed, in the opposite order, and that notes say what it leaves out.
+func requireReverses(t *rapid.T, task Task, snap Snapshot, reverse Document) {
+	waves := snap.Document.Waves()
+	reversed := map[int]bool{}
+	for n, item := range reverse.Items {
+		if n > 0 {
+			require.GreaterOrEqual(t, reverse.Items[n-1].Priority, item.Priority, "items stand in the order in which they are released")
+		}
+		// The first wave has the number 1 and so the smallest priority: it is taken back last.
+		wave := waves[item.Priority-1]
+		at := slices.IndexFunc(wave.Items, func(i int) bool { return task.Services[i].ServiceID == item.ServiceID })
+		require.GreaterOrEqual(t, at, 0, "item %d of the reverse plan reverses an item of wave %d", n+1, item.Priority)
+		i := wave.Items[at]
+		reversed[i] = true
+		require.Equal(t, opposite(task.Services[i].Deployment), item.Deployment)
+		require.Equal(t, snap.Document.Items[i].ContainerExecMethod, item.ContainerExecMethod, "the method is kept")
+		require.True(t, selects(item, snap.Services[item.ServiceID], task.Services[i]), "item %d of the reverse plan is done to what was changed and nothing else", n+1)
+	}
+	for i, status := range task.Services {
+		changed := slices.ContainsFunc(status.Workloads, func(w WorkloadStatus) bool { return w.Changed })
+		if changed && !reversed[i] {
+			require.True(t, slices.ContainsFunc(NewReport(task, snap).Reverse.Notes, func(note string) bool {
+				return strings.Contains(note, string(status.ServiceID))
+			}), "what is left out is said: service %s", status.ServiceID)
+		}
+	}
+}
+
+// selects says whether the item selects exactly what the status says was changed.
+func selects(item Item, service catalog.Service, status ServiceStatus) bool {
+	selected := item.Select(service.Workloads)
+	changed := 0
+	for _, w := range status.Workloads {
+		if !w.Changed {
+			continue
+		}
+		changed++
+		if !slices.ContainsFunc(selected, w.is) {
+			return false
+		}
+	}
+	return changed == len(selected)
+}
+
+// lineBreak is what YAML takes for the end of a line.
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+
+func FuzzDecodePlan(f *testing.F) {
+	for _, seed := range []string{
+		exampleDocument, oneItem("deployment: STOP", "priority: -1"), `{"comment":"\ud83d\ude00","deployPlanItems":[{"serviceId":111,"deployment":"START"}]}`,
+		oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: git@a:b", "compileRepoBranch: master"), "deployPlanItems: &a [*a]", "? [a]\n: b\n", "{", "\x00",
+		"deployPlanItems:\n- {serviceId: 1, deployment: STOP}\n- {serviceId: 1, deployment: STOP}\n", "a: 1\n   ...\n", "\t", "<<: {<<: {}}", "%YAML 1.1\n---\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		begin := time.Now()
+		d, _, errs := Decode(data)
+		require.Less(t, time.Since(begin), 10*time.Second)
+		if len(errs) > 0 {
+			for _, one := range errs {
+				require.Positive(t, one.Line, "every error has its line: %v", one)
+				require.LessOrEqual(t, one.Line, 1+len(lineBreak.FindAll(data, -1)), "and that line is there: %v", one)
+				require.NotEmpty(t, one.Reason)
+			}
+			return
+		}
+		_, errs = d.Validate()
+		require.Empty(t, errs, "what Decode takes, Validate takes")
+		text, err := Encode(d)
+		require.NoError(t, err)
+		again, _, errs := Decode(text)
+		require.NoError(t, errs.Err(), "what was read is written so that it is read again:\n%s", text)
+		require.Equal(t, d, again)
+	})
+}

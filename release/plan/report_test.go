@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/catalog"
+)
+
+func at(seconds int) *time.Time {
+	moment := time.Date(2026, 7, 1, 10, 0, seconds, 0, time.FixedZone("CST", 8*3600))
+	return &moment
+}
+
+func size(n int32) *int32 { return &n }
+
+// sampleTask is a task of three waves whose last failed: a stop, a start, and two restarts of which one failed.
+func sampleTask() (Task, Snapshot) {
+	status := func(kind, name string, changed bool) WorkloadStatus {
+		return WorkloadStatus{Party: "default", Namespace: "shop", Kind: kind, Name: name, State: ItemSucceeded, Changed: changed}
+	}
+	order, db := status("Deployment", "order", true), status("StatefulSet", "db", true)
+	order.Message, order.FromReplicas, order.ToReplicas, order.FromRevision, order.ToRevision = "stopped: no pod is left", size(3), size(0), "4", "4"
+	db.Message, db.FromReplicas, db.ToReplicas = "stopped: no pod is left", size(2), size(0)
+	cart := status("Deployment", "cart", true)
+	cart.Message, cart.FromReplicas, cart.ToReplicas = "started: 1 of 1 pods are ready", size(0), size(1)
+	agent := status("DaemonSet", "agent", true)
+	agent.Message, agent.FromRevision, agent.ToRevision = "restarted", "a-1", "a-2"
+	mail := status("Deployment", "mail", false)
+	mail.State, mail.Message = ItemFailed, "ImagePullBackOff: manifest | unknown\nsee <registry>"
+	task := Task{
+		ID: "t-1", Plan: "shop", Comment: "release of the shop", State: TaskFailed, Reason: "service 444 failed: ImagePullBackOff",
+		CreatedAt: *at(0), StartedAt: at(1), FinishedAt: at(59),
+		Services: []ServiceStatus{
+			{ServiceID: "222", Priority: 2, Deployment: Start, Method: Sequential, State: ItemSucceeded, Reason: "done", StartedAt: at(20), FinishedAt: at(30), Workloads: []WorkloadStatus{cart}},
+			{ServiceID: "111", Priority: 3, Deployment: Stop, Method: Parallel, State: ItemSucceeded, Reason: "done", StartedAt: at(1), FinishedAt: at(20), Workloads: []WorkloadStatus{order, db}},
+			{ServiceID: "333", Priority: 1, Deployment: Restart, State: ItemSucceeded, Reason: "done", StartedAt: at(30), FinishedAt: at(40), Workloads: []WorkloadStatus{agent}},
+			{ServiceID: "444", Priority: 1, Deployment: Start, State: ItemFailed, Reason: "ImagePullBackOff", StartedAt: at(30), FinishedAt: at(59), Workloads: []WorkloadStatus{mail}},
+			{ServiceID: "555", Priority: 0, Deployment: Stop, State: ItemSkipped, Reason: "never begun: the task is Failed"},
+		},
+		History:  []Decision{{At: *at(5), Actor: "ann", Via: "cli", Verb: VerbPause, Reason: "lunch", Outcome: OutcomeAccepted, Message: "pausing"}},
+		Workflow: &WorkflowRef{ID: "task/t-1", URL: "http://127.0.0.1:8233/x"},
+	}
+	snap := Snapshot{Task: "t-1", Plan: "shop", Services: testCatalogue(), Document: Document{Items: []Item{
+		{ServiceID: "222", Priority: 2, Deployment: Start, ContainerExecMethod: Sequential, DeployLabel: "back"},
+		{ServiceID: "111", Priority: 3, Deployment: Stop, ContainerExecMethod: Parallel},
+		{ServiceID: "333", Priority: 1, Deployment: Restart},
+		{ServiceID: "444", Priority: 1, Deployment: Start},
+		{ServiceID: "555", Priority: 0, Deployment: Stop},
+	}}}
+	back := snap.Services["222"]
+	back.Workloads[1].Labels = []string{"back"}
+	return task, snap
+}
+
+const wantMarkdown = "# Report of task t-1\n" + `
+**Failed**: service 444 failed: ImagePullBackOff
+
+- Plan: shop
+- Comment: release of the shop
+- Created: 2026-07-01T02:00:00Z
+- Time: 2026-07-01T02:00:01Z to 2026-07-01T02:00:59Z (58s)
+- Services: 5: 3 Succeeded, 1 Failed, 1 Skipped
+- Workflow: task/t-1 http://127.0.0.1:8233/x
+
+## Wave 1 of 4 (priority 3)
+
+### Service 111: STOP, Succeeded
+
+- What happened: done
+- Time: 2026-07-01T02:00:01Z to 2026-07-01T02:00:20Z (19s)
+- Containers: PARALLEL
+
+| Workload | State | Size | Revision | What was done |
+|---|---|---|---|---|
+| Deployment shop/order | Succeeded | 3 to 0 | 4 | stopped: no pod is left |
+| StatefulSet shop/db | Succeeded | 2 to 0 | - | stopped: no pod is left |
+
+## Wave 2 of 4 (priority 2)
+
+### Service 222: START, Succeeded
+
+- What happened: done
+- Time: 2026-07-01T02:00:20Z to 2026-07-01T02:00:30Z (10s)
+- Containers: SEQUENTIAL
+
+| Workload | State | Size | Revision | What was done |
+|---|---|---|---|---|
+| Deployment shop/cart | Succeeded | 0 to 1 | - | started: 1 of 1 pods are ready |
+
+## Wave 3 of 4 (priority 1)
+
+### Service 333: RESTART, Succeeded
+
+- What happened: done
+- Time: 2026-07-01T02:00:30Z to 2026-07-01T02:00:40Z (10s)
+
+| Workload | State | Size | Revision | What was done |
+|---|---|---|---|---|
+| DaemonSet shop/agent | Succeeded | - | a-1 to a-2 | restarted |
+
+### Service 444: START, Failed
+
+- What happened: ImagePullBackOff
+- Time: 2026-07-01T02:00:30Z to 2026-07-01T02:00:59Z (29s)
+
+| Workload | State | Size | Revision | What was done |
+|---|---|---|---|---|
+| Deployment shop/mail | Failed | - | - | ImagePullBackOff: manifest \| unknown see &lt;registry> |
+
+## Wave 4 of 4 (priority 0)
+
+### Service 555: STOP, Skipped
+
+- What happened: never begun: the task is Failed
+- Time: not begun
+
+## Decisions
+
+Actors are as the callers named themselves.
+
+| When | Who | Through | Verb | Outcome | Reason given | Answer |
+|---|---|---|---|---|---|---|
+| 2026-07-01T02:00:05Z | ann | cli | pause | accepted | lunch | pausing |
+
+## Reverse plan
+
+- START of service 444 on Deployment shop/mail is Failed and no change is on record: look at it before you reverse it by hand.
+- RESTART has no reverse: the workloads of service 333 have new pods of the same version.
+
+Created and executed, this plan restores what the task changed:
+
+` + "```yaml" + `
+comment: reverse of task t-1 of plan shop
+deployPlanItems:
+  - serviceId: 222
+    priority: 2
+    deployment: STOP
+    containerExecMethod: SEQUENTIAL
+    deployLabel: back
+  - serviceId: 111
+    priority: 1
+    deployment: START
+    containerExecMethod: PARALLEL
+` + "```\n"
+
+func TestReportMarkdown(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, wantMarkdown, NewReport(sampleTask()).Markdown())
+}
+
+func TestReportJSON(t *testing.T) {
+	t.Parallel()
+	task, snap := sampleTask()
+	raw, err := json.Marshal(NewReport(task, snap))
+	require.NoError(t, err)
+	var flat map[string]any
+	require.NoError(t, json.Unmarshal(raw, &flat))
+	require.Equal(t, "t-1", flat["id"], "the task's own fields stand at the top")
+	require.Len(t, flat["waves"], 4)
+	reverse := flat["reverse"].(map[string]any)
+	document, err := json.Marshal(reverse["document"])
+	require.NoError(t, err)
+	_, warnings, errs := Decode(document)
+	require.NoError(t, errs.Err(), "the reverse plan of the JSON report can be sent as it is")
+	require.Empty(t, warnings)
+	var back Report
+	require.NoError(t, json.Unmarshal(raw, &back))
+	require.Equal(t, NewReport(task, snap).Reverse, back.Reverse)
+}
+
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	changed := func(kind, name string) WorkloadStatus {
+		return WorkloadStatus{Party: "default", Namespace: "shop", Kind: kind, Name: name, State: ItemSucceeded, Changed: true}
+	}
+	unchanged := func(kind, name string) WorkloadStatus {
+		w := changed(kind, name)
+		w.Changed = false
+		return w
+	}
+	grown := changed("Deployment", "order")
+	grown.FromReplicas, grown.ToReplicas = size(2), size(3)
+	for name, test := range map[string]struct {
+		reason    string
+		item      Item
+		workloads []WorkloadStatus
+		want      []Item
+		notes     []string
+	}{
+		"All": {
+			"the whole service was stopped", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{changed("Deployment", "order"), changed("StatefulSet", "db")},
+			[]Item{{ServiceID: "111", Deployment: Start, Priority: 1}}, nil,
+		},
+		"Label": {
+			"the item's own label is kept", Item{ServiceID: "111", Deployment: Stop, DeployLabel: "blue , green"}, []WorkloadStatus{changed("Deployment", "order")},
+			[]Item{{ServiceID: "111", Deployment: Start, Priority: 1, DeployLabel: "blue , green"}}, nil,
+		},
+		"Narrowed": {
+			"what was running before is not stopped: a label keeps it out", Item{ServiceID: "111", Deployment: Start},
+			[]WorkloadStatus{unchanged("Deployment", "order"), changed("StatefulSet", "db")},
+			[]Item{{ServiceID: "111", Deployment: Stop, Priority: 1, DeployLabel: "data"}}, nil,
+		},
+		"NoLabel": {
+			"without a label of its own the workload cannot be named", Item{ServiceID: "222", Deployment: Start},
+			[]WorkloadStatus{unchanged("Deployment", "order"), changed("Deployment", "cart")}, nil,
+			[]string{
+				"START of service 222 cannot be reversed by a plan: it changed Deployment shop/cart and nothing else, which no deployLabel tells from the service's other workloads.",
+				"Nothing is to be reversed by a plan.",
+			},
+		},
+		"NothingChanged": {
+			"what was so before stays so", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{unchanged("Deployment", "order"), unchanged("StatefulSet", "db")}, nil,
+			[]string{"Nothing is to be reversed by a plan."},
+		},
+		"Grown": {
+			"a stop would take away the pods that were there before", Item{ServiceID: "111", Deployment: Start, DeployLabel: "web"}, []WorkloadStatus{grown}, nil,
+			[]string{
+				"START of service 111 took Deployment shop/order from 2 pods to more: STOP would take it to none, so scale it back to 2 by hand.",
+				"Nothing is to be reversed by a plan.",
+			},
+		},
+		"Restart": {
+			"a restart cannot be taken back", Item{ServiceID: "111", Deployment: Restart}, []WorkloadStatus{changed("Deployment", "order")}, nil,
+			[]string{"RESTART has no reverse: the workloads of service 111 have new pods of the same version.", "Nothing is to be reversed by a plan."},
+		},
+		"Upload": {
+			"the version before is not known", Item{ServiceID: "444", Deployment: HTTPUploadDeploy}, []WorkloadStatus{changed("Deployment", "mail")}, nil,
+			[]string{
+				"HTTP_UPLOAD_DEPLOY is reversed by deploying the version before, which this plan does not know: the workloads of service 444 were deployed.",
+				"Nothing is to be reversed by a plan.",
+			},
+		},
+		"Unrecorded": {
+			"the service of the status is not in the snapshot", Item{ServiceID: "999", Deployment: Stop}, []WorkloadStatus{changed("Deployment", "order")}, nil,
+			[]string{"What was done to service 999 cannot be reversed by a plan: the record of what the task ran is missing.", "Nothing is to be reversed by a plan."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snap := Snapshot{Services: testCatalogue(), Document: Document{Items: []Item{test.item}}}
+			if test.item.ServiceID == "999" {
+				snap.Document.Items = nil
+			}
+			task := Task{ID: "t-1", Plan: "shop", State: TaskSucceeded, Services: []ServiceStatus{
+				{ServiceID: test.item.ServiceID, Deployment: test.item.Deployment, State: ItemSucceeded, Workloads: test.workloads},
+			}}
+			reverse := NewReport(task, snap).Reverse
+			require.Equal(t, test.notes, reverse.Notes, test.reason)
+			if test.want == nil {
+				require.Nil(t, reverse.Document, test.reason)
+				return
+			}
+			require.Equal(t, &Document{Comment: "reverse of task t-1 of plan shop", Items: test.want}, reverse.Document, test.reason)
+		})
+	}
+}
+
+func TestReverseOfStopThenStart(t *testing.T) {
+	t.Parallel()
+	w := WorkloadStatus{Namespace: "shop", Kind: "Deployment", Name: "mail", State: ItemSucceeded, Changed: true}
+	task := Task{ID: "t-1", Plan: "shop", State: TaskPaused, Services: []ServiceStatus{
+		{ServiceID: "444", Priority: 1, Deployment: Start, Workloads: []WorkloadStatus{w}},
+		{ServiceID: "444", Priority: 9, Deployment: Stop, Workloads: []WorkloadStatus{w}},
+	}}
+	snap := Snapshot{Services: testCatalogue(), Document: Document{Items: []Item{
+		{ServiceID: "444", Priority: 1, Deployment: Start}, {ServiceID: "444", Priority: 9, Deployment: Stop},
+	}}}
+	reverse := NewReport(task, snap).Reverse
+	require.Equal(t, []Item{{ServiceID: "444", Priority: 2, Deployment: Stop}, {ServiceID: "444", Priority: 1, Deployment: Start}}, reverse.Document.Items,
+		"the last wave is taken back first; a workload without a party is of the party default")
+	require.Equal(t, []string{"The task is Paused: this covers what it has done so far."}, reverse.Notes)
+}
+
+func TestReportOfNothing(t *testing.T) {
+	t.Parallel()
+	text := NewReport(Task{ID: "t-1", State: TaskPending, Reason: "about to start"}, Snapshot{}).Markdown()
+	require.Contains(t, text, "Nobody paused, resumed or stopped the task.")
+	require.Contains(t, text, "- The task is Pending: this covers what it has done so far.\n- Nothing is to be reversed by a plan.\n")
+	running := Task{ID: "t-1", State: TaskRunning, StartedAt: at(1), Services: []ServiceStatus{{
+		ServiceID: "111", State: ItemRunning, Deployment: Stop, StartedAt: at(1),
+		Workloads: []WorkloadStatus{{Party: "alice", Namespace: "shop", Kind: "Deployment", Name: "order", State: ItemRunning, ToReplicas: size(0), FromRevision: "1"}},
+	}}}
+	text = NewReport(running, Snapshot{Services: map[ServiceID]catalog.Service{}}).Markdown()
+	require.Contains(t, text, "- Time: since 2026-07-01T02:00:01Z\n")
+	require.Contains(t, text, "| alice: Deployment shop/order | Running | to 0 | from 1 | - |")
+}

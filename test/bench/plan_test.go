@@ -1,0 +1,148 @@
+// Package bench measures Slipway beside plain calls that make the same changes, in the same run: `make bench` prints the figures.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+)
+
+// The size that the plan engine is measured at: 200 services of 3 pods in 10 waves, at most 50 at once.
+const (
+	services = 200
+	pods     = 3
+	waves    = 10
+	atOnce   = 50
+	// maxEvents and maxRSS are promises, not measures.
+	maxEvents = 5000
+	maxRSS    = 200 << 20
+)
+
+func TestTwoHundredServices(t *testing.T) {
+	harness.Long(t)
+	e := harness.Start(t, harness.Options{Apart: true})
+	prepare(t, e)
+
+	plain := plainLoop(t, e)
+	started := time.Now()
+	id := e.Execute("large")
+	peak := watchRSS(e.Processes[1].PID())
+	task := e.WaitFor(id, "an end", func(task plan.Task) bool { return task.FinishedAt != nil })
+	took := time.Since(started)
+	rss := peak()
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	events := history(t, e, plan.WorkflowID(id))
+	child := history(t, e, plan.ItemWorkflowID(id, 1, "s0"))
+
+	fmt.Printf("\n%d services of %d pods, %d waves, at most %d at once: RESTART, PARALLEL\n", services, pods, waves, atOnce)
+	fmt.Printf("  plain client-go calls in a loop, wave by wave   %6.1f s\n", plain.Seconds())
+	fmt.Printf("  slipway task                                    %6.1f s   %.2f × the plain loop\n", took.Seconds(), took.Seconds()/plain.Seconds())
+	fmt.Printf("  history events: task %d, one service %d\n", events, child)
+	fmt.Printf("  worker's peak memory: %d MiB\n\n", rss>>20)
+	require.Less(t, events, maxEvents, "the task's history stays small")
+	require.Less(t, rss, int64(maxRSS), "the worker stays small")
+}
+
+func prepare(t *testing.T, e *harness.Engine) {
+	var document strings.Builder
+	document.WriteString("deployPlanItems:\n")
+	var wg sync.WaitGroup
+	for n := range services {
+		name := fmt.Sprintf("s%d", n)
+		e.Deployment(name, pods, nil)
+		wg.Go(func() { e.PutService(name, "", "Deployment/"+name) })
+		fmt.Fprintf(&document, "- {serviceId: %s, priority: %d, deployment: RESTART}\n", name, waves-n/(services/waves))
+	}
+	wg.Wait()
+	e.PutPlan("large", document.String())
+	require.Eventually(t, func() bool { return readyDeployments(e) == services }, harness.Patience, harness.Tick, "the deployments never got ready")
+}
+
+// plainLoop does what the plan does with nothing but client-go: stamps each template of a wave, waits for the wave, goes on.
+func plainLoop(t *testing.T, e *harness.Engine) time.Duration {
+	started := time.Now()
+	perWave := services / waves
+	for w := range waves {
+		for n := w * perWave; n < (w+1)*perWave; n++ {
+			patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"bench":"%d"}}}}}`, started.UnixNano())
+			_, err := e.Kube.AppsV1().Deployments(e.Apps).Patch(context.Background(), fmt.Sprintf("s%d", n), types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool { return readyDeployments(e) == services }, harness.Patience, harness.Tick, "wave %d never got ready", w)
+	}
+	return time.Since(started)
+}
+
+func readyDeployments(e *harness.Engine) int {
+	list, err := e.Kube.AppsV1().Deployments(e.Apps).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return 0
+	}
+	ready := 0
+	for _, d := range list.Items {
+		s := d.Status
+		if s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == pods && s.AvailableReplicas == pods && s.Replicas == pods {
+			ready++
+		}
+	}
+	return ready
+}
+
+func history(t *testing.T, e *harness.Engine, workflowID string) int {
+	events := 0
+	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for it.HasNext() {
+		_, err := it.Next()
+		require.NoError(t, err)
+		events++
+	}
+	return events
+}
+
+// watchRSS follows a process's memory; the function that it returns ends that and tells the peak, in bytes.
+func watchRSS(pid int) func() int64 {
+	stop, done := make(chan struct{}), make(chan int64)
+	go func() {
+		var peak int64
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				done <- peak
+				return
+			case <-ticker.C:
+				peak = max(peak, rss(pid))
+			}
+		}
+	}()
+	return func() int64 { close(stop); return <-done }
+}
+
+// rss is the memory that a process holds, in bytes; 0 when it is gone.
+func rss(pid int) int64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			var kib int64
+			_, _ = fmt.Sscan(rest, &kib)
+			return kib << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+)
+
+// The API server is away for longer than the budget: the task is interrupted, not failed, and resume goes on where it was.
+func TestClusterAway(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	p := harness.NewPrivateStack(t)
+	e := harness.Start(t, harness.Options{Stack: &p.Stack, Env: []string{"SLIPWAY_UNREACHABLE_BUDGET=5s"}})
+	e.Deployment("one", 3, slowToReady)
+	e.Deployment("two", 1, nil)
+	e.WaitReadyPods("one", 3)
+	e.WaitReadyPods("two", 1)
+	e.PutService("1", "", "Deployment/one")
+	e.PutService("2", "", "Deployment/two")
+	e.PutPlan("shop", "deployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
+	id := e.Execute("shop")
+	e.WaitFor(id, "a first new pod", func(task plan.Task) bool {
+		return task.Services[0].State == plan.ItemRunning && e.DeploymentGeneration("one") > 1
+	})
+	stamped := e.DeploymentGeneration("one")
+
+	p.Kill(harness.PartAPIServer)
+	task := e.WaitTask(id, plan.TaskInterrupted, plan.TaskFailed)
+	require.Equal(t, plan.TaskInterrupted, task.State, "system trouble is not a failure: %s", task.Reason)
+	require.NotEmpty(t, task.Reason)
+	p.StartPart(harness.PartAPIServer)
+
+	require.Eventually(t, func() bool {
+		answer, err := e.TryCall(http.MethodPost, "/api/v1/tasks/"+id+"/resume", `{"actor":"ann","reason":"it is back"}`)
+		return err == nil && answer.Status == http.StatusOK
+	}, harness.Patience, harness.Tick, "the task is never resumed")
+	task = e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	require.LessOrEqual(t, e.DeploymentGeneration("one"), stamped+1, "resume stamps nothing again: it gives back the strategy at most")
+}
+
+// Temporal is killed in mid-task and comes back on its file: the task goes on.
+func TestTemporalKilled(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	p := harness.NewPrivateStack(t)
+	e := harness.Start(t, harness.Options{Stack: &p.Stack})
+	e.Deployment("one", 3, slowToReady)
+	e.WaitReadyPods("one", 3)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("shop", "deployPlanItems: [{serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
+	id := e.Execute("shop")
+	for range 3 {
+		p.Kill(harness.PartTemporal)
+		p.StartPart(harness.PartTemporal)
+	}
+	task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+}
+
+// `slipway dev` needs nothing but a kubeconfig and an address: here those of another stack.
+func TestAnotherStack(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	p := harness.NewPrivateStack(t)
+	e := harness.Start(t, harness.Options{Stack: &p.Stack})
+	e.Deployment("one", 1, nil)
+	e.WaitReadyPods("one", 1)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("shop", "deployPlanItems: [{serviceId: 1, deployment: RESTART}]")
+	require.Equal(t, plan.TaskSucceeded, e.WaitTask(e.Execute("shop"), plan.TaskSucceeded, plan.TaskFailed).State)
+}

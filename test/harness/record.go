@@ -1,0 +1,48 @@
+package harness
+
+import (
+	"compress/gzip"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+)
+
+var identities = regexp.MustCompile(`"identity":\s*"[^"]*"`)
+
+// Record keeps the history of a workflow for the replay test, in the folder that SLIPWAY_RECORD_HISTORIES names; without it, it does
+// nothing. A history that is there already stays: histories are never recorded again.
+func (e *Engine) Record(workflowID, name string) {
+	e.t.Helper()
+	dir := os.Getenv("SLIPWAY_RECORD_HISTORIES")
+	if dir == "" {
+		return
+	}
+	path := filepath.Join(dir, name+".json.gz")
+	if _, err := os.Stat(path); err == nil {
+		return
+	}
+	var history historypb.History
+	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for it.HasNext() {
+		event, err := it.Next()
+		require.NoError(e.t, err)
+		history.Events = append(history.Events, event)
+	}
+	raw, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(&history)
+	require.NoError(e.t, err)
+	raw = identities.ReplaceAll(raw, []byte(`"identity":"slipway"`)) // who recorded it is nobody's business
+	require.NoError(e.t, os.MkdirAll(dir, 0o755))
+	f, err := os.Create(path)
+	require.NoError(e.t, err)
+	z := gzip.NewWriter(f)
+	_, err = z.Write(raw)
+	require.NoError(e.t, err)
+	require.NoError(e.t, z.Close())
+	require.NoError(e.t, f.Close())
+}

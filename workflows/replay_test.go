@@ -1,0 +1,54 @@
+package workflows
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// Every history that was ever recorded replays on this build: a release that was started by an earlier build finishes on this one.
+// Histories are kept by the version that recorded them and never recorded again; `make histories` adds what is missing.
+func TestRecordedHistoriesReplay(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
+	require.NoError(t, err)
+	types := map[string]int{}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/histories/"), ".json.gz"), func(t *testing.T) {
+			history := readHistory(t, file)
+			types[history.Events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()]++
+			replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+				Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+			require.NoError(t, err)
+			replayer.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
+			replayer.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
+			replayer.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
+			require.NoError(t, replayer.ReplayWorkflowHistory(nil, history))
+		})
+	}
+	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight} {
+		require.NotZero(t, types[name], "no history of workflow type %s is recorded", name)
+	}
+}
+
+func readHistory(t *testing.T, path string) *historypb.History {
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	raw, err := io.ReadAll(z)
+	require.NoError(t, err)
+	var history historypb.History
+	require.NoError(t, temporalproto.CustomJSONUnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, &history))
+	return &history
+}
