@@ -124,6 +124,10 @@ func (f textField) read(value strictyaml.Value) {
 	*f.into = text
 }
 
-func malformedBody(errors strictyaml.Errors) error {
-	return kindMalformed.because("the body has %s", errorCount(len(errors))).listing(fieldProblems(errors))
+func malformedBody(errors strictyaml.Errors) error { return wrongDocument("the body", errors) }
+
+// wrongDocument refuses a document with everything that is wrong with it.
+func wrongDocument(what string, wrong strictyaml.Errors) error {
+	problems := fieldProblems(wrong)
+	return kindMalformed.because("%s is not as it should be: %s", what, summary(problems)).listing(problems)
 }

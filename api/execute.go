@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -96,7 +97,7 @@ func (x *execution) run(ctx context.Context) error {
 			}
 		}
 		err := x.attempt(ctx)
-		if err != errAgain {
+		if !errors.Is(err, errAgain) {
 			return err
 		}
 	}
@@ -227,7 +228,7 @@ func (x *execution) check(ctx context.Context, object *v1alpha1.DeployPlan) erro
 }
 
 func (x *execution) refused(problems []FieldProblem) error {
-	return kindRefused.because("plan %s cannot be executed: it has %s; nothing was changed", x.plan, errorCount(len(problems))).listing(problems)
+	return kindRefused.because("plan %s cannot be executed, and nothing was changed: %s", x.plan, summary(problems)).listing(problems)
 }
 
 // findQueues fills in the queues of all parties whose workloads are selected, and says which parties nobody knows.

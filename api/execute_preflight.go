@@ -89,7 +89,9 @@ func (x *execution) askParties(ctx context.Context, places []place) (outcomes []
 	}
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	run, err := x.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+	begin, cancelBegin := briefly(ctx)
+	defer cancelBegin()
+	run, err := x.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
 		ID:                       "preflight/" + uuid.NewString(),
 		TaskQueue:                workflows.QueueEngine,
 		WorkflowExecutionTimeout: 2 * preflightTimeout,

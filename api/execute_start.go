@@ -19,6 +19,9 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
+// startTimeout is how long Temporal may take to accept the task's workflow.
+const startTimeout = 10 * time.Second
+
 // labelVia keeps the front door beside the record, for a start that has to be repeated.
 const labelVia = "slipway.io/via"
 
@@ -66,6 +69,8 @@ func (x *execution) start(ctx context.Context) error {
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	_, err := x.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                                       plan.WorkflowID(x.id),
 		TaskQueue:                                workflows.QueueEngine,

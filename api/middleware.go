@@ -2,6 +2,7 @@ package api
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -58,7 +59,10 @@ func (h *handlers) logged(next echo.HandlerFunc) echo.HandlerFunc {
 func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {
-			if value := recover(); value != nil && value != http.ErrAbortHandler {
+			if value := recover(); value != nil {
+				if abort, ok := value.(error); ok && errors.Is(abort, http.ErrAbortHandler) {
+					panic(value) // that is how a handler asks net/http to cut the connection
+				}
 				h.Log.Error("panic in a handler", "request", requestID(c), "panic", value, "stack", string(debug.Stack()))
 				err = fmt.Errorf("panic: %v", value)
 			}
@@ -97,7 +101,7 @@ func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
 			}
 			if len(problems) > 0 && parameters != nil {
 				slices.SortFunc(problems, func(a, b FieldProblem) int { return strings.Compare(a.Field, b.Field) })
-				return kindMalformed.because("the query has %s", errorCount(len(problems))).listing(problems)
+				return badQuery(problems...)
 			}
 			return next(c)
 		}

@@ -16,8 +16,7 @@ func pageLimit(limit *Limit) (int, error) {
 		return defaultLimit, nil
 	}
 	if *limit < 1 || *limit > maxLimit {
-		return 0, kindMalformed.because("the query has 1 error").
-			listing([]FieldProblem{{Field: "limit", Reason: "must be a whole number from 1 to 500"}})
+		return 0, badQuery(FieldProblem{Field: "limit", Reason: "must be a whole number from 1 to 500"})
 	}
 	return *limit, nil
 }
@@ -31,8 +30,7 @@ func text(value *string) string {
 
 // badCursor says what is wrong with a cursor that was not made by the page before.
 func badCursor() error {
-	return kindMalformed.because("the query has 1 error").
-		listing([]FieldProblem{{Field: "cursor", Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"}})
+	return badQuery(FieldProblem{Field: "cursor", Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"})
 }
 
 // cursorError blames the cursor, if there is one, when the home cluster refuses to list.

@@ -69,7 +69,7 @@ func (h *handlers) PutPlan(c echo.Context, name PlanName) error {
 	}
 	document, warnings, wrong := decodePlan(body, isJSON)
 	if len(wrong) > 0 {
-		return kindMalformed.because("plan %s has %s", name, errorCount(len(wrong))).listing(fieldProblems(wrong))
+		return wrongDocument("plan "+name, wrong)
 	}
 	refusals, err := h.resolve(c.Request().Context(), document)
 	if err != nil {

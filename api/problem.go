@@ -68,7 +68,7 @@ func (p *problemError) listing(errors []FieldProblem) *problemError {
 
 // about names the task that is in the way, and shows it when it is at hand.
 func (p *problemError) about(id string, current *plan.Task) *problemError {
-	p.Problem.Task, p.Current = id, current
+	p.Task, p.Current = id, current
 	return p
 }
 
@@ -89,10 +89,17 @@ func warningProblems(warnings []plan.Warning) []FieldProblem {
 	return problems
 }
 
-// errorCount is "1 error" or "3 errors".
-func errorCount(n int) string {
-	if n == 1 {
-		return "1 error"
+// summary is the first thing that is wrong, and how many more there are, for people who see the problem's detail only.
+func summary(problems []FieldProblem) string {
+	first := problems[0]
+	text := strictyaml.FieldError{Item: first.Item, Field: first.Field, Line: first.Line, Reason: first.Reason}.Error()
+	if more := len(problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
 	}
-	return fmt.Sprintf("%d errors", n)
+	return text
+}
+
+// badQuery says what is wrong with a query.
+func badQuery(problems ...FieldProblem) error {
+	return kindMalformed.because("the query is not as it should be: %s", summary(problems)).listing(problems)
 }

@@ -65,7 +65,7 @@ func (h *handlers) PutService(c echo.Context, id ServiceID) error {
 		wrong = notJSON(body, isJSON)
 	}
 	if len(wrong) > 0 {
-		return kindMalformed.because("service %s has %s", id, errorCount(len(wrong))).listing(fieldProblems(wrong))
+		return wrongDocument("service "+id, wrong)
 	}
 	created, changed, err := h.Home.PutService(c.Request().Context(), id, service)
 	if err != nil {

@@ -1,7 +1,6 @@
 package home_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -25,7 +24,7 @@ import (
 func requireKind(t *testing.T, err error, kind failure.Kind, reason string) {
 	t.Helper()
 	var typed *failure.Error
-	require.True(t, errors.As(err, &typed), "%s: got %v", reason, err)
+	require.ErrorAs(t, err, &typed, "%s: got %v", reason, err)
 	require.Equal(t, kind, typed.Kind, "%s: got %v", reason, err)
 }
 

@@ -25,7 +25,7 @@ func (t *attempt) write(ctx context.Context, o *object, d operation.Decision) (*
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
 		t.beat.note(func(p *operation.Progress) { p.Ending = &end })
-		if err := t.beat.tell(ctx); err != nil {
+		if err := t.beat.tell(ctx, t.a.options.Recorder); err != nil {
 			return nil, err
 		}
 	}

@@ -26,8 +26,15 @@ type Options struct {
 	CallTimeout time.Duration
 	// Logger takes what is worth knowing beyond the results; default: slog's.
 	Logger *slog.Logger
+	// Recorder takes the heartbeat that must not be lost (see Run); default: the Temporal client of the activity's own worker.
+	Recorder Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
+}
+
+// Recorder records an activity's heartbeat at once, as client.Client does.
+type Recorder interface {
+	RecordActivityHeartbeat(ctx context.Context, taskToken []byte, details ...any) error
 }
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.

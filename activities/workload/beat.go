@@ -75,7 +75,7 @@ func (b *beat) note(change func(p *operation.Progress)) {
 
 // tell makes sure that Temporal has what is known now, past the SDK's batching. It fails with errSuperseded when this attempt is no longer wanted:
 // then it must not make its last write, whose answer nobody would hear. Temporal being out of reach is no reason to hold the write back.
-func (b *beat) tell(ctx context.Context) error {
+func (b *beat) tell(ctx context.Context, recorder Recorder) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
@@ -83,7 +83,10 @@ func (b *beat) tell(ctx context.Context) error {
 	activity.RecordHeartbeat(ctx, details)
 	call, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err := activity.GetClient(ctx).RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, details)
+	if recorder == nil {
+		recorder = activity.GetClient(ctx)
+	}
+	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, details)
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
 		return errSuperseded

@@ -102,7 +102,7 @@ func (a *app) sendAll(c *cobra.Command, api *client.Client, what application, do
 			refused++
 			result = applied{Outcome: "refused", Error: problem.Error()}
 			a.printf(a.err, "error: %s %s: %s\n", what.noun, d.name, problem)
-			for _, f := range findingsOf(d.file, problem.Errors) {
+			for _, f := range findingsOf(d.file, locate(d.body, problem.Errors)) {
 				a.printf(a.err, "  %s\n", f)
 			}
 		} else if err != nil {
@@ -112,7 +112,7 @@ func (a *app) sendAll(c *cobra.Command, api *client.Client, what application, do
 		}
 		result.Name = d.name
 		results = append(results, result)
-		for _, f := range findingsOf(d.file, result.Warnings) {
+		for _, f := range findingsOf(d.file, locate(d.body, result.Warnings)) {
 			a.printf(a.err, "warning: %s\n", f)
 		}
 	}

@@ -156,14 +156,23 @@ func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
 		},
 		"WholeObject": {
 			reason: "What the API cannot be given is refused, never dropped.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1\nkind: ReleaseService\nmetadata:\n  name: a\n  namespace: slipway\n  labels: {a: b}\nspek: {}\n", code: exitFailure,
-			want: `s.yaml:1: apiVersion: must be slipway.io/v1alpha1, not "slipway.io/v1"
-s.yaml:5: metadata.namespace: cannot be chosen over the API, which keeps everything in the engine's own namespace: remove it, or use kubectl
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseService\nmetadata:\n  name: a\n  namespace: slipway\n  labels: {a: b}\nspek: {}\n", code: exitFailure,
+			want: `s.yaml:5: metadata.namespace: cannot be chosen over the API, which keeps everything in the engine's own namespace: remove it, or use kubectl
 s.yaml:6: metadata.labels: cannot be set over the API: remove it, or use kubectl
 s.yaml:7: spek: is unknown: an object has apiVersion, kind, metadata and spec
 s.yaml:1: spec: is missing: an object has apiVersion, kind, metadata and spec
-error: 5 errors; nothing was sent
+error: 4 errors; nothing was sent
 `,
+		},
+		"OtherVersion": {
+			reason: "An object of another version has to be brought to this one.",
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1\nkind: ReleaseService\nmetadata: {}\n", code: exitFailure,
+			want: "s.yaml:1: apiVersion: must be slipway.io/v1alpha1, not \"slipway.io/v1\"\nerror: 1 error; nothing was sent\n",
+		},
+		"OtherObject": {
+			reason: "Of an object that is not ours one word is enough.",
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: Party\nmetadata:\n  namespace: shop\n", code: exitFailure,
+			want: "s.yaml:2: kind: must be ReleaseService or DeployPlan, not \"Party\"\nerror: 1 error; nothing was sent\n",
 		},
 		"FlagAndObject": {
 			reason: "Two different names for one object are a mistake.",

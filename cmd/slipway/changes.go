@@ -52,6 +52,9 @@ func serviceChanges(before, now plan.ServiceStatus) []string {
 		lines = append(lines, fmt.Sprintf("  service %s: %s %s%s%s", oneLine(string(now.ServiceID)), operation(now.Deployment, now.Method), now.State, took, because(now.Reason)))
 	}
 	for n, w := range now.Workloads {
+		if len(lines) > 0 && w.State == now.State && saidByPart(now) {
+			continue
+		}
 		old := plan.WorkloadStatus{State: plan.ItemPending}
 		if n < len(before.Workloads) {
 			old = before.Workloads[n]

@@ -155,6 +155,9 @@ func (r *objectReader) refuse(node *yaml.Node, field, format string, args ...any
 
 func (r *objectReader) read() document {
 	d := document{file: r.file}
+	if !r.ours() {
+		return d
+	}
 	known := map[string]bool{}
 	for n := 0; n+1 < len(r.node.Content); n += 2 {
 		key, value := r.node.Content[n], r.node.Content[n+1]
@@ -163,30 +166,43 @@ func (r *objectReader) read() document {
 		}
 		known[key.Value] = true
 		switch key.Value {
-		case "apiVersion":
-			if want := v1alpha1.GroupVersion.String(); value.Value != want {
-				r.refuse(value, key.Value, "must be %s, not %s", want, strictyaml.Quote(value.Value))
-			}
 		case "kind":
-			if d.kind = value.Value; d.kind != kindService && d.kind != kindPlan {
-				r.refuse(value, key.Value, "must be %s or %s, not %s", kindService, kindPlan, strictyaml.Quote(value.Value))
-			}
+			d.kind = value.Value
 		case "metadata":
 			d.name = r.readMetadata(value)
 		case "spec":
 			d.body = specText(r.text, r.node, n)
-		case "status":
-			// Written by the engine; kubectl shows it, and so it is in files that come from there.
+		case "apiVersion", "status":
+			// The status is written by the engine; kubectl shows it, and so it is in files that come from there.
 		default:
 			r.refuse(key, key.Value, "is unknown: an object has apiVersion, kind, metadata and spec")
 		}
 	}
-	for _, key := range []string{"apiVersion", "kind", "metadata", "spec"} {
+	for _, key := range []string{"metadata", "spec"} {
 		if !known[key] {
 			r.refuse(r.node, key, "is missing: an object has apiVersion, kind, metadata and spec")
 		}
 	}
 	return d
+}
+
+// ours says whether the object is one of Slipway's. Of any other there is nothing more to say.
+func (r *objectReader) ours() bool {
+	want := v1alpha1.GroupVersion.String()
+	version, kind := valueOf(r.node, "apiVersion"), valueOf(r.node, "kind")
+	switch {
+	case version == nil:
+		r.refuse(r.node, "apiVersion", "is missing: write %s", want)
+	case version.Value != want:
+		r.refuse(version, "apiVersion", "must be %s, not %s", want, strictyaml.Quote(version.Value))
+	case kind == nil:
+		r.refuse(r.node, "kind", "is missing: write %s or %s", kindService, kindPlan)
+	case kind.Value != kindService && kind.Value != kindPlan:
+		r.refuse(kind, "kind", "must be %s or %s, not %s", kindService, kindPlan, strictyaml.Quote(kind.Value))
+	default:
+		return true
+	}
+	return false
 }
 
 // readMetadata reads the name. What the API server writes is passed over; what it could not be given over the API is refused.
@@ -209,27 +225,38 @@ func (r *objectReader) readMetadata(node *yaml.Node) (name string) {
 	return name
 }
 
-// specText cuts the value of entry n of the mapping out of the text. In block style its lines stay where they are; in a flow mapping, as JSON
-// is one, it is written anew and its lines are lost.
+// specText cuts the value of entry n of the mapping out of the text and leaves it on its lines: blanks stand in for what was before it.
 func specText(text []byte, mapping *yaml.Node, n int) []byte {
 	value := mapping.Content[n+1]
-	if mapping.Style&yaml.FlowStyle != 0 || value.Kind == yaml.ScalarNode {
-		anew, err := yaml.Marshal(value)
-		if err != nil {
-			return nil
-		}
-		return anew
-	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	end := len(lines)
+	flow := mapping.Style&yaml.FlowStyle != 0 // as JSON is
+	end := len(text)
 	if n+2 < len(mapping.Content) {
-		end = mapping.Content[n+2].Line - 1
+		next := mapping.Content[n+2]
+		end = offsetOf(lines, next.Line, 1)
+		if flow {
+			end = offsetOf(lines, next.Line, next.Column)
+		}
+	} else if flow {
+		end = bytes.LastIndexByte(text, '}')
 	}
-	first := lines[value.Line-1]
 	spec := bytes.Repeat([]byte("\n"), value.Line-1)
 	spec = append(spec, bytes.Repeat([]byte(" "), value.Column-1)...)
-	spec = append(spec, first[min(value.Column-1, len(first)):]...)
-	return append(spec, bytes.Join(lines[value.Line:end], nil)...)
+	spec = append(spec, text[min(offsetOf(lines, value.Line, value.Column), end):end]...)
+	if flow {
+		spec = bytes.TrimSuffix(bytes.TrimRight(spec, " \t\r\n"), []byte(","))
+	}
+	return spec
+}
+
+// offsetOf is where the character at that line and column, both counted from 1, begins in the text.
+func offsetOf(lines [][]byte, line, column int) int {
+	offset := 0
+	for _, before := range lines[:line-1] {
+		offset += len(before)
+	}
+	characters := []rune(string(lines[line-1]))
+	return offset + len(string(characters[:min(column-1, len(characters))]))
 }
 
 func valueOf(mapping *yaml.Node, key string) *yaml.Node {

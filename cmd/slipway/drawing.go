@@ -24,13 +24,14 @@ const (
 	everything  detail = iota // every workload of every service
 	activeParts               // workloads only of services that run or failed
 	activeWaves               // services only of waves that are under way or failed
-	activeOnly                // only services that run or failed
-	fewWaves                  // waves that are done, or to come, in one line each
+	activeOnly                // only services that run or failed, the failed ones first
+	oneLineEach               // workloads only of services that failed
+	fewWaves                  // waves that are done, or to come, in one line together
 	leastDetail = fewWaves
 )
 
 // whole draws all of the task, however wide and long that is.
-func (d drawing) whole(t plan.Task) []string { return d.render(d.layout(t, everything), math.MaxInt) }
+func (d drawing) whole(t plan.Task) []string { return d.render(d.layout(t, everything), unbounded) }
 
 // fit draws as much of the task as width columns and height lines hold; what moves or failed is left out last.
 func (d drawing) fit(t plan.Task, width, height int) []string {
@@ -63,19 +64,56 @@ func (d drawing) layout(t plan.Task, level detail) []line {
 		if level >= activeWaves && state != waveActive {
 			continue
 		}
-		for _, i := range waves[n].Items {
-			if s := t.Services[i]; level < activeOnly || isActive(s.State) {
-				lines = append(lines, d.serviceLine(s, columns))
-				if level == everything || isActive(s.State) {
-					lines = append(lines, d.workloadLines(s)...)
-				}
+		for _, s := range servicesOf(t, waves[n], level) {
+			withParts := level == everything || s.State == plan.ItemFailed || (s.State == plan.ItemRunning && level < oneLineEach)
+			switch {
+			case !withParts:
+				s.Reason = briefly(s)
+			case saidByPart(s):
+				s.Reason = ""
+			}
+			lines = append(lines, d.serviceLine(s, columns))
+			if withParts {
+				lines = append(lines, d.workloadLines(s)...)
 			}
 		}
 	}
 	return lines
 }
 
-func isActive(s plan.ItemState) bool { return s == plan.ItemRunning || s == plan.ItemFailed }
+// servicesOf are the services of a wave that are drawn.
+func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
+	var all, failed, running []plan.ServiceStatus
+	for _, i := range w.Items {
+		s := t.Services[i]
+		all = append(all, s)
+		switch s.State {
+		case plan.ItemFailed:
+			failed = append(failed, s)
+		case plan.ItemRunning:
+			running = append(running, s)
+		}
+	}
+	if level < activeOnly {
+		return all
+	}
+	return append(failed, running...)
+}
+
+// saidByPart says whether the service's only workload says the same as the service.
+func saidByPart(s plan.ServiceStatus) bool {
+	return len(s.Workloads) == 1 && s.Workloads[0].Message == s.Reason
+}
+
+// briefly is what a service that is drawn without its workloads waits for: the message of the first workload that is under way.
+func briefly(s plan.ServiceStatus) string {
+	for _, w := range s.Workloads {
+		if w.State == plan.ItemRunning && w.Message != "" {
+			return workloadName(w) + ": " + w.Message
+		}
+	}
+	return s.Reason
+}
 
 func (d drawing) header(t plan.Task) []line {
 	state := string(t.State)
@@ -218,22 +256,35 @@ func (l line) trimmed() line {
 	return nil
 }
 
+// unbounded is the width of what may be as wide as it has to be.
+const unbounded = math.MaxInt
+
 // render paints the lines and cuts them to that many columns.
 func (d drawing) render(lines []line, width int) []string {
 	texts := make([]string, len(lines))
 	for n, l := range lines {
-		var text strings.Builder
-		left := width
-		for _, s := range l.trimmed() {
-			cut := clipped(s.text, left)
-			text.WriteString(d.paint(s.colour, cut))
-			if left -= displayWidth(cut); left <= 0 {
-				break
-			}
-		}
-		texts[n] = text.String()
+		texts[n] = d.renderLine(l.trimmed(), width)
 	}
 	return texts
+}
+
+func (d drawing) renderLine(l line, width int) string {
+	whole, end := 0, ""
+	for _, s := range l {
+		whole += displayWidth(s.text)
+	}
+	if whole > width {
+		width, end = width-1, "…"
+	}
+	var text strings.Builder
+	for _, s := range l {
+		part := beginning(s.text, width)
+		text.WriteString(d.paint(s.colour, part))
+		if width -= displayWidth(part); len(part) < len(s.text) {
+			break
+		}
+	}
+	return text.String() + end
 }
 
 // colour is a graphic rendition of ECMA-48.

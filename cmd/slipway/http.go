@@ -52,7 +52,7 @@ func (h *httpServer) start(context.Context) error {
 	go func() {
 		if err := h.server.Serve(h.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			h.log.Error("HTTP is not served any more", "error", err)
-			_ = h.down.Shutdown(fx.ExitCode(exitError1))
+			_ = h.down.Shutdown(fx.ExitCode(exitFailure))
 		}
 	}()
 	h.log.Info("serving HTTP", "address", "http://"+h.listener.Addr().String())

@@ -188,7 +188,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(shopPlan, "deployment: STOP", "deployment: STOPP", 1)
 	wave := []client.Wave{{Priority: 3, Items: []client.WaveItem{{Item: 1, ServiceID: "0111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}}}
-	missing := client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Line: 3, Reason: "service 0111 is not in the catalogue"}
+	missing := client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"}
 	cases := map[string]struct {
 		reason string
 		text   string
@@ -203,7 +203,7 @@ func TestValidate(t *testing.T) {
 			want: outcome{out: "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is valid (checked against the catalogue)\n"},
 		},
 		"Catalogue": {
-			reason: "What the catalogue says against it has file and line, and the exit code tells.",
+			reason: "What the catalogue says against it, which sees no lines, has file and line, and the exit code tells.",
 			text:   shopPlan, answer: &client.ValidateResult{Waves: wave, Errors: []client.FieldProblem{missing}, Warnings: []client.FieldProblem{}},
 			want: outcome{
 				out:  "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is not valid, 1 error (checked against the catalogue)\n",

@@ -45,7 +45,7 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 		}
 	}
 	add(groupRelease, a.validateCommand(), a.serviceCommand(), a.planCommand(), a.taskCommand())
-	add(groupEngine, a.serverCommand(), a.workerCommand(), a.devCommand(), a.configCommand())
+	add(groupEngine, a.serverCommand(), a.workerCommand(), a.devCommand(), a.configCommand(), a.healthcheckCommand())
 	add(groupOther, a.versionCommand())
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)

@@ -50,6 +50,7 @@ func TestTaskGet(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	task := shopTask()
+	task.Services[2].Reason = task.Services[2].Workloads[0].Message // said once, with the workload
 	task.History = []plan.Decision{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: plan.OutcomeRefused,
 		Reason: "wait\nfor it", Message: "the task is Stopping"}}
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
@@ -61,7 +62,7 @@ wave 1 of 2, priority 3: 1 Running, 1 Succeeded
   111   RESTART one by one   Running     1m04s   being released
     Deployment shop/order              Running     2 of 3 pods are new and ready
     alice: StatefulSet shop/order-db   Pending
-  222   STOP                 Succeeded   4s      stopped
+  222   STOP                 Succeeded   4s
     Deployment shop/cart   Succeeded   stopped: scaled from 3 to 0
 wave 2 of 2, priority 1: 1 Pending
   333   START                Pending

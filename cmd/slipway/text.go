@@ -37,10 +37,15 @@ func clipped(text string, columns int) string {
 	if displayWidth(text) <= columns {
 		return text
 	}
+	return beginning(text, columns-1) + "…"
+}
+
+// beginning is as much of the text as fits into that many columns.
+func beginning(text string, columns int) string {
 	used := 0
 	for at, r := range text {
-		if used += runeWidth(r); used > columns-1 {
-			return text[:at] + "…"
+		if used += runeWidth(r); used > columns {
+			return text[:at]
 		}
 	}
 	return text

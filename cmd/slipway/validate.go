@@ -90,7 +90,9 @@ func (a *app) validateDocument(c *cobra.Command, api *client.Client, d document)
 		answer, err := read[client.ValidateResult](api.ValidatePlanWithBody(c.Context(), yamlBody, bytes.NewReader(d.body)))
 		var unreachable *unreachableError
 		if err == nil {
-			return validation{File: d.file, Name: d.name, Catalogue: true, ValidateResult: answer.value}, nil
+			found := answer.value
+			found.Errors, found.Warnings = locate(d.body, found.Errors), locate(d.body, found.Warnings)
+			return validation{File: d.file, Name: d.name, Catalogue: true, ValidateResult: found}, nil
 		}
 		if !errors.As(err, &unreachable) {
 			return validation{}, err

@@ -110,14 +110,14 @@ func (v *logView) end(code int) error {
 // epilogue is the last word on a task, and what to do next.
 func (a *app) epilogue(t plan.Task) string {
 	took := ""
-	if t.FinishedAt != nil {
-		took = " after " + a.took(&t.CreatedAt, t.FinishedAt)
+	if t.StartedAt != nil && t.FinishedAt != nil {
+		took = " after " + a.took(t.StartedAt, t.FinishedAt)
 	}
 	next := fmt.Sprintf("Report: slipway task report %s", t.ID)
 	if !t.State.Final() {
 		next = fmt.Sprintf("To go on: slipway task resume %s", t.ID)
 	}
-	return fmt.Sprintf("task %s is %s%s. %s", t.ID, t.State, took, next)
+	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, took, next)
 }
 
 // liveView draws the task on a terminal and keeps the drawing up to date.
@@ -176,12 +176,13 @@ func (v *liveView) draw(lines []string, width int) {
 	v.drawn, v.width = len(lines), width
 }
 
-// mostAtEnd is how many lines the last drawing has at most: it scrolls, so that all of a usual task stays to be read.
+// mostAtEnd is how many lines the last drawing has at most. It is not redrawn, so it may scroll, and all of a usual task stays to be read.
 const mostAtEnd = 200
 
 func (v *liveView) end(code int) error {
 	if width, _, ok := v.app.screen(); ok {
-		v.draw(append(v.drawing.fit(v.task, width, mostAtEnd), "", v.app.epilogue(v.task)), width)
+		lines := append(v.drawing.fit(v.task, unbounded, mostAtEnd), "")
+		v.draw(append(lines, strings.Split(v.app.epilogue(v.task), "\n")...), width)
 	}
 	v.close()
 	return endWith(code)

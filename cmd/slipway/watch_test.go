@@ -107,7 +107,7 @@ func TestWatchOfATaskThatIsOver(t *testing.T) {
 	})
 	got := slipway(t, api, "task", "watch", "shop-1")
 	require.Equal(t, exitStopped, got.code, "no stream is opened for a task that is over")
-	require.Contains(t, got.out, "task shop-1 is Stopped after 1m05s. Report: slipway task report shop-1\n")
+	require.Contains(t, got.out, "task shop-1 is Stopped after 1m00s\nReport: slipway task report shop-1\n")
 }
 
 func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
@@ -117,6 +117,7 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	done := shopTaskIn(plan.TaskSucceeded, "2 of 2 waves are done")
 	done.Services[1].Workloads[0].State, done.Services[1].Workloads[0].Message = plan.ItemSucceeded, "restarted"
 	done.Services[1].Workloads[1].State = plan.ItemSucceeded
+	done.Services[2].Reason = done.Services[2].Workloads[0].Message
 	done.History = []plan.Decision{{At: noon, Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: plan.OutcomeAccepted, Message: "pausing"}}
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, ": hello\n\n")
@@ -139,9 +140,11 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 12:00:00    service 111: RESTART one by one Succeeded after 59s: restarted
 12:00:00    service 111: Deployment shop/order Succeeded: restarted
 12:00:00    service 111: alice: StatefulSet shop/order-db Succeeded
+12:00:00    service 222: STOP Succeeded after 4s: stopped: scaled from 3 to 0
 12:00:00  wave 2 of 2 begins: priority 1, 1 service
 12:00:00    service 333: START Succeeded
-task shop-1 is Succeeded after 1m05s. Report: slipway task report shop-1
+task shop-1 is Succeeded after 1m00s
+Report: slipway task report shop-1
 `,
 		err: "12:00:00  the state may be out of date: Temporal does not answer\n",
 	}, got)

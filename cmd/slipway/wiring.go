@@ -92,7 +92,7 @@ func newRegistry() *prometheus.Registry {
 func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) worker.Options {
 	return worker.Options{Namespace: s.TemporalNamespace, StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
 		log.Error("a worker cannot go on", "error", err)
-		_ = down.Shutdown(fx.ExitCode(exitError1))
+		_ = down.Shutdown(fx.ExitCode(exitFailure))
 	}}
 }
 

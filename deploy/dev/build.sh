@@ -89,6 +89,8 @@ build() {
   mv "$bin/.$name.partial" "$bin/$name"
 }
 
+is_current() { [ -x "$bin/$1" ] && [ "$(cat "$bin/.$1.stamp" 2>/dev/null)" = "$2" ]; }
+
 build_list() {
   local list total n=0 name module package want found started
   list=$("$1")
@@ -96,8 +98,9 @@ build_list() {
   while read -r name module package; do
     n=$((n + 1))
     want=$(stamp "$name" "$module")
-    if [ -x "$bin/$name" ] && [ "$(cat "$bin/.$name.stamp" 2>/dev/null)" = "$want" ]; then continue; fi
+    if is_current "$name" "$want"; then continue; fi
     take_lock
+    if is_current "$name" "$want"; then continue; fi # another build has just done it
     if found=$(on_path "$name"); then
       echo "[$n of $((total))] $name: using $found"
       ln -sf "$found" "$bin/$name"
@@ -111,18 +114,20 @@ build_list() {
   done <<<"$list"
 }
 
-# One build at a time in this clone. A lock whose owner is dead is taken over.
+# One build at a time in this clone. A lock whose owner is dead, or died before it wrote its pid, is taken over.
 take_lock() {
-  local owner
+  local owner tries=0
   if [ -n "$locked" ]; then return 0; fi
   until mkdir "$bin/.lock" 2>/dev/null; do
     owner=$(cat "$bin/.lock/pid" 2>/dev/null || true)
-    if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then
+    tries=$((tries + 1))
+    if [ -n "$owner" ] && kill -0 "$owner" 2>/dev/null; then
+      if [ $((tries % 30)) -eq 1 ]; then echo "another build (pid $owner) is at work here; waiting for it …"; fi
+    elif [ -n "$owner" ] || [ $tries -gt 3 ]; then
       rm -rf "$bin/.lock"
       continue
     fi
-    echo "another build (pid ${owner:-unknown}) is at work here; waiting for it …"
-    sleep 5
+    sleep 2
   done
   echo $$ >"$bin/.lock/pid"
   trap 'rm -rf "$bin/.lock"' EXIT

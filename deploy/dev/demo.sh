@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 stack=$root/deploy/dev/stack.sh
 # shellcheck source=/dev/null
 . "$root/.dev/env"
-export KUBECONFIG=$SLIPWAY_DEV_KUBECONFIG SLIPWAY_API=http://$SLIPWAY_DEV_API_ADDRESS
+export KUBECONFIG=$SLIPWAY_DEV_KUBECONFIG SLIPWAY_API=http://$SLIPWAY_DEV_API_ADDRESS PATH=$SLIPWAY_DEV_BIN:$PATH
 shop=$root/examples/shop
 
 say() { printf '\n== %s\n' "$*"; }

@@ -21,10 +21,9 @@ check_format() {
 
 echo "lint: gofmt"
 check_format
-echo "lint: go vet, also with the failpoints and in deploy/dev/temporal"
+echo "lint: go vet, also with the failpoints"
 go vet ./...
 go vet -tags failpoints ./...
-(cd "$here/temporal" && GOWORK=off go vet ./...)
 echo "lint: golangci-lint"
 "$bin/golangci-lint" run ./...
 echo "lint: workflowcheck"

@@ -3,7 +3,8 @@
 # controller manager, scheduler) whose nodes are played by KWOK. Everything listens on 127.0.0.1 and lives in one folder.
 #
 #   deploy/dev/stack.sh up                 build what is missing, start what is not running, wait until it serves
-#   deploy/dev/stack.sh down [--delete]    stop every process; the data stays for the next `up`, unless --delete
+#   deploy/dev/stack.sh down [--delete]    stop every process; the data stays for the next `up`, unless --delete. Without --dir
+#                                          it also stops the stacks that were started with it from this clone
 #   deploy/dev/stack.sh status             what runs where; exit code 1 if a part does not run
 #   deploy/dev/stack.sh env                the addresses as KEY=VALUE lines, as they are in <folder>/env
 #
@@ -68,6 +69,7 @@ up() {
   "$here/build.sh" stack
   mkdir -p "$dir/logs" "$dir/run"
   take_lock
+  if [ -n "$own_dir" ]; then remember_stack; fi
   choose_ports
   # shellcheck disable=SC2086 # a list of words
   check_ports $parts
@@ -90,6 +92,7 @@ down() {
   take_lock
   for part in $(spawned_names) $(reversed_parts); do stop_part "$part"; done
   stop_leftovers
+  if [ -n "$own_dir" ]; then forget_stack; else stop_other_stacks; fi
   if [ "$delete" = yes ]; then
     delete_data
     say "the stack is down and its data deleted"

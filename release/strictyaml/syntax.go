@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,7 +20,7 @@ var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 func syntaxError(data []byte, err error) *FieldError {
 	message := yamlPrefix.ReplaceAllString(err.Error(), "")
 	lines := bytes.SplitAfter(data, []byte("\n"))
-	n := faultyLine(lines, message, reportedLine(err))
+	n := faultyLine(lines, message, seenLine(data, err))
 	if n > 0 && len(bytes.TrimSpace(lines[n])) == 0 {
 		n-- // the text ends with a line break: what is missing is missing on the line before
 	}
@@ -32,26 +33,32 @@ func syntaxError(data []byte, err error) *FieldError {
 	return &FieldError{Line: n + 1, Reason: "is not sound YAML: " + message}
 }
 
-// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The line that the
-// library reports is only where the search begins, for it often is that of the block's begin, or one too small.
-func faultyLine(lines [][]byte, message string, reported int) int {
+// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The search begins
+// just before the line where the library saw it, for that often is the begin of the block, or one too small or too large.
+func faultyLine(lines [][]byte, message string, seen int) int {
 	wrong := func(n int) bool { return firstProblem(bytes.Join(lines[:n+1], nil)) == message }
 	last := len(lines) - 1
-	low, high := 0, min(max(reported-1, 0), last)
+	low, high := 0, min(max(seen-3, 0), last)
 	for step := 1; high < last && !wrong(high); step *= 2 {
 		low, high = high+1, min(high+step, last)
 	}
 	return low + sort.Search(high-low, func(n int) bool { return wrong(low + n) })
 }
 
-// reportedLine is the line that the library names, 0 when it names none.
-func reportedLine(err error) int {
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+
+// seenLine is where the library saw the error, counted from 1, as far as it can be told: it names no line for some.
+func seenLine(data []byte, err error) int {
 	match := yamlPrefix.FindStringSubmatch(err.Error())
-	if match == nil {
-		return 0
+	if match != nil && match[1] != "" {
+		line, _ := strconv.Atoi(match[1]) // digits only: at worst too many, which is only a bad begin
+		return line
 	}
-	line, _ := strconv.Atoi(match[1]) // no digits: no line
-	return line
+	at := bytes.IndexFunc(data, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
+	if anchor := unknownAnchor.FindStringSubmatch(yamlPrefix.ReplaceAllString(err.Error(), "")); anchor != nil {
+		at = bytes.Index(data, []byte("*"+anchor[1]))
+	}
+	return 1 + bytes.Count(data[:max(at, 0)], []byte("\n"))
 }
 
 // firstProblem is the message of the first error in the text, "" when it is sound.

@@ -2,11 +2,13 @@ package harness
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func template(name, image string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
@@ -90,4 +92,12 @@ func (e *Engine) DeploymentGeneration(name string) int64 {
 	d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
 	require.NoError(e.t, err)
 	return d.Generation
+}
+
+// ScaleDeployment sets the size of a Deployment.
+func (e *Engine) ScaleDeployment(name string, replicas int32) {
+	e.t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"replicas":%d},"metadata":{"annotations":{"slipway.io/replicas":null}}}`, replicas)
+	_, err := e.Kube.AppsV1().Deployments(e.Apps).Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(e.t, err)
 }

@@ -66,7 +66,7 @@ var definitions = []definition{
 		description: "install or update the custom resource definitions at the start",
 		apply:       func(s *Settings, text string) error { return boolean(&s.InstallCRDs, text) }},
 	{name: "party", kind: kindList, groups: []Group{Worker},
-		description: "serve only the queue of this party; may be repeated; empty: the engine's queue and every party of the home cluster",
+		description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; empty: the engine's queue and the default party's",
 		apply:       func(s *Settings, text string) error { return names(&s.Parties, text, partyName) }},
 	{name: "watch-namespaces", kind: kindList, groups: workers,
 		description: "watch workloads in these namespaces only; empty: in all",

@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -78,13 +79,17 @@ func configPath(flags *pflag.FlagSet, lookup func(string) (string, bool)) string
 	return path
 }
 
+// foreignEnv are the prefixes of variables that belong to the local stack and to the tests.
+var foreignEnv = []string{"SLIPWAY_DEV_", "SLIPWAY_TEST_"}
+
 // unknownEnv are the variables that look like settings and are none. They are no error: Kubernetes itself gives every pod SLIPWAY_PORT and
 // the like when a Service is called slipway.
 func unknownEnv(environ []string) []string {
 	var unknown []string
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "SLIPWAY_") || name == EnvConfig {
+		foreign := slices.ContainsFunc(foreignEnv, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if !strings.HasPrefix(name, "SLIPWAY_") || name == EnvConfig || foreign {
 			continue
 		}
 		setting := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "SLIPWAY_"), "_", "-"))

@@ -32,7 +32,8 @@ type Settings struct {
 	// InstallCRDs says whether the custom resource definitions are installed or updated at the start.
 	InstallCRDs bool
 
-	// Parties are the parties whose queues this worker serves and nothing else; empty: the engine's queue and all parties of the home cluster.
+	// Parties are the parties whose queues this worker serves and nothing else, each as a name or as name=queue; empty: the engine's queue and
+	// the default party's.
 	Parties []string
 	// WatchNamespaces are the namespaces whose workloads are watched; empty: all.
 	WatchNamespaces []string

@@ -111,8 +111,8 @@ func TestPrecedenceAndProvenance(t *testing.T) {
 		},
 		"RepeatedFlag": {
 			reason: "A list's flag may be repeated, each with several parts; a part given twice counts once.",
-			groups: []Group{Worker}, args: []string{"--party", "alice,bob", "--party", "carol", "--party", "bob"},
-			setting: "party", value: "alice,bob,carol", source: "flag --party",
+			groups: []Group{Worker}, args: []string{"--party", "alice,bob", "--party", "carol=own.queue", "--party", "bob"},
+			setting: "party", value: "alice,bob,carol=own.queue", source: "flag --party",
 		},
 		"ListInFile": {
 			reason: "A list in the file may be a YAML sequence.",
@@ -297,6 +297,11 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
   namespace (env SLIPWAY_NAMESPACE): "a_b" is not a namespace: want lower-case letters, digits and -, at most 63
   party (flag --party): "Bob" is not the name of a party: want lower-case letters, digits, - and ., at most 63`,
 		},
+		"NoQueue": {
+			reason: "A party's own queue has a name.",
+			groups: []Group{Worker}, args: []string{"--party", "alice="},
+			want: `a setting is wrong: party (flag --party): "alice=" names no queue after the =: want 1 to 255 characters`,
+		},
 		"NotABool": {
 			reason: "Only true and false are.",
 			groups: []Group{Server}, env: map[string]string{"SLIPWAY_INSTALL_CRDS": "yes"},
@@ -329,7 +334,7 @@ func TestEmptyFileIsLegal(t *testing.T) {
 
 func TestUnknownEnvironment(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"SLIPWAY_LISTEM": "x", "SLIPWAY_LISTEN": "a:1", "PATH": "/bin", "SLIPWAY-LISTEN": "y"}
+	env := map[string]string{"SLIPWAY_LISTEM": "x", "SLIPWAY_LISTEN": "a:1", "PATH": "/bin", "SLIPWAY_DEV_BIN": "x", "SLIPWAY_TEST_BIN": "x", "SLIPWAY-LISTEN": "y"}
 	_, provenance, err := loadFrom(t, []Group{Server}, nil, env, "")
 	require.NoError(t, err, "Kubernetes sets SLIPWAY_PORT and the like by itself, so it cannot be an error")
 	require.Equal(t, []string{"SLIPWAY_LISTEM"}, provenance.UnknownEnv)

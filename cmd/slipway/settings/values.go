@@ -159,9 +159,14 @@ func namespaceName(text string) error {
 	return nil
 }
 
+// partyName reads "alice", or "alice=queue" for a party whose queue is not called after it.
 func partyName(text string) error {
-	if len(text) > 63 || len(validation.IsDNS1123Subdomain(text)) > 0 {
-		return fmt.Errorf("%q is not the name of a party: want lower-case letters, digits, - and ., at most 63", text)
+	name, queue, own := strings.Cut(text, "=")
+	if len(name) > 63 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("%q is not the name of a party: want lower-case letters, digits, - and ., at most 63", name)
+	}
+	if own && (queue == "" || len(queue) > 255) {
+		return fmt.Errorf("%q names no queue after the =: want 1 to 255 characters", text)
 	}
 	return nil
 }

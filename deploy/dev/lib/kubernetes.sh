@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # The Kubernetes control plane of the stack, installed by kwokctl. Sourced by stack.sh.
 
 cluster_name=slipway

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # Starting, finding and ending the processes of the stack. Sourced by stack.sh.
 
 # A process is known by its pid file and by a path of ours on its command line: a pid that now belongs to somebody else is
@@ -76,14 +77,33 @@ stop_part() {
 # Processes of this stack whose pid file is lost.
 stop_leftovers() {
   local pid args
-  ps -axww -o pid=,args= | grep -F -e "$dir/temporal.db" -e "$cluster/" | while read -r pid args; do
+  while read -r pid args; do
+    case " $args " in *" $dir/temporal.db "* | *"=$cluster/"*) ;; *) continue ;; esac
     case ${args%% *} in
       */temporal-dev | */etcd | */kube-apiserver | */kube-controller-manager | */kube-scheduler | */kwok-controller)
         say "ending a process without pid file: ${args%% *} (pid $pid)"
         kill -KILL "$pid" 2>/dev/null || true
         ;;
     esac
-  done || true
+  done < <(ps -axww -o pid=,args=)
+}
+
+# Stacks in folders of their own that were started from this clone: a test that dies leaves one behind.
+remember_stack() {
+  mkdir -p "$root/.dev/stacks"
+  echo "$dir" >"$root/.dev/stacks/${dir//\//%}"
+}
+
+forget_stack() { rm -f "$root/.dev/stacks/${dir//\//%}"; }
+
+stop_other_stacks() {
+  local file folder
+  for file in "$root"/.dev/stacks/*; do
+    if [ ! -f "$file" ]; then continue; fi
+    folder=$(cat "$file")
+    say "stopping the stack in $folder"
+    "$here/stack.sh" down ${delete:+--delete} --dir "$folder"
+  done
 }
 
 delete_data() {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # Ports, the file that keeps them, and the lock. Sourced by stack.sh.
 
 # Fields: variable, default, the part that listens there.
@@ -155,10 +156,14 @@ take_lock() {
       continue
     fi
     tries=$((tries + 1))
+    if [ -z "$owner" ] && [ $tries -gt 25 ]; then # its owner died before it wrote its pid
+      rm -rf "$dir/lock"
+      continue
+    fi
     if [ $tries -eq 5 ]; then say "waiting for another stack.sh (pid ${owner:-unknown}) to finish …"; fi
     if [ $tries -gt 600 ]; then fail "another stack.sh (pid ${owner:-unknown}) has held $dir/lock for two minutes: end it, or remove that folder"; fi
     sleep 0.2
   done
   echo $$ >"$dir/lock/pid"
-  trap 'rm -rf "$dir/lock"' EXIT
+  trap 'rm -rf "$dir/lock"; if [ -n "$own_dir$delete" ]; then rmdir "$dir" 2>/dev/null || true; fi' EXIT
 }

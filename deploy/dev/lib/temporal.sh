@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # The Temporal server of the stack. Sourced by stack.sh.
 
 # The search attributes that Slipway writes, as Name=Type (design: Temporal, search attributes).

@@ -39,6 +39,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	s, err := start(ctx, o)
+	if ctx.Err() != nil && s == nil {
+		return nil // asked to stop before it was up
+	}
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -102,4 +104,11 @@ func closedWorkflows(t *testing.T, o options) []string {
 		}
 	}
 	return ids
+}
+
+func TestStoppedBeforeItIsUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	args := []string{"--port", strconv.Itoa(freePort(t)), "--ui-port", strconv.Itoa(freePort(t)), "--log-level", "never"}
+	require.NoError(t, run(ctx, args, io.Discard), "a server that is told to stop while it starts has not failed")
 }

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/workflows"
+)
+
+// pollerMemory is how long ago a worker may have asked for work to count as there: a poll lasts up to a minute.
+const pollerMemory = 75 * time.Second
+
+// GetHealth answers GET /healthz.
+func (h *handlers) GetHealth(c echo.Context) error {
+	return c.JSON(http.StatusOK, Health{Status: HealthStatusOK})
+}
+
+// GetReadiness answers GET /readyz.
+func (h *handlers) GetReadiness(c echo.Context) error {
+	checks := []struct {
+		name  string
+		check func(context.Context) error
+	}{
+		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs}, {"engine worker", h.checkWorker},
+	}
+	answer := Readiness{Ready: true, Checks: make([]Check, len(checks))}
+	ctx, cancel := briefly(c.Request().Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, check := range checks {
+		wg.Go(func() {
+			answer.Checks[i] = Check{Name: check.name, OK: true, Message: "is there"}
+			if err := check.check(ctx); err != nil {
+				answer.Checks[i].OK, answer.Checks[i].Message = false, err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	status := http.StatusOK
+	for _, check := range answer.Checks {
+		if !check.OK {
+			answer.Ready, status = false, http.StatusServiceUnavailable
+		}
+	}
+	return c.JSON(status, answer)
+}
+
+func (h *handlers) checkTemporal(ctx context.Context) error {
+	if _, err := h.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
+		return fmt.Errorf("does not answer: %w", err)
+	}
+	_, err := h.Temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: h.Namespace})
+	if err != nil {
+		return fmt.Errorf("its namespace %s cannot be read: %w", h.Namespace, err)
+	}
+	return nil
+}
+
+// checkWorker looks for a worker of the engine's own queue. Parties' workers are their own matter: who lacks one reads as unreachable.
+func (h *handlers) checkWorker(ctx context.Context) error {
+	queue, err := h.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
+	if err != nil {
+		return fmt.Errorf("its queue %s cannot be read: %w", workflows.QueueEngine, err)
+	}
+	for _, poller := range queue.GetPollers() {
+		if time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory {
+			return nil
+		}
+	}
+	return errors.New("no workflow worker takes work: start one (slipway worker, or slipway dev)")
+}
+
+// GetMetrics answers GET /metrics.
+func (h *handlers) GetMetrics(c echo.Context) error {
+	h.Metrics.ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+// GetOpenAPI answers GET /openapi.yaml.
+func (h *handlers) GetOpenAPI(c echo.Context) error {
+	return c.Blob(http.StatusOK, typeYAML, description)
+}
+
+// GetDocs answers GET /docs.
+func (h *handlers) GetDocs(c echo.Context) error {
+	c.Response().Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	return c.HTMLBlob(http.StatusOK, h.docs)
+}

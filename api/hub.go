@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"sync"
+)
+
+// hub lets any number of readers watch a task for the price of one: the first starts a follower, the last to leave ends it.
+type hub struct {
+	follow func(ctx context.Context, task string, news *bulletin)
+
+	mu        sync.Mutex
+	closed    bool
+	followers map[string]*follower
+	running   sync.WaitGroup
+}
+
+type follower struct {
+	news     *bulletin
+	watchers int
+	stop     context.CancelFunc
+}
+
+func newHub(follow func(ctx context.Context, task string, news *bulletin)) *hub {
+	return &hub{follow: follow, followers: map[string]*follower{}}
+}
+
+// watch joins the readers of a task. Whoever watches has to leave.
+func (h *hub) watch(task string) (news *bulletin, leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.followers[task]
+	if f == nil {
+		f = h.start(task)
+	}
+	f.watchers++
+	return f.news, sync.OnceFunc(func() { h.leave(task, f) })
+}
+
+func (h *hub) start(task string) *follower {
+	ctx, stop := context.WithCancel(context.Background())
+	f := &follower{news: newBulletin(), stop: stop}
+	if h.closed {
+		f.news.end(errShutdown)
+		stop()
+		return f
+	}
+	h.followers[task] = f
+	h.running.Go(func() { h.follow(ctx, task, f.news) })
+	return f
+}
+
+func (h *hub) leave(task string, f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f.watchers--
+	if f.watchers == 0 {
+		f.stop()
+		if h.followers[task] == f {
+			delete(h.followers, task)
+		}
+	}
+}
+
+var errShutdown = kindUnreachable.because("the engine is shutting down: come back in some seconds")
+
+// close ends all watching and returns when nobody follows any more.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, f := range h.followers {
+		f.stop()
+		f.news.end(errShutdown)
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// GetTask answers GET /api/v1/tasks/{id}.
+func (h *handlers) GetTask(c echo.Context, id TaskID) error {
+	seen, err := h.readTask(c.Request().Context(), id, newTaskReader(h))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, seen.task)
+}
+
+// sight is a task as it was found.
+type sight struct {
+	task plan.Task
+	// open says that its workflow runs, so that the task can still change.
+	open bool
+	// starting says that its workflow does not run yet.
+	starting bool
+	// unanswered says why the task's own workflow was not heard, so that parts of this may be old; "" when it was.
+	unanswered string
+}
+
+// readTask reads a task as it is now: from its workflow while that runs, and from its record when it is over.
+func (h *handlers) readTask(ctx context.Context, id string, reader *taskReader) (sight, error) {
+	if !isTaskID(id) {
+		return sight{}, noSuchTask(id)
+	}
+	described, err := h.describe(ctx, plan.WorkflowID(id))
+	if err != nil {
+		return h.withoutTemporal(ctx, id, err)
+	}
+	if described != nil && isOpen(described) {
+		return h.readOpen(ctx, id, described, reader)
+	}
+	record, err := h.Home.GetRecord(ctx, id)
+	switch {
+	case isFailure(err, failure.NotFound): // it was deleted, or pruned, and Temporal has not forgotten it yet
+		return sight{}, noSuchTask(id)
+	case err != nil:
+		return sight{}, err
+	case record.Outcome != nil:
+		return h.readRecord(record)
+	}
+	return h.readLost(ctx, id, described, record)
+}
+
+func noSuchTask(id string) error { return kindNotFound.because("task %s does not exist", id) }
+
+// withoutTemporal answers what the records know while Temporal is away: tasks that are over.
+func (h *handlers) withoutTemporal(ctx context.Context, id string, away error) (sight, error) {
+	record, err := h.Home.GetRecord(ctx, id)
+	if isFailure(err, failure.NotFound) {
+		return sight{}, noSuchTask(id)
+	}
+	if err != nil || record.Outcome == nil {
+		return sight{}, away
+	}
+	return h.readRecord(record)
+}
+
+// readRecord is a task that is over.
+func (h *handlers) readRecord(record *v1alpha1.ReleaseRecord) (sight, error) {
+	var task plan.Task
+	if err := v1alpha1.DecodeBody(record.Outcome.Body, &task); err != nil {
+		return sight{}, fmt.Errorf("record %s: %w", record.Name, err)
+	}
+	task.Workflow = h.workflowRef(record.Spec.WorkflowID, record.Outcome.RunID)
+	return sight{task: task}, nil
+}
+
+// readOpen asks the task's own workflow. When no worker answers, what Temporal itself knows has to do.
+func (h *handlers) readOpen(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, reader *taskReader) (sight, error) {
+	task, err := reader.ask(ctx, id, described.GetWorkflowExecutionInfo())
+	if err != nil {
+		return h.readUnanswered(ctx, id, described, err)
+	}
+	seen := sight{task: task, open: true}
+	execution := described.GetWorkflowExecutionInfo().GetExecution()
+	seen.task.Workflow = h.workflowRef(execution.GetWorkflowId(), execution.GetRunId())
+	reader.fill(ctx, &seen.task)
+	return seen, nil
+}
+
+// readUnanswered is a task whose workflow runs but whose worker does not answer: the published state, and the services as far as Temporal
+// knows which of them run.
+func (h *handlers) readUnanswered(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, cause error) (sight, error) {
+	record, err := h.Home.GetRecord(ctx, id)
+	if err != nil {
+		return sight{}, err
+	}
+	task, err := h.outlineTask(record)
+	if err != nil {
+		return sight{}, err
+	}
+	task.State = publishedState(described.GetWorkflowExecutionInfo())
+	task.Reason = "the engine's workflow worker does not answer: this is the state that was last published, and its services are shown as far as is known"
+	if task.State == plan.TaskPending {
+		task.Reason = "waits for a workflow worker of the engine"
+	}
+	running := map[string]bool{}
+	for _, child := range described.GetPendingChildren() {
+		running[child.GetWorkflowId()] = true
+	}
+	for i := range task.Services {
+		service := &task.Services[i]
+		service.Reason = "not known while the workflow worker does not answer"
+		if running[plan.ItemWorkflowID(id, i+1, service.ServiceID)] {
+			service.State = plan.ItemRunning
+		}
+	}
+	execution := described.GetWorkflowExecutionInfo().GetExecution()
+	task.Workflow = h.workflowRef(execution.GetWorkflowId(), execution.GetRunId())
+	return sight{task: task, open: true, unanswered: cause.Error()}, nil
+}
+
+// readLost is a task that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
+// terminated. It reads as Interrupted, to be executed anew (design §5).
+func (h *handlers) readLost(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (sight, error) {
+	if described == nil {
+		task, err := h.outlineTask(record)
+		if err != nil {
+			return sight{}, err
+		}
+		if time.Since(task.CreatedAt) < startWindow {
+			task.Reason = "is being started"
+			return sight{task: task, starting: true}, nil
+		}
+		task.State = plan.TaskInterrupted
+		task.Reason = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; execute the plan anew"
+		return sight{task: task}, nil
+	}
+	// The last state is still in its history: a worker can replay it.
+	var task plan.Task
+	if err := h.query(ctx, plan.WorkflowID(id), &task); err != nil {
+		if task, err = h.outlineTask(record); err != nil {
+			return sight{}, err
+		}
+	}
+	info := described.GetWorkflowExecutionInfo()
+	task.Workflow = h.workflowRef(plan.WorkflowID(id), info.GetExecution().GetRunId())
+	if task.State.Final() && task.FinishedAt != nil {
+		return sight{task: task}, nil // it ended well, only its record could not be written
+	}
+	task.State = plan.TaskInterrupted
+	task.Reason = lostReason(info.GetStatus())
+	return sight{task: task}, nil
+}
+
+func lostReason(status enumspb.WorkflowExecutionStatus) string {
+	what := "ended without a result"
+	switch status {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		what = "was terminated"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		what = "ran out of time"
+	}
+	return "its workflow " + what + ": services that were being released end on their own; execute the plan anew"
+}
+
+// outlineTask is what a record alone says of a task: everything is still to be done.
+func (h *handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error) {
+	var snapshot plan.Snapshot
+	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
+		return plan.Task{}, fmt.Errorf("record %s: %w", record.Name, err)
+	}
+	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending, CreatedAt: snapshot.CreatedAt,
+		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.workflowRef(record.Spec.WorkflowID, "")}
+	for n, item := range snapshot.Document.Items {
+		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.MethodOrDefault(),
+			State: plan.ItemPending, Workloads: []plan.WorkloadStatus{}}
+		for _, w := range snapshot.Selected(n) {
+			service.Workloads = append(service.Workloads, plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
+				Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})
+		}
+		task.Services[n] = service
+	}
+	return task, nil
+}

@@ -1,0 +1,103 @@
+package compose
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/dotenv"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	composeFile     = "docker-compose.yml"
+	hostNetworkFile = "deploy/compose/host-network.yml"
+)
+
+// arrangements are the ways in which the documentation says to start the stack.
+var arrangements = map[string][]string{
+	"Default":     {composeFile},
+	"HostNetwork": {composeFile, hostNetworkFile},
+}
+
+// inEveryArrangement runs a check on the project of each arrangement, with the variables of .env.example and the two that it leaves open.
+func inEveryArrangement(t *testing.T, check func(t *testing.T, project *types.Project)) {
+	for name, files := range arrangements {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, load(t, example(t), files...))
+		})
+	}
+}
+
+// root is the folder of the repository.
+func root(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(path, composeFile))
+	return path
+}
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// exampleFile is .env.example as Docker Compose reads an .env.
+func exampleFile(t testing.TB) map[string]string {
+	t.Helper()
+	variables, err := dotenv.Read(filepath.Join(root(t), ".env.example"))
+	require.NoError(t, err)
+	return variables
+}
+
+// example is what a person has who has filled .env.example in.
+func example(t testing.TB) map[string]string {
+	t.Helper()
+	variables := exampleFile(t)
+	variables["SLIPWAY_KUBECONFIG"] = "./kubeconfig"
+	variables["POSTGRES_PASSWORD"] = samplePassword
+	return variables
+}
+
+const samplePassword = "correct-horse.battery_staple~1"
+
+// without is a copy of the variables that lacks one.
+func without(variables map[string]string, name string) map[string]string {
+	rest := maps.Clone(variables)
+	delete(rest, name)
+	return rest
+}
+
+func load(t testing.TB, variables map[string]string, files ...string) *types.Project {
+	t.Helper()
+	project, err := tryLoad(t, variables, files...)
+	require.NoError(t, err)
+	return project
+}
+
+// tryLoad reads the files as Docker Compose does, with these variables and nothing of the environment of whoever runs the tests.
+func tryLoad(t testing.TB, variables map[string]string, files ...string) (*types.Project, error) {
+	t.Helper()
+	details := types.ConfigDetails{WorkingDir: root(t), Environment: variables}
+	for _, file := range files {
+		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: filepath.Join(root(t), file)})
+	}
+	return loader.LoadWithContext(t.Context(), details)
+}
+
+// isJob says whether a service runs to its end: others wait for that.
+func isJob(project *types.Project, name string) bool {
+	for _, service := range project.Services {
+		if service.DependsOn[name].Condition == types.ServiceConditionCompletedSuccessfully {
+			return true
+		}
+	}
+	return false
+}

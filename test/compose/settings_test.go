@@ -1,0 +1,162 @@
+package compose
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/cmd/slipway/settings"
+)
+
+// binaryInImage is where the image has the program.
+const binaryInImage = "/usr/bin/slipway"
+
+var slipwayServices = map[string]settings.Group{"slipway-server": settings.Server, "slipway-worker": settings.Worker}
+
+// What the file sets is what the process runs with: known by name, a sound value, and taken by that command. It changes the environment
+// of the test's own process, so it does not run beside others.
+func TestSlipwaySettings(t *testing.T) {
+	for arrangement, files := range arrangements {
+		project := load(t, example(t), files...)
+		for name, group := range slipwayServices {
+			t.Run(arrangement+"/"+name, func(t *testing.T) {
+				requireSettings(t, group, project.Services[name])
+			})
+		}
+	}
+}
+
+func requireSettings(t *testing.T, group settings.Group, service types.ServiceConfig) {
+	t.Helper()
+	require.Equal(t, types.ShellCommand{string(group)}, service.Command)
+	for variable, value := range service.Environment {
+		if strings.HasPrefix(variable, "SLIPWAY_") {
+			t.Setenv(variable, *value)
+		}
+	}
+	flags := pflag.NewFlagSet(service.Name, pflag.ContinueOnError)
+	settings.Register(flags, group)
+	_, provenance, err := settings.Load(flags)
+	require.NoError(t, err)
+	heeded := map[string]string{}
+	for _, entry := range provenance.Entries {
+		if entry.Source.Kind == settings.FromEnv {
+			heeded[entry.Env] = entry.Value
+		}
+	}
+	for variable, value := range service.Environment {
+		if strings.HasPrefix(variable, "SLIPWAY_") && *value != "" {
+			require.Equal(t, *value, heeded[variable], "`slipway %s` has no setting %s", group, variable)
+		}
+	}
+}
+
+// A setting with an address of a container's own would be out of reach, so these must be set.
+func TestSlipwaySettingsThatAContainerNeeds(t *testing.T) {
+	t.Parallel()
+	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+		for name, needs := range map[string][]string{
+			"slipway-server": {"SLIPWAY_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG", "SLIPWAY_TEMPORAL_UI", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
+			"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
+		} {
+			for _, variable := range needs {
+				require.NotNil(t, project.Services[name].Environment[variable], "%s needs %s", name, variable)
+			}
+		}
+		server, worker := project.Services["slipway-server"].Environment, project.Services["slipway-worker"].Environment
+		for _, variable := range []string{"SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE", "SLIPWAY_KUBECONFIG", "SLIPWAY_CONTEXT"} {
+			require.Equal(t, *server[variable], *worker[variable], "server and worker work on the same %s", variable)
+		}
+		require.Equal(t, *server["SLIPWAY_TEMPORAL_NAMESPACE"], *project.Services["temporal-namespace"].Environment["TEMPORAL_NAMESPACE"],
+			"the namespace that is created is the one that is used")
+		ui := project.Services["temporal-ui"].Ports[0]
+		require.Equal(t, "http://127.0.0.1:"+ui.Published, *server["SLIPWAY_TEMPORAL_UI"], "links lead to where the UI is published")
+	})
+}
+
+func TestKubeconfigIsMountedWhereItIsRead(t *testing.T) {
+	t.Parallel()
+	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+		for name := range slipwayServices {
+			service := project.Services[name]
+			require.Len(t, service.Volumes, 1, name)
+			require.Equal(t, *service.Environment["SLIPWAY_KUBECONFIG"], service.Volumes[0].Target, name)
+			require.Equal(t, filepath.Join(root(t), "kubeconfig"), service.Volumes[0].Source, "%s: a relative path begins where the file is", name)
+		}
+	})
+}
+
+// binary is slipway as `make test` has built it.
+func binary(t testing.TB) string {
+	t.Helper()
+	folder := os.Getenv("SLIPWAY_TEST_BIN")
+	if folder == "" {
+		t.Skip("needs slipway's binary: run it by `make test`")
+	}
+	return filepath.Join(folder, "slipway")
+}
+
+func TestCommandsExist(t *testing.T) {
+	t.Parallel()
+	slipway := binary(t)
+	for name, group := range slipwayServices {
+		help, err := exec.Command(slipway, string(group), "--help").CombinedOutput()
+		require.NoError(t, err, "%s", help)
+		require.Contains(t, string(help), "\n  slipway "+string(group)+" [flags]", "%s runs a command that exists", name)
+	}
+}
+
+// The health checks of Slipway's containers, run for real against a process that is ready and one that is not.
+func TestSlipwayHealthChecks(t *testing.T) {
+	t.Parallel()
+	slipway := binary(t)
+	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+		for name := range slipwayServices {
+			service := project.Services[name]
+			check := []string(service.HealthCheck.Test)
+			require.Equal(t, []string{"CMD", binaryInImage, "healthcheck"}, check[:3], name)
+			require.Len(t, check, 4, name)
+			asked, err := url.Parse(check[3])
+			require.NoError(t, err)
+			require.Equal(t, listenPort(t, service), asked.Port(), "%s asks where the process listens", name)
+			require.Equal(t, "/readyz", asked.Path)
+
+			for status, ends := range map[int]int{http.StatusOK: 0, http.StatusServiceUnavailable: 1} {
+				require.Equal(t, ends, healthcheckExit(t, slipway, check[2], asked.Path, status), "%s: exit code when /readyz answers %d", name, status)
+			}
+		}
+	})
+}
+
+func listenPort(t *testing.T, service types.ServiceConfig) string {
+	t.Helper()
+	listen := service.Environment["SLIPWAY_LISTEN"]
+	if listen == nil {
+		listen = service.Environment["SLIPWAY_METRICS_LISTEN"]
+	}
+	require.NotNil(t, listen, service.Name)
+	return (*listen)[strings.LastIndex(*listen, ":")+1:]
+}
+
+func healthcheckExit(t *testing.T, slipway, command, path string, status int) int {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	run := exec.Command(slipway, command, server.URL+path)
+	_ = run.Run()
+	return run.ProcessState.ExitCode()
+}

@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+)
+
+// crashPlan has a SEQUENTIAL restart, a STOP and a START, one after another.
+const crashPlan = `deployPlanItems:
+- {serviceId: restarted, priority: 3, deployment: RESTART, containerExecMethod: SEQUENTIAL}
+- {serviceId: stopped, priority: 2, deployment: STOP}
+- {serviceId: started, priority: 1, deployment: START}
+`
+
+// crashed is an engine whose worker is killed at points of the test's choice and comes back at once, as under a supervisor.
+type crashed struct {
+	*harness.Engine
+	t       *testing.T
+	options harness.Options
+	arm     string
+	log     string
+
+	mu     sync.Mutex
+	worker *harness.Process
+	deaths int
+	ending bool
+	done   chan struct{}
+}
+
+func newCrashed(t *testing.T) *crashed {
+	dir := t.TempDir()
+	c := &crashed{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
+	c.options = harness.Options{Binary: "slipway-failpoints", Apart: true, Env: []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log}}
+	c.Engine = harness.Start(t, c.options)
+	c.worker = c.Processes[1]
+	go c.supervise()
+	t.Cleanup(func() {
+		c.mu.Lock()
+		c.ending = true
+		c.worker.Kill()
+		c.mu.Unlock()
+		<-c.done
+	})
+	for name, replicas := range map[string]int32{"restarted": 3, "stopped": 2, "started": 0} {
+		c.Deployment(name, replicas, nil)
+		c.PutService(name, "  replicas: 2\n", "Deployment/"+name)
+	}
+	c.PutPlan("crash", crashPlan)
+	return c
+}
+
+func (c *crashed) supervise() {
+	defer close(c.done)
+	for {
+		c.mu.Lock()
+		worker := c.worker
+		c.mu.Unlock()
+		<-worker.Done()
+		c.mu.Lock()
+		if c.ending {
+			c.mu.Unlock()
+			return
+		}
+		c.deaths++
+		c.worker = c.Worker(c.options)
+		c.mu.Unlock()
+	}
+}
+
+// killNow kills the worker as a crash does; the supervisor brings it back.
+func (c *crashed) killNow() {
+	c.mu.Lock()
+	worker := c.worker
+	c.mu.Unlock()
+	worker.Kill()
+}
+
+func (c *crashed) dead() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deaths
+}
+
+// reset brings the workloads back to where the plan begins.
+func (c *crashed) reset() {
+	c.t.Helper()
+	c.ScaleDeployment("stopped", 2)
+	c.ScaleDeployment("started", 0)
+	c.WaitReadyPods("restarted", 3)
+	c.WaitReadyPods("stopped", 2)
+	c.WaitReadyPods("started", 0)
+}
+
+// changes counts how often the spec of each Deployment has changed.
+func (c *crashed) changes() map[string]int64 {
+	g := map[string]int64{}
+	for _, name := range []string{"restarted", "stopped", "started"} {
+		g[name] = c.DeploymentGeneration(name)
+	}
+	return g
+}
+
+// release runs the plan once and checks that it did everything once.
+func (c *crashed) release(during func(id string)) map[string]int64 {
+	c.t.Helper()
+	c.reset()
+	before, old := c.changes(), c.PodUIDs("restarted")
+	watch := c.WatchPods("restarted")
+	id := c.Execute("crash")
+	during(id)
+	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
+	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
+	seen := watch()
+	require.LessOrEqual(c.t, seen.MostOut, 1, "never more than one pod of a SEQUENTIAL restart is out")
+	require.Len(c.t, seen.Created, 3, "each of three pods is replaced once, no pod is restarted twice")
+	for uid := range c.PodUIDs("restarted") {
+		require.NotContains(c.t, old, uid, "every pod is replaced")
+	}
+	c.WaitReadyPods("stopped", 0)
+	c.WaitReadyPods("started", 2)
+	made := c.changes()
+	for name := range made {
+		made[name] -= before[name]
+	}
+	return made
+}
+
+// The worker dies before and after every external write of a plan, each time once, and comes back: the task succeeds as if nothing had been.
+func TestWorkerKilledAtEveryFailpoint(t *testing.T) {
+	t.Parallel()
+	c := newCrashed(t)
+	clean := c.release(func(string) {})
+	points := c.points()
+	require.NotEmpty(t, points, "the run without a crash passes failpoints")
+	for n, point := range points {
+		t.Logf("kill %d of %d: %s", n+1, len(points), point)
+		died := c.dead()
+		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n+1), 0o600))
+		made := c.release(func(string) {
+			require.Eventually(t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by failpoint %d, %s", n+1, point)
+		})
+		require.Equal(t, clean, made, "a repeated write leaves the generation unchanged: as many changes as without a crash at %s", point)
+	}
+}
+
+func (c *crashed) points() []string {
+	raw, err := os.ReadFile(c.log)
+	require.NoError(c.t, err)
+	return strings.Split(strings.TrimSpace(string(raw)), "\n")
+}
+
+// The worker dies ten times at random moments.
+func TestWorkerKilledAtRandom(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	c := newCrashed(t)
+	clean := c.release(func(string) {})
+	for range 10 {
+		moment := time.Duration(random.Int64N(int64(4 * time.Second)))
+		made := c.release(func(id string) {
+			timer := time.NewTimer(moment)
+			defer timer.Stop()
+			<-timer.C
+			t.Logf("kill after %s", moment)
+			c.killNow()
+		})
+		require.Equal(t, clean, made, "as many changes as without a crash, seed %d", seed)
+	}
+}
+
+// The API process dies at random moments: tasks go on, and a repeated request with the same key is the same task.
+func TestServerKilledAtRandom(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	o := harness.Options{Apart: true}
+	e := harness.Start(t, o)
+	e.Deployment("one", 2, nil)
+	e.WaitReadyPods("one", 2)
+	e.PutService("1", "", "Deployment/one")
+	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
+	server := e.Processes[0]
+	for round := range 8 {
+		key := fmt.Sprintf("round-%d", round)
+		moment := time.Duration(random.Int64N(int64(400 * time.Millisecond)))
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			timer := time.NewTimer(moment)
+			defer timer.Stop()
+			<-timer.C
+			server.Kill()
+		}()
+		_, _ = e.TryCall(http.MethodPost, "/api/v1/plans/again/execute", "", "Idempotency-Key", key)
+		<-killed
+		server = e.Server(o)
+		e.WaitReady()
+		id := e.Execute("again", "Idempotency-Key", key)
+		task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(t, plan.TaskSucceeded, task.State, "seed %d: %s", seed, task.Reason)
+		require.Equal(t, id, e.Execute("again", "Idempotency-Key", key), "one key, one task, whatever died in between")
+	}
+	tasks := e.Call(http.MethodGet, "/api/v1/tasks?plan=again", "")
+	require.Equal(t, 8, strings.Count(string(tasks.Body), `"createdAt"`), "eight keys, eight tasks: %s", tasks.Body)
+}
