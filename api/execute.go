@@ -90,14 +90,7 @@ var errAgain = kindConflict.because("the plan keeps being changed by others: rep
 
 func (x *execution) run(ctx context.Context) error {
 	for range maxClaims {
-		if x.key != "" && x.record == nil {
-			done, err := x.lookUpKey(ctx)
-			if done || err != nil {
-				return err
-			}
-		}
-		err := x.attempt(ctx)
-		if !errors.Is(err, errAgain) {
+		if err := x.attempt(ctx); !errors.Is(err, errAgain) {
 			return err
 		}
 	}
@@ -106,6 +99,11 @@ func (x *execution) run(ctx context.Context) error {
 
 // attempt goes through the whole protocol once: look, record, claim, start.
 func (x *execution) attempt(ctx context.Context) error {
+	if x.key != "" && x.record == nil {
+		if done, err := x.lookUpKey(ctx); done || err != nil {
+			return err
+		}
+	}
 	object, err := x.handlers.plan(ctx, x.plan)
 	if err != nil {
 		return err

@@ -35,7 +35,27 @@ func (x *execution) lookUpKey(ctx context.Context) (done bool, err error) {
 		after = id
 	}
 	x.id = keyedTaskID(x.plan, x.key, after)
-	return false, nil
+	return false, x.passDeleted(ctx)
+}
+
+// passDeleted takes the next ID while the key's own belongs to a task that was deleted: Temporal remembers that one's workflow for a minute
+// or so, and would not start another under its ID.
+func (x *execution) passDeleted(ctx context.Context) error {
+	for {
+		described, err := x.describe(ctx, plan.WorkflowID(x.id))
+		if err != nil || described == nil {
+			return err
+		}
+		// A task's record is there before its workflow: with one, it is a twin of this request that was faster.
+		_, err = x.Home.GetRecord(ctx, x.id)
+		if err == nil {
+			return errAgain
+		}
+		if !isFailure(err, failure.NotFound) {
+			return err
+		}
+		x.id = keyedTaskID(x.plan, x.key, x.id)
+	}
 }
 
 // repeat answers a request whose key has a task.

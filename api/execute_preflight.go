@@ -112,7 +112,7 @@ func (x *execution) await(ctx context.Context, run client.WorkflowRun, outcomes 
 	begin, cancel := context.WithTimeout(ctx, workerPatience)
 	defer cancel()
 	err := run.Get(begin, outcomes)
-	if err == nil || begin.Err() == nil {
+	if err == nil || !temporalAway(err) {
 		return preflightError(err)
 	}
 	described, err := x.describe(ctx, run.GetID())
@@ -120,7 +120,7 @@ func (x *execution) await(ctx context.Context, run client.WorkflowRun, outcomes 
 		x.endPreflight(ctx, run)
 		return kindUnreachable.because("plan %s was not executed: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", x.plan)
 	}
-	if err = run.Get(ctx, outcomes); err != nil && ctx.Err() != nil {
+	if err = run.Get(ctx, outcomes); temporalAway(err) {
 		x.endPreflight(ctx, run)
 		return kindUnreachable.because("plan %s was not executed: the parties did not answer within %s; nothing was changed", x.plan, preflightTimeout)
 	}
@@ -138,8 +138,8 @@ func (x *execution) endPreflight(ctx context.Context, run client.WorkflowRun) {
 
 // preflightError is the answer to a preflight that ended without an outcome.
 func preflightError(err error) error {
-	if err == nil || temporalAway(err) {
-		return err
+	if err == nil {
+		return nil
 	}
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner

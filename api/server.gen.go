@@ -417,6 +417,9 @@ type NotAcceptable = Problem
 // NotFound An error, as RFC 9457 has it.
 type NotFound = Problem
 
+// Other An error, as RFC 9457 has it.
+type Other = Problem
+
 // Refused An error, as RFC 9457 has it.
 type Refused = Problem
 

@@ -99,6 +99,9 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 		service.Workloads = workloads
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
+	if !isOpen(described) && child.status.State.Ended() {
+		service.State, service.FinishedAt = child.status.State, utc(described.GetWorkflowExecutionInfo().GetCloseTime().AsTime())
+	}
 }
 
 func (r *taskReader) recall(workflowID string) childSight {

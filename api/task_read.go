@@ -56,7 +56,7 @@ func (h *handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 	case record.Outcome != nil:
 		return h.readRecord(record)
 	}
-	return h.readLost(ctx, id, described, record)
+	return h.readLost(ctx, described, record, reader)
 }
 
 func noSuchTask(id string) error { return kindNotFound.because("task %s does not exist", id) }
@@ -130,7 +130,7 @@ func (h *handlers) readUnanswered(ctx context.Context, id string, described *wor
 
 // readLost is a task that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
 // terminated. It reads as Interrupted, to be executed anew (design §5).
-func (h *handlers) readLost(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (sight, error) {
+func (h *handlers) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord, reader *taskReader) (sight, error) {
 	if described == nil {
 		task, err := h.outlineTask(record)
 		if err != nil {
@@ -146,18 +146,19 @@ func (h *handlers) readLost(ctx context.Context, id string, described *workflows
 	}
 	// The last state is still in its history: a worker can replay it.
 	var task plan.Task
-	if err := h.query(ctx, plan.WorkflowID(id), &task); err != nil {
+	if err := h.query(ctx, record.Spec.WorkflowID, &task); err != nil {
 		if task, err = h.outlineTask(record); err != nil {
 			return sight{}, err
 		}
 	}
 	info := described.GetWorkflowExecutionInfo()
-	task.Workflow = h.workflowRef(plan.WorkflowID(id), info.GetExecution().GetRunId())
+	task.Workflow = h.workflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 	if task.State.Final() && task.FinishedAt != nil {
 		return sight{task: task}, nil // it ended well, only its record could not be written
 	}
 	task.State = plan.TaskInterrupted
 	task.Reason = lostReason(info.GetStatus())
+	reader.fill(ctx, &task)
 	return sight{task: task}, nil
 }
 

@@ -16,7 +16,7 @@ const unlimited = 1 << 30
 // centreForever is for what must happen however long the home cluster is away: nothing else can go on without it.
 var centreForever = workflow.ActivityOptions{
 	TaskQueue:           QueueEngine,
-	StartToCloseTimeout: 30 * time.Second,
+	StartToCloseTimeout: 10 * time.Second,
 	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
 }
 
@@ -42,7 +42,7 @@ func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 		TaskQueue:              queue,
 		ScheduleToStartTimeout: pickUp,
 		StartToCloseTimeout:    time.Minute,
-		HeartbeatTimeout:       20 * time.Second,
+		HeartbeatTimeout:       10 * time.Second,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
 	}
 }

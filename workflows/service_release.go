@@ -200,9 +200,9 @@ func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, 
 	r.show()
 	err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
 	if err != nil {
-		return temporal.NewNonRetryableApplicationError("given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
+		return temporal.NewNonRetryableApplicationError(request.Workload.String()+": given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
 	}
-	return temporal.NewNonRetryableApplicationError("given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
+	return temporal.NewNonRetryableApplicationError(request.Workload.String()+": given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
 }
 
 var errAbandoned = errors.New("abandoned while interrupted")
@@ -293,9 +293,9 @@ func partyName(request operation.Request) string { return "party " + request.Wor
 
 // conclude draws the item's end from its workloads' ends.
 func (r *itemRun) conclude() ServiceReleaseResult {
-	for i, w := range r.works {
+	for _, w := range r.works {
 		if w.State == plan.ItemFailed {
-			return r.finish(plan.ItemFailed, r.orders[i].Request.Workload.String()+": "+w.Message)
+			return r.finish(plan.ItemFailed, w.Message)
 		}
 	}
 	changed := 0

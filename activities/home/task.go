@@ -23,7 +23,7 @@ func (a *Activities) BeginTask(ctx context.Context, in operation.TaskRequest) (o
 }
 
 // queryTimeout bounds how long a workflow may take to say what became of it.
-const queryTimeout = 20 * time.Second
+const queryTimeout = 5 * time.Second
 
 // CompleteRecord asks the task's own workflow for its final state and writes it into the record, so that it outlives Temporal's
 // retention. The state is asked for rather than passed: with a thousand services it is too large for history.

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// firstLook is after how much waiting an attempt first asks the pods what keeps them; it asks again before it gives its place back.
-	firstLook = 2 * time.Second
+	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks before it gives
+	// its place back.
+	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
 	// pauseBetweenTries is the pause after a request that failed.
 	pauseBetweenTries = time.Second
 	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all rules yet.
@@ -164,7 +165,7 @@ func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, er
 		return d, nil
 	}
 	if !now.Before(t.nextLook) {
-		t.nextLook = t.until
+		t.nextLook = minTime(t.until, now.Add(lookEvery))
 	}
 	list, err := t.a.pods(ctx, t.kind, o)
 	if err != nil {
@@ -172,7 +173,17 @@ func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, er
 	}
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
-	return operation.Decide(t.req, seen), nil
+	if d = operation.Decide(t.req, seen); d.LookAgain > 0 {
+		t.nextLook = minTime(t.until, now.Add(d.LookAgain))
+	}
+	return d, nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // sort goes on after trouble that may pass (nil), or ends the attempt.

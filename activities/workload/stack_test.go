@@ -101,6 +101,21 @@ func (c *traffic) count(method, text string) int {
 	return n
 }
 
+// watches is the number of watches that were begun, and watchesOf that of those whose path begins so.
+func (c *traffic) watches() int { return c.watchesOf("/") }
+
+func (c *traffic) watchesOf(path string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, call := range c.calls {
+		if strings.HasPrefix(call, "GET "+path+"?") && strings.Contains(call, "watch=true") || path == "/" && strings.Contains(call, "watch=true") {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *traffic) set(fault func(*http.Request) (*http.Response, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +210,7 @@ func (b *bench) daemonSet(name string, change func(*appsv1.DaemonSet)) *appsv1.D
 
 func podTemplate(name string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 	labels := map[string]string{"app": name}
-	grace := int64(0)
+	grace := int64(5)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: "x:good"}}},
@@ -342,6 +357,11 @@ func requireFailure(t *testing.T, err error, kind failure.Kind) *temporal.Applic
 	require.Equal(t, string(kind), app.Type(), app.Message())
 	require.Equal(t, !kind.Retryable(), app.NonRetryable())
 	return app
+}
+
+func requireNotReady(t *testing.T, err error) *temporal.ApplicationError {
+	t.Helper()
+	return requireFailure(t, err, failure.NotReady)
 }
 
 // whole is a workload as the API server has it: its metadata that matters, and its spec as JSON without the size and the restart marker.

@@ -422,6 +422,9 @@ type NotAcceptable = Problem
 // NotFound An error, as RFC 9457 has it.
 type NotFound = Problem
 
+// Other An error, as RFC 9457 has it.
+type Other = Problem
+
 // Refused An error, as RFC 9457 has it.
 type Refused = Problem
 
@@ -2787,6 +2790,8 @@ type ListPlansResponse struct {
 	ApplicationProblemJSON400 *Malformed
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -2802,6 +2807,11 @@ func (r ListPlansResponse) GetApplicationProblemJSON400() *Malformed {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r ListPlansResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPlansResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -2844,6 +2854,8 @@ type ValidatePlanResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -2864,6 +2876,11 @@ func (r ValidatePlanResponse) GetApplicationProblemJSON415() *UnsupportedMediaTy
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r ValidatePlanResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ValidatePlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -2904,6 +2921,8 @@ type DeletePlanResponse struct {
 	ApplicationProblemJSON409 *Conflict
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -2919,6 +2938,11 @@ func (r DeletePlanResponse) GetApplicationProblemJSON409() *Conflict {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r DeletePlanResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeletePlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -2961,6 +2985,8 @@ type GetPlanResponse struct {
 	ApplicationProblemJSON406 *NotAcceptable
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -2981,6 +3007,11 @@ func (r GetPlanResponse) GetApplicationProblemJSON406() *NotAcceptable {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r GetPlanResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3029,6 +3060,8 @@ type PutPlanResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3064,6 +3097,11 @@ func (r PutPlanResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r PutPlanResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutPlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3119,6 +3157,8 @@ type ExecutePlanResponse struct {
 	ApplicationProblemJSON422 *Refused
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *ExecutePlanResponse202Headers
 }
@@ -3163,6 +3203,11 @@ func (r ExecutePlanResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
 }
 
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExecutePlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
 // GetBody returns the raw response body bytes
 func (r ExecutePlanResponse) GetBody() []byte {
 	return r.Body
@@ -3201,6 +3246,8 @@ type ListServicesResponse struct {
 	ApplicationProblemJSON400 *Malformed
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3216,6 +3263,11 @@ func (r ListServicesResponse) GetApplicationProblemJSON400() *Malformed {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r ListServicesResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListServicesResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3254,6 +3306,8 @@ type DeleteServiceResponse struct {
 	ApplicationProblemJSON404 *NotFound
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3264,6 +3318,11 @@ func (r DeleteServiceResponse) GetApplicationProblemJSON404() *NotFound {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r DeleteServiceResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteServiceResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3306,6 +3365,8 @@ type GetServiceResponse struct {
 	ApplicationProblemJSON406 *NotAcceptable
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3326,6 +3387,11 @@ func (r GetServiceResponse) GetApplicationProblemJSON406() *NotAcceptable {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r GetServiceResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServiceResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3374,6 +3440,8 @@ type PutServiceResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3409,6 +3477,11 @@ func (r PutServiceResponse) GetApplicationProblemJSON415() *UnsupportedMediaType
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r PutServiceResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutServiceResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3449,6 +3522,8 @@ type ListTasksResponse struct {
 	ApplicationProblemJSON400 *Malformed
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3464,6 +3539,11 @@ func (r ListTasksResponse) GetApplicationProblemJSON400() *Malformed {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r ListTasksResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTasksResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3504,6 +3584,8 @@ type DeleteTaskResponse struct {
 	ApplicationProblemJSON409 *Conflict
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3519,6 +3601,11 @@ func (r DeleteTaskResponse) GetApplicationProblemJSON409() *Conflict {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r DeleteTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3559,6 +3646,8 @@ type GetTaskResponse struct {
 	ApplicationProblemJSON404 *NotFound
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3574,6 +3663,11 @@ func (r GetTaskResponse) GetApplicationProblemJSON404() *NotFound {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r GetTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3612,6 +3706,8 @@ type WatchTaskResponse struct {
 	ApplicationProblemJSON404 *NotFound
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3622,6 +3718,11 @@ func (r WatchTaskResponse) GetApplicationProblemJSON404() *NotFound {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r WatchTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3670,6 +3771,8 @@ type PauseTaskResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3705,6 +3808,11 @@ func (r PauseTaskResponse) GetApplicationProblemJSON415() *UnsupportedMediaType 
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r PauseTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3749,6 +3857,8 @@ type GetTaskReportResponse struct {
 	ApplicationProblemJSON406 *NotAcceptable
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3774,6 +3884,11 @@ func (r GetTaskReportResponse) GetApplicationProblemJSON406() *NotAcceptable {
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r GetTaskReportResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTaskReportResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3822,6 +3937,8 @@ type ResumeTaskResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3857,6 +3974,11 @@ func (r ResumeTaskResponse) GetApplicationProblemJSON415() *UnsupportedMediaType
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
 func (r ResumeTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -3905,6 +4027,8 @@ type StopTaskResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -3942,6 +4066,11 @@ func (r StopTaskResponse) GetApplicationProblemJSON503() *Unreachable {
 	return r.ApplicationProblemJSON503
 }
 
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StopTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
 // GetBody returns the raw response body bytes
 func (r StopTaskResponse) GetBody() []byte {
 	return r.Body
@@ -3974,6 +4103,13 @@ func (r StopTaskResponse) ContentType() string {
 type GetDocsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDocsResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -4010,11 +4146,18 @@ type GetHealthResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *Health
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r GetHealthResponse) GetJSON200() *Health {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetHealthResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -4049,6 +4192,13 @@ func (r GetHealthResponse) ContentType() string {
 type GetMetricsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMetricsResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -4083,6 +4233,13 @@ func (r GetMetricsResponse) ContentType() string {
 type GetOpenAPIResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOpenAPIResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -4121,6 +4278,8 @@ type GetReadinessResponse struct {
 	JSON200 *Readiness
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Readiness
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -4131,6 +4290,11 @@ func (r GetReadinessResponse) GetJSON200() *Readiness {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r GetReadinessResponse) GetJSON503() *Readiness {
 	return r.JSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetReadinessResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -4653,6 +4817,13 @@ func ParseListPlansResponse(rsp *http.Response) (*ListPlansResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -4700,6 +4871,13 @@ func ParseValidatePlanResponse(rsp *http.Response) (*ValidatePlanResponse, error
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -4742,6 +4920,13 @@ func ParseDeletePlanResponse(rsp *http.Response) (*DeletePlanResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -4789,6 +4974,13 @@ func ParseGetPlanResponse(rsp *http.Response) (*GetPlanResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -4857,6 +5049,13 @@ func ParsePutPlanResponse(rsp *http.Response) (*PutPlanResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -4933,6 +5132,13 @@ func ParseExecutePlanResponse(rsp *http.Response) (*ExecutePlanResponse, error) 
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	switch {
@@ -4986,6 +5192,13 @@ func ParseListServicesResponse(rsp *http.Response) (*ListServicesResponse, error
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5021,6 +5234,13 @@ func ParseDeleteServiceResponse(rsp *http.Response) (*DeleteServiceResponse, err
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -5068,6 +5288,13 @@ func ParseGetServiceResponse(rsp *http.Response) (*GetServiceResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -5137,6 +5364,13 @@ func ParsePutServiceResponse(rsp *http.Response) (*PutServiceResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5176,6 +5410,13 @@ func ParseListTasksResponse(rsp *http.Response) (*ListTasksResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -5220,6 +5461,13 @@ func ParseDeleteTaskResponse(rsp *http.Response) (*DeleteTaskResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5260,6 +5508,13 @@ func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5292,6 +5547,13 @@ func ParseWatchTaskResponse(rsp *http.Response) (*WatchTaskResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 
@@ -5361,6 +5623,13 @@ func ParsePauseTaskResponse(rsp *http.Response) (*PauseTaskResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5414,6 +5683,13 @@ func ParseGetTaskReportResponse(rsp *http.Response) (*GetTaskReportResponse, err
 			return nil, err
 		}
 		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	case rsp.StatusCode == 200:
 		// Content-type (text/markdown) unsupported
@@ -5486,6 +5762,13 @@ func ParseResumeTaskResponse(rsp *http.Response) (*ResumeTaskResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5554,6 +5837,13 @@ func ParseStopTaskResponse(rsp *http.Response) (*StopTaskResponse, error) {
 		}
 		response.ApplicationProblemJSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5570,6 +5860,16 @@ func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
 	response := &GetDocsResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5596,6 +5896,13 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5614,6 +5921,16 @@ func ParseGetMetricsResponse(rsp *http.Response) (*GetMetricsResponse, error) {
 		HTTPResponse: rsp,
 	}
 
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
 	return response, nil
 }
 
@@ -5628,6 +5945,19 @@ func ParseGetOpenAPIResponse(rsp *http.Response) (*GetOpenAPIResponse, error) {
 	response := &GetOpenAPIResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -5660,6 +5990,13 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
 
 	}
 

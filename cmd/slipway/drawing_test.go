@@ -150,14 +150,14 @@ type terminal struct {
 func (v *terminal) Write(p []byte) (int, error) {
 	text := []rune(string(p))
 	for n := 0; n < len(text); n++ {
-		switch {
-		case text[n] == '\r':
+		switch text[n] {
+		case '\r':
 			v.column = 0
-		case text[n] == '\n':
+		case '\n':
 			v.row++
-		case text[n] == '\x1b':
+		case '\x1b':
 			end := n + 2
-			for end < len(text) && !(text[end] >= '@' && text[end] <= '~') {
+			for end < len(text) && (text[end] < '@' || text[end] > '~') {
 				end++
 			}
 			v.control(string(text[n+2:end]), text[end])

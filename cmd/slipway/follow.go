@@ -66,9 +66,12 @@ func (f *follower) run(ctx context.Context, tell func(update)) error {
 }
 
 func lostBecause(err error) string {
+	var unreachable *unreachableError
 	switch {
 	case err == nil:
 		return "the server ended the stream"
+	case errors.As(err, &unreachable):
+		return plainCause(unreachable.cause)
 	}
 	return err.Error()
 }

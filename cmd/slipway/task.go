@@ -161,7 +161,7 @@ func (a *app) describeTask(t plan.Task) {
 	if len(t.History) > 0 {
 		a.printf(a.out, "\nwhat was asked of it\n")
 		for _, d := range t.History {
-			a.printf(a.out, "  %s\n", decisionLine(d))
+			a.printf(a.out, "  %s  %s\n", d.At.Local().Format(time.DateTime), decisionLine(d))
 		}
 	}
 	if t.Workflow != nil {
@@ -169,13 +169,13 @@ func (a *app) describeTask(t plan.Task) {
 	}
 }
 
-// decisionLine reads "2026-11-02 09:30:00  pause by li via cli, accepted: … (reason: …)".
+// decisionLine reads "pause by li via cli, accepted: … (reason given: …)".
 func decisionLine(d plan.Decision) string {
 	actor := oneLine(d.Actor)
 	if actor == "" {
 		actor = "somebody"
 	}
-	line := fmt.Sprintf("%s  %s by %s via %s, %s: %s", d.At.Local().Format(time.DateTime), d.Verb, actor, oneLine(d.Via), d.Outcome, oneLine(d.Message))
+	line := fmt.Sprintf("%s by %s via %s, %s: %s", d.Verb, actor, oneLine(d.Via), d.Outcome, oneLine(d.Message))
 	if d.Reason != "" {
 		line += fmt.Sprintf(" (reason given: %s)", oneLine(d.Reason))
 	}

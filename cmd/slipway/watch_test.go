@@ -136,7 +136,7 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 12:00:00    service 222: Deployment shop/cart Succeeded: stopped: scaled from 3 to 0
 12:00:00    service 111: Deployment shop/order Running: 3 of 3 pods are new and ready
 12:00:00  task shop-1 is Succeeded: 2 of 2 waves are done
-12:00:00  ` + noon.Local().Format(time.DateTime) + `  pause by li via cli, accepted: pausing
+12:00:00  pause by li via cli, accepted: pausing
 12:00:00    service 111: RESTART one by one Succeeded after 59s: restarted
 12:00:00    service 111: Deployment shop/order Succeeded: restarted
 12:00:00    service 111: alice: StatefulSet shop/order-db Succeeded

@@ -9,7 +9,7 @@ set -eu
 namespaces=$TEMPORAL_HTTP_ADDRESS/api/v1/namespaces
 patience=60
 
-ask() { wget -q -T 10 -O - "$@"; }
+ask() { timeout 10 wget -q -O - "$@"; }
 
 case $TEMPORAL_RETENTION_DAYS in
   '' | 0* | *[!0-9]*)

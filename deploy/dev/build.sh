@@ -89,6 +89,17 @@ build() {
   mv "$bin/.$name.partial" "$bin/$name"
 }
 
+# tell_while_running PID TEXT: a line every 30 s; fails as the process does.
+tell_while_running() {
+  local seconds=0
+  while kill -0 "$1" 2>/dev/null; do
+    sleep 1
+    seconds=$((seconds + 1))
+    if [ $((seconds % 30)) -eq 0 ]; then echo "$2 ($seconds s)"; fi
+  done
+  wait "$1"
+}
+
 is_current() { [ -x "$bin/$1" ] && [ "$(cat "$bin/.$1.stamp" 2>/dev/null)" = "$2" ]; }
 
 build_list() {
@@ -106,8 +117,13 @@ build_list() {
       ln -sf "$found" "$bin/$name"
     else
       started=$SECONDS
-      echo "[$n of $((total))] building $name … (all of them: about 15 minutes on 2 cores, once)"
-      build "$name" "$module" "$package"
+      if [ -z "$hinted" ] && [ "$1" = stack_binaries ]; then
+        echo "building what the local stack runs, from Go modules: about 15 minutes on 2 cores, once"
+        hinted=yes
+      fi
+      echo "[$n of $((total))] building $name …"
+      build "$name" "$module" "$package" &
+      tell_while_running $! "[$n of $((total))] still building $name"
       echo "[$n of $((total))] built $name in $((SECONDS - started)) s"
     fi
     echo "$want" >"$bin/.$name.stamp"
@@ -137,4 +153,5 @@ take_lock() {
 command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and run this again" >&2; exit 1; }
 go_version=$(cd "$here/kubernetes" && go env GOVERSION)
 locked=
+hinted=
 for what in "${@:-stack}"; do build_list "${what}_binaries"; done

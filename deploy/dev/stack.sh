@@ -13,12 +13,13 @@
 #   deploy/dev/stack.sh stop PART          ask it to end, and wait
 #   deploy/dev/stack.sh kill PART          kill -9
 #   deploy/dev/stack.sh freeze|thaw PART   SIGSTOP and SIGCONT: it still accepts connections and answers nothing
-#   deploy/dev/stack.sh start PART         start it again with its data, and wait until it serves
+#   deploy/dev/stack.sh start PART         start it again with its data, and wait until it serves; with kube-apiserver its
+#                                          clients in the stack are started anew, which would else be slow to come back
 #   deploy/dev/stack.sh spawn NAME -- COMMAND…
 #                                          run a slipway process as a part of the stack (log, pid file, ended by `down`);
 #                                          NAME starts with `slipway`, COMMAND is a binary of .dev/bin
 #
-# The folder is .dev of this clone. With `--dir FOLDER` (last, before a `--`) each command works on a stack of its own in
+# The folder is .dev of this clone. With `--dir FOLDER` (before any `--`) each command works on a stack of its own in
 # FOLDER: its ports are chosen among the free ones when it is first started, and are in FOLDER/env.
 #
 # Ports of the stack in .dev. `up` reads these variables; what is not set stays as it was at the last `up`. A running stack
@@ -123,7 +124,7 @@ start_part() {
   check_ports "$1"
   case $1 in
     temporal) spawn_temporal && wait_for_temporal ;;
-    *) spawn_component "$1" && wait_for_component "$1" ;;
+    *) start_component "$1" ;;
   esac
 }
 

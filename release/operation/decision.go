@@ -2,6 +2,7 @@ package operation
 
 import (
 	"encoding/json"
+	"time"
 
 	"slipway.io/slipway/release/failure"
 )
@@ -34,6 +35,8 @@ type Decision struct {
 	Delete []Pod
 	// WatchPods says that it is the pods, not the workload, whose change ends the waiting.
 	WatchPods bool
+	// LookAgain is after how long the pods are to be looked at again though nothing changes; 0: no need.
+	LookAgain time.Duration
 	Result    *Result
 	Failure   *failure.Error
 }

@@ -57,34 +57,43 @@ func wait(req Request, seen Observed, progress string) Decision {
 	if expired && !seen.PodsSeen {
 		return look("the time is up: see what the pods say")
 	}
+	var again time.Duration
 	if seen.PodsSeen {
 		if stuck := stuckPods(req, seen); len(stuck) > 0 && !expired {
 			return Decision{Action: ActDelete, Delete: stuck, Reason: fmt.Sprintf("delete %s, which is stuck on an older template: a StatefulSet does not replace it by itself", names(stuck))}
 		}
-		if expired || givesUp(req, seen, deadline) {
+		left, troubled := patienceLeft(req, seen, deadline)
+		if expired || troubled && left <= 0 {
 			spent := min(seen.Elapsed, deadline).Round(time.Second)
 			return abort(req, seen, failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s", req.Workload, progress, int64(spent/time.Second), why(req, seen)))
 		}
 		if reason := podReason(req, seen); reason != "" {
 			progress += ": " + reason
 		}
+		again = left
 	}
-	return Decision{Action: ActWait, Reason: progress + meanwhile(seen)}
+	return Decision{Action: ActWait, Reason: progress + meanwhile(seen), LookAgain: again}
 }
 
-// givesUp says whether some pod that counts is in trouble that will not pass. Trouble from before the operation counts from its begin.
-func givesUp(req Request, seen Observed, deadline time.Duration) bool {
-	patience := min(deadline/2, PatienceLimit)
+// patienceLeft is how long the pod whose trouble lasts longest may still have it, and whether there is such a pod; nothing is left to a hopeless one.
+// Trouble from before the operation counts from its begin.
+func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time.Duration, troubled bool) {
+	left = min(deadline/2, PatienceLimit)
 	for _, p := range seen.Pods {
-		if !counts(req, p) {
+		t := p.trouble()
+		if t < lasting || !counts(req, p) {
 			continue
 		}
-		lasted := min(seen.Elapsed, seen.Now.Sub(p.Since))
-		if t := p.trouble(); t == hopeless || t == lasting && lasted >= patience {
-			return true
+		troubled = true
+		if t == hopeless {
+			return 0, true
 		}
+		left = min(left, min(deadline/2, PatienceLimit)-min(seen.Elapsed, seen.Now.Sub(p.Since)))
 	}
-	return false
+	if !troubled {
+		return 0, false
+	}
+	return left, true
 }
 
 // counts says whether a pod's trouble is the operation's: STOP takes every pod away, RESTART those from before it.

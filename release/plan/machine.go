@@ -143,7 +143,7 @@ func (m *Machine) pause() (Outcome, string) {
 	switch m.State {
 	case TaskPending, TaskRunning:
 		m.State = TaskPausing
-		return OutcomeAccepted, "pausing: " + m.finishing() + "; nothing new starts"
+		return OutcomeAccepted, m.finishing() + "; nothing new starts"
 	case TaskPausing, TaskPaused:
 		return OutcomeRefused, fmt.Sprintf("the task is %s already: send resume to go on", m.State)
 	default:
@@ -176,7 +176,7 @@ func (m *Machine) stop() (Outcome, string) {
 	switch m.State {
 	case TaskPending, TaskRunning, TaskPausing, TaskPaused, TaskInterrupted:
 		m.State = TaskStopping
-		return OutcomeAccepted, "stopping: " + m.finishing() + "; nothing new starts"
+		return OutcomeAccepted, m.finishing() + "; nothing new starts"
 	case TaskStopping:
 		return OutcomeRefused, "the task is Stopping already: wait for Stopped"
 	default:
@@ -225,25 +225,25 @@ func (m *Machine) settle() {
 
 // explain says in a sentence what the task does, or why it does not move.
 func (m *Machine) explain() string {
-	total, done := len(m.items), m.count(ItemSucceeded)
+	done := fmt.Sprintf("%d of %s done", m.count(ItemSucceeded), countOf(len(m.items), "service", "services"))
 	switch m.State {
 	case TaskPending:
 		return "about to start"
 	case TaskRunning:
 		wave, of := m.position()
-		return fmt.Sprintf("wave %d of %d: %s; %d of %d services are done", wave, of, countOf(m.running(), "service runs", "services run"), done, total)
+		return fmt.Sprintf("wave %d of %d: %s; %s", wave, of, countOf(m.running(), "service runs", "services run"), done)
 	case TaskPausing:
-		return "pausing: " + m.finishing()
+		return m.finishing() + "; nothing new starts; " + done
 	case TaskPaused:
-		return fmt.Sprintf("paused with %d of %d services done: send resume to go on, or stop", done, total)
+		return done + ": send resume to go on, or stop"
 	case TaskStopping:
-		return "stopping: " + m.finishing()
+		return m.finishing() + "; nothing new starts; " + done
 	case TaskStopped:
-		return fmt.Sprintf("stopped with %d of %d services done", done, total)
+		return done
 	case TaskInterrupted:
-		return "interrupted: " + m.trouble() + ": mend it and send resume, or stop"
+		return m.trouble() + ": mend it and send resume, or stop"
 	case TaskSucceeded:
-		return fmt.Sprintf("all %d services are released", total)
+		return fmt.Sprintf("released: %s", countOf(len(m.items), "service", "services"))
 	default:
 		return m.Reason
 	}

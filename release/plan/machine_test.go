@@ -31,20 +31,20 @@ func TestMachineStates(t *testing.T) {
 		next   []int
 		says   string
 	}{
-		"Fresh":    {"a task that has begun starts its first wave, all of it", func(*Machine) {}, TaskRunning, nil, "wave 1 of 3: 2 services run; 0 of 4 services are done"},
-		"HalfWave": {"a later wave waits for the whole of an earlier one", func(m *Machine) { m.Ended(0, ItemSucceeded, "") }, TaskRunning, nil, "wave 1 of 3: 1 service runs; 1 of 4 services are done"},
+		"Fresh":    {"a task that has begun starts its first wave, all of it", func(*Machine) {}, TaskRunning, nil, "wave 1 of 3: 2 services run; 0 of 4 services done"},
+		"HalfWave": {"a later wave waits for the whole of an earlier one", func(m *Machine) { m.Ended(0, ItemSucceeded, "") }, TaskRunning, nil, "wave 1 of 3: 1 service runs; 1 of 4 services done"},
 		"NextWave": {"the next wave starts when the earlier one is over", func(m *Machine) { endWave(m) }, TaskRunning, []int{2}, "wave 2 of 3"},
 		"Pausing": {"a pause lets what runs finish", func(m *Machine) { m.Command(VerbPause) }, TaskPausing, nil,
-			"pausing: 2 services that are being released finish first"},
+			"2 services that are being released finish first; nothing new starts"},
 		"Paused": {"a pause holds back the rest once nothing runs", func(m *Machine) { m.Command(VerbPause); endWave(m) }, TaskPaused, nil, "send resume to go on"},
 		"PauseTakenBack": {"resume in Pausing takes the pause back", func(m *Machine) { m.Command(VerbPause); m.Command(VerbResume); endWave(m) },
 			TaskRunning, []int{2}, "wave 2 of 3"},
 		"Resumed": {"resume in Paused goes on with the next wave", func(m *Machine) { m.Command(VerbPause); endWave(m); m.Command(VerbResume) },
 			TaskRunning, []int{2}, "wave 2 of 3"},
 		"Stopping":         {"a stop lets what runs finish", func(m *Machine) { m.Command(VerbStop) }, TaskStopping, nil, "2 services that are being released finish first"},
-		"Stopped":          {"a stop is final once nothing runs", func(m *Machine) { m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "stopped with 2 of 4 services done"},
-		"StopWhilePausing": {"a stop may follow a pause", func(m *Machine) { m.Command(VerbPause); m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "stopped"},
-		"StopWhilePaused":  {"a paused task stops at once", func(m *Machine) { m.Command(VerbPause); endWave(m); m.Command(VerbStop) }, TaskStopped, nil, "stopped"},
+		"Stopped":          {"a stop is final once nothing runs", func(m *Machine) { m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "2 of 4 services done"},
+		"StopWhilePausing": {"a stop may follow a pause", func(m *Machine) { m.Command(VerbPause); m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "services done"},
+		"StopWhilePaused":  {"a paused task stops at once", func(m *Machine) { m.Command(VerbPause); endWave(m); m.Command(VerbStop) }, TaskStopped, nil, "services done"},
 		"FailedAtOnce": {"a failure fails the task at once, while its neighbour still runs", func(m *Machine) { m.Ended(0, ItemFailed, "bad image") },
 			TaskFailed, nil, "service a failed: bad image"},
 		"FailedWhilePausing": {"a failure during Pausing goes straight to Failed", func(m *Machine) { m.Command(VerbPause); m.Ended(1, ItemFailed, "bad image") },
@@ -63,7 +63,7 @@ func TestMachineStates(t *testing.T) {
 			m.Command(VerbStop)
 			require.Equal(t, TaskStopping, m.State)
 			m.Ended(0, ItemFailed, "given up")
-		}, TaskStopped, nil, "stopped with 1 of 4 services done"},
+		}, TaskStopped, nil, "1 of 4 services done"},
 		"PauseWithoutRest": {"a pause in the last wave has nothing to hold back: the task succeeds", func(m *Machine) {
 			endWave(m)
 			m.Began(2)
@@ -71,7 +71,7 @@ func TestMachineStates(t *testing.T) {
 			m.Began(3)
 			m.Command(VerbPause)
 			m.Ended(3, ItemSucceeded, "")
-		}, TaskSucceeded, nil, "all 4 services are released"},
+		}, TaskSucceeded, nil, "released: 4 services"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func requireDynamicConfig(t *testing.T, file string) {
 	}
 }
 
-var mountPath = regexp.MustCompile(`/slipway/[a-z.-]+`)
+var mountPath = regexp.MustCompile(`^/slipway/[a-z.-]+$`)
 
 // A container that names a file of ours has it mounted there, and has nothing mounted that it does not name.
 func TestFilesAreWhereTheContainersLook(t *testing.T) {

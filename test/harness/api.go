@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -130,10 +131,10 @@ func (e *Engine) tryTask(id string) (plan.Task, error) {
 	return task, json.Unmarshal(a.Body, &task)
 }
 
-// WaitTask returns the task when it is in one of these states.
+// WaitTask returns the task when it is in one of these states; of a final one, when its workflow has closed as well.
 func (e *Engine) WaitTask(id string, states ...plan.TaskState) plan.Task {
 	e.t.Helper()
-	return e.WaitFor(id, fmt.Sprintf("state %v", states), func(t plan.Task) bool {
+	task := e.WaitFor(id, fmt.Sprintf("state %v", states), func(t plan.Task) bool {
 		for _, s := range states {
 			if t.State == s && (!s.Final() || t.FinishedAt != nil) {
 				return true
@@ -141,6 +142,13 @@ func (e *Engine) WaitTask(id string, states ...plan.TaskState) plan.Task {
 		}
 		return false
 	})
+	if task.State.Final() {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		_ = e.Workflows.GetWorkflow(ctx, plan.WorkflowID(id), "").Get(ctx, nil) // how it ended is in the task
+		require.NoError(e.t, ctx.Err(), "task %s does not close", id)
+	}
+	return task
 }
 
 // WaitFor returns the task when it is as asked.

@@ -18,8 +18,7 @@ start_kubernetes() {
   else
     for part in $dead; do
       say "starting $part …"
-      spawn_component "$part"
-      wait_for_component "$part"
+      start_component "$part"
     done
   fi
   for part in $kubernetes_parts; do wait_for_component "$part"; done
@@ -126,6 +125,21 @@ apply_definitions() {
   if ! compgen -G "$root/deploy/crds/*.yaml" >/dev/null; then return 0; fi
   kubectl apply --server-side --force-conflicts -f "$root/deploy/crds" &&
     kubectl wait --for=condition=Established -f "$root/deploy/crds" --timeout=60s
+}
+
+# start_component NAME: and wait until it serves. The API server's clients try again only after up to a minute when it was
+# away for long: they are started anew, so that the cluster is at work when this returns.
+start_component() {
+  local part clients=
+  spawn_component "$1"
+  wait_for_component "$1"
+  if [ "$1" != kube-apiserver ]; then return 0; fi
+  for part in kube-controller-manager kube-scheduler kwok-controller; do
+    if running "$part"; then clients="$clients $part"; fi
+  done
+  for part in $clients; do kill -KILL "$(pid_of "$part")"; done
+  for part in $clients; do wait_until_gone "$part" 50 && spawn_component "$part"; done
+  for part in $clients; do wait_for_component "$part"; done
 }
 
 # spawn_component NAME: with the binary and arguments that kwokctl has put down for it.

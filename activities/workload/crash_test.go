@@ -1,0 +1,149 @@
+package workload_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/observer"
+)
+
+// killAt lets an attempt make so many changes and then kills it: before the next one reaches the server, or after it has, its answer lost.
+func (b *bench) killAt(ctx context.Context, req operation.Request, changes int, after bool) (killed bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var seen atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet || ctx.Err() == nil && int(seen.Add(1)) <= changes {
+			return nil, ctx.Err()
+		}
+		if after {
+			after = false
+			response, err := b.traffic.next.RoundTrip(r)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}
+		cancel()
+		return nil, context.Canceled
+	})
+	_, err := b.acts.Run(ctx, req)
+	b.traffic.set(nil)
+	return err != nil
+}
+
+// TestKilledAtEveryChange kills the process before and after every change of an operation, with nothing remembered, and lets the next one go on: the outcome is
+// the same, no pod is restarted twice, and the spec is changed no more often than without the kill.
+func TestKilledAtEveryChange(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]situation{
+		"deployment/RESTART/SEQUENTIAL": situations["deployment/RESTART/PARALLEL"].with(plan.Sequential),
+		"statefulset/RESTART/PARALLEL":  situations["statefulset/RESTART/PARALLEL"],
+		"statefulset/RESTART/OnDelete":  {kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3, make: statefulSetOf(3, onDelete), oneOut: true},
+		"daemonset/RESTART/SEQUENTIAL":  {kind: "DaemonSet", op: plan.Restart, method: plan.Sequential, pods: 4, make: daemonSetOf(nil), oneOut: true},
+		"deployment/STOP/SEQUENTIAL":    situations["deployment/STOP/SEQUENTIAL"],
+		"statefulset/STOP/PARALLEL":     situations["statefulset/STOP/PARALLEL"],
+		"deployment/START/SEQUENTIAL":   {kind: "Deployment", op: plan.Start, method: plan.Sequential, pods: 0, make: deploymentOf(0, nil), oneOut: true},
+		"statefulset/START/PARALLEL":    {kind: "StatefulSet", op: plan.Start, method: plan.Parallel, pods: 0, make: statefulSetOf(0, nil)},
+	} {
+		for changes := range 6 {
+			for _, after := range []bool{false, true} {
+				if os.Getenv("SLIPWAY_TEST_LONG") == "" && (changes > 2 || !after && changes > 0) {
+					continue // before one change is after the one before it, but for what the process knew
+				}
+				t.Run(fmt.Sprintf("%s/%d/after=%t", name, changes, after), func(t *testing.T) { newBench(t).playKilled(s, changes, after) })
+			}
+		}
+	}
+}
+
+func onDelete(s *appsv1.StatefulSet) {
+	s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+}
+
+func (s situation) with(method plan.Method) situation {
+	s.method = method
+	s.oneOut = method == plan.Sequential
+	return s
+}
+
+func (b *bench) playKilled(s situation, changes int, after bool) {
+	name := observer.Name{Kind: s.kind, Name: "order"}
+	s.make(b, name.Name)
+	b.settled(name, s.pods)
+	before := b.whole(name)
+	watched := observer.Start(b.t, b.kube, b.namespace)
+	req := b.request(name, s.op, s.method)
+	three := int32(3)
+	req.Workload.Replicas = &three
+	if !b.killAt(b.t.Context(), req, changes, after) {
+		b.t.Logf("it ends before change %d", changes+1)
+	}
+	b.use(b.config, workload.Options{})
+	b.must(req)
+	tidy := b.requireTidy(name, before)
+	tl := watched.Timeline(b.t)
+	switch s.op {
+	case plan.Restart:
+		require.Equal(b.t, s.pods, len(tl.Made[name]), "no pod may be restarted twice:\n%s", tl)
+		require.Equal(b.t, "t1/1", tidy.marker)
+	case plan.Start:
+		require.Equal(b.t, int64(3), tidy.replicas)
+		require.Equal(b.t, 3, len(tl.Made[name]), "%s", tl)
+	case plan.Stop:
+		require.Empty(b.t, b.pods(name.Name))
+		require.Equal(b.t, "3", tidy.annotations[operation.AnnotationReplicas])
+		require.Zero(b.t, len(tl.Made[name]), "%s", tl)
+	}
+	if s.oneOut {
+		watched.RequireAtMostOneOut(b.t, name)
+	}
+	generation := tidy.generation
+	b.use(b.config, workload.Options{})
+	again := b.must(req)
+	require.Equal(b.t, generation, b.whole(name).generation, "once more changes nothing (%s)", again.Message)
+}
+
+// TestTheAnswerIsNotLost kills the process after its last write: the next attempt, which finds a workload that nobody holds, still knows what was done.
+func TestTheAnswerIsNotLost(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 3, nil)
+	b.settled(order, 3)
+	d := b.driver(b.request(order, plan.Stop, plan.Parallel))
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodPatch || b.traffic.written() < 1 {
+			return nil, nil
+		}
+		response, err := b.traffic.next.RoundTrip(r)
+		require.NoError(t, err)
+		_ = response.Body.Close()
+		b.traffic.set(nil)
+		return nil, errDown
+	})
+	result, err := d.run()
+	require.NoError(t, err)
+	require.Equal(t, "stopped: no pod is left", result.Message)
+	require.True(t, result.Changed)
+	require.Equal(t, int32(3), *result.FromReplicas)
+}
+
+// TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd has Temporal say that another attempt runs: this one must leave the last write to it.
+func TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd(t *testing.T) {
+	b := newBench(t)
+	b.use(b.config, workload.Options{Recorder: recorder{err: notWanted}})
+	b.deployment("order", 1, nil)
+	b.settled(order, 1)
+	req := b.request(order, plan.Stop, plan.Parallel)
+	_, err := b.driver(req).run()
+	require.ErrorContains(t, err, "another attempt has taken over")
+	require.Equal(t, req.Claim, b.whole(order).annotations[operation.AnnotationClaimedBy])
+}

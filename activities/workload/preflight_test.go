@@ -1,0 +1,69 @@
+package workload_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/observer"
+)
+
+// TestPreflightOfAThousand checks a large plan: it must be quick and must not ask the API server a thousand times over.
+func TestPreflightOfAThousand(t *testing.T) {
+	b := newBench(t)
+	for i := range 20 {
+		b.deployment(fmt.Sprintf("d-%d", i), 0, nil)
+	}
+	b.statefulSet("s-0", 0, nil)
+	var in operation.PreflightRequest
+	one := int32(1)
+	for i := range 1000 {
+		req := b.request(observer.Name{Kind: "Deployment", Name: fmt.Sprintf("d-%d", i%20)}, plan.Start, plan.Parallel)
+		req.Workload.Replicas = &one
+		in.Requests = append(in.Requests, req)
+	}
+	in.Requests[7].Workload.WorkloadRef.Name = "missing"
+	in.Requests[8].Workload.Replicas = nil
+	in.Requests[9].Workload.WorkloadRef.Kind, in.Requests[9].Workload.WorkloadRef.Name = "StatefulSet", "s-0"
+	began := time.Now()
+	out, err := b.acts.Preflight(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []operation.Refusal{
+		{Index: 7, Reason: "Deployment " + b.namespace + "/missing does not exist: create it, or take it out of the catalogue"},
+		{Index: 8, Reason: "Deployment " + b.namespace + "/d-8 has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once"},
+	}, out.Refusals)
+	require.Less(t, time.Since(began), 3*time.Second)
+	require.LessOrEqual(t, len(b.traffic.calls), 15, "%v", b.traffic.calls)
+	require.Zero(t, b.traffic.count(http.MethodPatch, ""))
+}
+
+func TestPreflightLeavesClaimsToTheRun(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 1, nil)
+	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"task/other@run"}}}`)
+	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	require.NoError(t, err)
+	require.Empty(t, out.Refusals, "whoever holds it now may be done when its turn comes")
+}
+
+func TestPreflightOutOfReach(t *testing.T) {
+	b := newBench(t)
+	b.traffic.set(down)
+	_, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	app := requireFailure(t, err, failure.Unreachable)
+	require.Contains(t, app.Message(), "this party's cluster is out of reach: ")
+}
+
+func TestPreflightOfNothing(t *testing.T) {
+	b := newBench(t)
+	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{})
+	require.NoError(t, err)
+	require.Empty(t, out.Refusals)
+	require.Empty(t, b.traffic.calls)
+}

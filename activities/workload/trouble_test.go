@@ -1,0 +1,180 @@
+package workload_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/observer"
+)
+
+var order = observer.Name{Kind: "Deployment", Name: "order"}
+
+// TestPodsThatCannotStart starts workloads whose pods have every kind of trouble: the item fails with the pod's own message.
+func TestPodsThatCannotStart(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		change   func(*corev1.PodTemplateSpec)
+		deadline int64
+		spent    string
+		says     []string
+	}{
+		"bad image": {
+			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 4, spent: "after 2 s",
+			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:bad" },
+			says:   []string{": 0 of 2 pods are ready", `: ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
+		},
+		"bad image of an init container": {
+			reason: "init containers are looked at too", deadline: 4, spent: "after 2 s",
+			change: func(p *corev1.PodTemplateSpec) {
+				p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "x:bad"}}
+			},
+			says: []string{`ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
+		},
+		"crash loop": {
+			reason: "a crash loop fails with its last exit", deadline: 16, spent: "after 8 s",
+			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:crash" },
+			says:   []string{": CrashLoopBackOff: back-off", "(last exit code 1)"},
+		},
+		"never ready": {
+			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 4, spent: "after 4 s",
+			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:never-ready" },
+			says:   []string{": NotReady: containers with unready status: [app]"},
+		},
+		"unschedulable": {
+			reason: "room on the nodes may come: it has the whole deadline", deadline: 4, spent: "after 4 s",
+			change: func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = map[string]string{"no": "such-node"} },
+			says:   []string{": Unschedulable: 0/4 nodes are available"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.deployment("order", 0, func(d *appsv1.Deployment) { tc.change(&d.Spec.Template) })
+			before := b.whole(order)
+			two := int32(2)
+			req := b.request(order, plan.Start, plan.Parallel)
+			req.Workload.Replicas, req.DeadlineSeconds = &two, tc.deadline
+			app := b.fails(req, failure.WorkloadFailed)
+			for _, want := range append(tc.says, tc.spent, "Deployment "+b.namespace+"/order: ", "pod order-") {
+				require.Contains(t, app.Message(), want, tc.reason)
+			}
+			after := b.requireTidy(order, before)
+			require.Equal(t, int64(2), after.replicas, "nothing is rolled back")
+		})
+	}
+}
+
+func TestARestartThatFailsGivesTheSettingsBack(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "x:good" })
+	b.settled(order, 3)
+	// The image goes bad between the start and the restart; the new template is held back so that the restart is what brings it up.
+	b.merge(order, `{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"app","image":"x:bad"}]}}}}`)
+	b.merge(order, `{"spec":{"paused":false,"strategy":{"rollingUpdate":{"maxUnavailable":"50%","maxSurge":2}}}}`)
+	before := b.whole(order)
+	req := b.request(order, plan.Restart, plan.Sequential)
+	req.DeadlineSeconds = 6
+	app := b.fails(req, failure.WorkloadFailed)
+	require.Contains(t, app.Message(), "pods are ready, ")
+	require.Contains(t, app.Message(), "restarted after")
+	require.Contains(t, app.Message(), "manifest unknown")
+	after := b.requireTidy(order, before)
+	require.Equal(t, "t1/1", after.marker, "the template is not rolled back")
+}
+
+// TestPodsThatCannotBeCreated has a quota in the way: no pod can say why, the Deployment does.
+func TestPodsThatCannotBeCreated(t *testing.T) {
+	b := newBench(t)
+	_, err := b.kube.CoreV1().ResourceQuotas(b.namespace).Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		q, err := b.kube.CoreV1().ResourceQuotas(b.namespace).Get(t.Context(), "none", metav1.GetOptions{})
+		return err == nil && len(q.Status.Hard) > 0
+	}, patience, tick)
+	b.deployment("order", 0, nil)
+	one := int32(1)
+	req := b.request(order, plan.Start, plan.Parallel)
+	req.Workload.Replicas, req.DeadlineSeconds = &one, 3
+	app := b.fails(req, failure.WorkloadFailed)
+	require.Contains(t, app.Message(), "0 of 1 pods are ready after 3 s: its pods cannot be created:")
+	require.Contains(t, app.Message(), "exceeded quota")
+}
+
+// TestHalfStarted fails a START SEQUENTIAL half way; the next one goes on to the size that was asked for.
+func TestHalfStarted(t *testing.T) {
+	b := newBench(t)
+	name := observer.Name{Kind: "StatefulSet", Name: "store"}
+	b.statefulSet("store", 0, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "x:bad" })
+	three := int32(3)
+	req := b.request(name, plan.Start, plan.Sequential)
+	req.Workload.Replicas, req.DeadlineSeconds = &three, 4
+	app := b.fails(req, failure.WorkloadFailed)
+	require.Contains(t, app.Message(), "0 of 1 pods are ready, on the way to 3 after 2 s: pod store-0: ImagePullBackOff")
+	half := b.whole(name)
+	require.Equal(t, "3", half.annotations[operation.AnnotationReplicas], "the size to come back to is kept")
+	require.Equal(t, "1", half.annotations[operation.AnnotationLeftAt])
+	require.NotContains(t, half.annotations, operation.AnnotationClaimedBy)
+
+	// Somebody puts the image right. The pod of the bad template stays: the StatefulSet keeps its order and waits for it. START frees it.
+	b.merge(name, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:good"}]}}}}`)
+	again := b.request(name, plan.Start, plan.Sequential)
+	again.DeadlineSeconds = 30
+	again.Workload.Replicas = nil
+	result := b.must(again)
+	require.Equal(t, "started: 3 of 3 pods are ready", result.Message)
+	require.Equal(t, int32(1), *result.FromReplicas)
+	after := b.whole(name)
+	require.NotContains(t, after.annotations, operation.AnnotationReplicas)
+	require.NotContains(t, after.annotations, operation.AnnotationLeftAt)
+}
+
+// TestRestartOfASickStatefulSet begins with pods that are not ready. They are taken first, since they are out already, and never a second one.
+func TestRestartOfASickStatefulSet(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.StatefulSet){"ordered": func(*appsv1.StatefulSet) {}, "burst": burst} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			set := observer.Name{Kind: "StatefulSet", Name: "store"}
+			b.statefulSet("store", 3, func(s *appsv1.StatefulSet) {
+				change(s)
+				slowly(&s.Spec.Template)
+			})
+			b.settled(set, 3)
+			b.sicken("store-1")
+			before, old := b.whole(set), uids(b.pods("store"))
+			watched := observer.Start(t, b.kube, b.namespace)
+			result := b.must(b.request(set, plan.Restart, plan.Sequential))
+			require.Equal(t, "restarted: 3 of 3 pods are ready", result.Message)
+			b.requireTidy(set, before)
+			made := watched.Timeline(t).Made[set]
+			require.Equal(t, 3, len(made), "no pod may be restarted twice:\n%s", watched.Timeline(t))
+			require.Equal(t, "store-1", made[0].Name, "the pod that is out already is taken first")
+			for _, p := range b.pods("store") {
+				require.NotContains(t, old, string(p.UID))
+			}
+			watched.RequireAtMostOneOut(t, set)
+		})
+	}
+}
+
+// sicken makes a running pod not ready, for good.
+func (b *bench) sicken(pod string) {
+	b.t.Helper()
+	_, err := b.kube.CoreV1().Pods(b.namespace).Patch(b.t.Context(), pod, "application/strategic-merge-patch+json",
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","message":"it hangs"}]}}`), metav1.PatchOptions{}, "status")
+	require.NoError(b.t, err)
+	require.Eventually(b.t, func() bool {
+		s, err := b.kube.AppsV1().StatefulSets(b.namespace).Get(b.t.Context(), "store", metav1.GetOptions{})
+		return err == nil && s.Status.AvailableReplicas == 2
+	}, patience, tick, "the StatefulSet does not notice its sick pod")
+}

@@ -1,0 +1,93 @@
+package workload_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+var notWanted = serviceerror.NewNotFound("the activity is not running")
+
+// TestTheWatchWakes waits for a pod that takes a while: the attempt must learn of it by the watch, without reading over and over.
+func TestTheWatchWakes(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 0, func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/ready-after": "6s"}
+	})
+	one := int32(1)
+	req := b.request(order, plan.Start, plan.Parallel)
+	req.Workload.Replicas = &one
+	b.warm()
+	began := time.Now()
+	d := b.driver(req)
+	_, err := d.run()
+	require.NoError(t, err)
+	took := time.Since(began)
+	require.Equal(t, 1, d.attempts, "one attempt listens long enough")
+	require.Less(t, took, 8*time.Second, "readiness must be seen when it comes")
+	require.Less(t, b.traffic.count(http.MethodGet, "/deployments/order"), 12, "the workload is read when it changes, not all the time: %v", b.traffic.calls)
+	require.LessOrEqual(t, b.traffic.count(http.MethodGet, "/pods?"), 3, "the pods are asked now and then only")
+}
+
+// warm begins the shared watch, as the first operation of a worker does.
+func (b *bench) warm() {
+	b.t.Helper()
+	b.deployment("first", 1, nil)
+	first := order
+	first.Name = "first"
+	b.must(b.request(first, plan.Stop, plan.Parallel))
+	require.Eventually(b.t, func() bool { return b.traffic.watches() > 0 }, patience, tick)
+}
+
+// TestManyAttemptsShareOneWatch runs several operations at once.
+func TestManyAttemptsShareOneWatch(t *testing.T) {
+	b := newBench(t)
+	var ends []<-chan error
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		b.deployment(name, 2, nil)
+	}
+	for _, name := range names {
+		n := order
+		n.Name = name
+		b.settled(n, 2)
+		ends = append(ends, b.inBackground(b.request(n, plan.Restart, plan.Sequential)))
+	}
+	for _, end := range ends {
+		require.NoError(t, <-end)
+	}
+	require.LessOrEqual(t, b.traffic.watchesOf("/apis/apps/v1/deployments"), 1, "%v", b.traffic.calls)
+}
+
+// TestAnAttemptGivesItsPlaceBack waits for pods that do not come: the attempt ends after the time that it may listen, and says how far it is.
+func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
+	b := newBench(t)
+	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})
+	b.deployment("order", 0, neverReady)
+	two := int32(2)
+	req := b.request(order, plan.Start, plan.Parallel)
+	req.Workload.Replicas, req.DeadlineSeconds = &two, 600
+	d := b.driver(req)
+	_, err := d.attempt()
+	app := requireNotReady(t, err)
+	require.Contains(t, app.Message(), "0 of 2 pods are ready: pod order-")
+	require.Contains(t, app.Message(), "NotReady: containers with unready status: [app]")
+	require.Equal(t, 2*time.Second, app.NextRetryDelay())
+	require.InDelta(t, 3, d.progress.ElapsedSeconds, 0.9)
+	require.True(t, d.progress.Held)
+	require.Equal(t, app.Message(), d.progress.Message)
+	d.progress.ElapsedSeconds = 240
+	_, err = d.attempt()
+	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5, "the longer it takes, the longer the pause")
+	_, err = b.acts.Restore(t.Context(), d.req)
+	require.NoError(t, err)
+	require.NotContains(t, b.whole(order).annotations, operation.AnnotationClaimedBy)
+}

@@ -1,0 +1,139 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+)
+
+const orderService = `displayName: order service
+workloads:
+- namespace: shop
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}
+  labels: [label1]
+deadlineSeconds: 60
+`
+
+func TestServicesOverHTTP(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	const path = "/api/v1/services/0111"
+	created := e.call("PUT", path, orderService, yamlBody).is(http.StatusCreated, "it is new")
+	require.Equal(t, api.PutServiceResult{ID: "0111", Changed: true}, decode[api.PutServiceResult](created))
+	same := e.call("PUT", path, orderService, "Content-Type: text/x-yaml").is(http.StatusOK, "it is there already")
+	require.False(t, decode[api.PutServiceResult](same).Changed, "nothing was written")
+
+	got := decode[catalog.Service](e.call("GET", path, "").is(http.StatusOK, "it exists"))
+	require.Equal(t, "order service", got.DisplayName)
+	asYAML := e.call("GET", path, "", "Accept: application/yaml").is(http.StatusOK, "YAML is a form of it")
+	require.Equal(t, "application/yaml", asYAML.header.Get("Content-Type"))
+	back := e.call("PUT", path, asYAML.body, yamlBody).is(http.StatusOK, "what is read can be sent back")
+	require.False(t, decode[api.PutServiceResult](back).Changed, "it is the same service")
+	asJSON := e.call("GET", path, "", "Accept: application/json").body
+	require.False(t, decode[api.PutServiceResult](e.call("PUT", path, asJSON, jsonBody)).Changed, "it is the same service")
+
+	wrong := e.call("PUT", path, "workloads: []\ncolour: red\n", yamlBody).is(http.StatusBadRequest, "two things are wrong")
+	require.Len(t, wrong.problem().Errors, 2, "all errors at once: %s", wrong.body)
+	require.Contains(t, wrong.reasons(), "(line 2): ", "each with its line")
+
+	for i := range 5 {
+		e.putService(fmt.Sprintf("s%d", i))
+	}
+	first := decode[api.ServiceList](e.call("GET", "/api/v1/services?limit=4", ""))
+	rest := decode[api.ServiceList](e.call("GET", "/api/v1/services?limit=4&cursor="+first.NextCursor, ""))
+	var ids []string
+	for _, item := range append(first.Items, rest.Items...) {
+		ids = append(ids, item.ID)
+	}
+	require.Equal(t, []string{"0111", "s0", "s1", "s2", "s3", "s4"}, ids)
+	require.Empty(t, rest.NextCursor, "that was the last page")
+	e.call("GET", "/api/v1/services?cursor=nonsense", "").is(http.StatusBadRequest, "a made-up cursor")
+
+	e.call("DELETE", path, "").is(http.StatusNoContent, "it is there")
+	e.call("DELETE", path, "").is(http.StatusNotFound, "it is gone")
+	e.call("GET", path, "").is(http.StatusNotFound, "it is gone")
+}
+
+func TestPlansOverHTTP(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	const path = "/api/v1/plans/Shop"
+	const document = `comment: release
+deployPlanItems:
+ - serviceId: 0111   # spelled so
+   priority: 3
+   deployment: HTTP_UPLOAD_DEPLOY
+   httpSrcUri: http://example.com/app.zip
+   compileRepoPath: http://example.com/app.git
+ - serviceId: 222
+   deployment: STOP
+...
+`
+	created := decode[api.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusCreated, "it is new"))
+	require.True(t, created.Changed)
+	warnings := fmt.Sprint(created.Warnings)
+	for _, expected := range []string{"service 0111 is not in the catalogue", "service 222 is not in the catalogue", "not available yet", "compileRepoPath"} {
+		require.Contains(t, warnings, expected, "what execute would refuse, and what is not used")
+	}
+	require.False(t, decode[api.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusOK, "it is there already")).Changed)
+	got := decode[plan.Document](e.call("GET", path, ""))
+	require.Equal(t, plan.ServiceID("0111"), got.Items[0].ServiceID, "the spelling is kept")
+	asYAML := e.call("GET", path, "", "Accept: text/yaml").body
+	require.False(t, decode[api.PutPlanResult](e.call("PUT", path, asYAML, yamlBody)).Changed, "what is read can be sent back: %s", asYAML)
+
+	wrong := e.call("PUT", path, strings.ReplaceAll(document, "STOP", "STOPP")+"", yamlBody).is(http.StatusBadRequest, "an unknown deployment")
+	require.Contains(t, wrong.reasons(), "2 deployPlanItems[1].deployment (line 9)", "item, field and line")
+	require.Contains(t, wrong.problem().Detail, "STOPP", "whoever reads only the detail sees the first error")
+	e.call("PUT", path, document, jsonBody).is(http.StatusBadRequest, "YAML is not JSON")
+
+	list := decode[api.PlanList](e.call("GET", "/api/v1/plans", ""))
+	require.Len(t, list.Items, 1)
+	require.Equal(t, "Shop", list.Items[0].Name)
+	require.Equal(t, 2, list.Items[0].Items)
+	require.Equal(t, "release", list.Items[0].Comment)
+	e.call("DELETE", path, "").is(http.StatusNoContent, "nothing runs")
+	e.call("GET", path, "").is(http.StatusNotFound, "it is gone")
+	e.call("DELETE", path, "").is(http.StatusNotFound, "it is gone")
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	validate := func(document string) api.ValidateResult {
+		return decode[api.ValidateResult](e.call("POST", "/api/v1/plans/validate", document, yamlBody).is(http.StatusOK, "validate always answers"))
+	}
+	e.putService("111")
+	e.putService("222")
+	good := validate("deployPlanItems:\n- {serviceId: 222, deployment: STOP}\n- {serviceId: 111, priority: 3, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n")
+	require.True(t, good.Valid)
+	require.Equal(t, []api.Wave{
+		{Priority: 3, Items: []api.WaveItem{{Item: 2, ServiceID: "111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}},
+		{Priority: 0, Items: []api.WaveItem{{Item: 1, ServiceID: "222", Deployment: plan.Stop, ContainerExecMethod: plan.Parallel}}},
+	}, good.Waves, "larger goes first")
+	require.Empty(t, good.Errors)
+
+	unknown := validate("deployPlanItems:\n- {serviceId: 111, deployment: START}\n- {serviceId: 999, deployment: START}\n")
+	require.False(t, unknown.Valid)
+	require.Len(t, unknown.Waves, 1, "the order is known all the same")
+	require.Contains(t, fmt.Sprint(unknown.Errors), "service 999 is not in the catalogue")
+
+	broken := validate("deployPlanItems:\n- {serviceId: 111, deployment: STAR, colour: red}\n- {deployment: START}\n")
+	require.False(t, broken.Valid)
+	require.Len(t, broken.Errors, 3, "every error at once: %v", broken.Errors)
+	require.Empty(t, broken.Waves)
+
+	var many strings.Builder
+	many.WriteString("deployPlanItems:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&many, "- {serviceId: 111, priority: %d, deployment: RESTART}\n", i)
+	}
+	require.True(t, validate(many.String()).Valid, "a thousand items")
+	require.Empty(t, decode[api.PlanList](e.call("GET", "/api/v1/plans", "")).Items, "nothing was stored")
+}

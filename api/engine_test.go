@@ -1,0 +1,291 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/workflows"
+)
+
+const (
+	patience = 30 * time.Second
+	tick     = 10 * time.Millisecond
+)
+
+// engine is the front door on a real Temporal server and a real home cluster, with the real workflows and the centre's real activities.
+// Only the parties' pods are played, by party.
+type engine struct {
+	t        *testing.T
+	url      string
+	router   routers.Router
+	temporal client.Client
+	store    *home.Store
+	home     *brokenHome
+	party    *party
+	api      *api.API
+	// cut makes every call of the front door to Temporal fail, as if it were away.
+	cut atomic.Bool
+	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
+	deleted sync.Map
+	worker  worker.Worker
+	ends    []func()
+}
+
+func newEngine(t *testing.T) *engine {
+	t.Helper()
+	stack := harness.SharedStack(t)
+	e := &engine{t: t, party: newParty()}
+	namespace := stack.TemporalNamespace(t)
+	e.temporal = stack.Temporal(t, namespace)
+	e.addSearchAttributes(namespace)
+	var err error
+	e.store, err = home.NewStore(stack.REST, stack.Namespace(t, "api"))
+	require.NoError(t, err)
+	e.home = &brokenHome{Store: e.store}
+	go e.store.Run(t.Context())
+	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
+	require.NoError(t, err)
+	e.api, err = api.New(api.Deps{Home: e.home, Temporal: front, Namespace: namespace, TemporalUI: "http://ui.example/", Metrics: http.NotFoundHandler(),
+		Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second})
+	require.NoError(t, err)
+	server := httptest.NewServer(e.api)
+	e.url = server.URL
+	e.router = specRouter(t, e.url)
+	t.Cleanup(func() {
+		e.api.Close()
+		server.Close()
+		front.Close()
+	})
+	return e
+}
+
+var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
+// CheckCallAllowed lets the test cut the front door off from Temporal.
+func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) error {
+	if deletion, ok := request.(*workflowservice.DeleteWorkflowExecutionRequest); ok {
+		e.deleted.Store(deletion.GetWorkflowExecution().GetWorkflowId(), true)
+	}
+	if e.cut.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (e *engine) addSearchAttributes(namespace string) {
+	_, err := e.temporal.OperatorService().AddSearchAttributes(e.t.Context(), &operatorservice.AddSearchAttributesRequest{
+		Namespace: namespace, SearchAttributes: map[string]enumspb.IndexedValueType{
+			"SlipwayKind": enumspb.INDEXED_VALUE_TYPE_KEYWORD, "SlipwayState": enumspb.INDEXED_VALUE_TYPE_KEYWORD, "SlipwayName": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+			"SlipwayParties": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST, "SlipwayServices": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}})
+	require.NoError(e.t, err)
+}
+
+// work starts the engine's worker and that of the party "default".
+func (e *engine) work() *engine {
+	e.t.Helper()
+	centre := worker.New(e.temporal, workflows.QueueEngine, worker.Options{DisableRegistrationAliasing: true,
+		Interceptors: []interceptor.WorkerInterceptor{workflows.NewInterceptor()}})
+	centre.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
+	centre.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
+	centre.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
+	home.NewActivities(e.store, e.temporal, 0).Register(centre)
+	require.NoError(e.t, centre.Start())
+	pods := worker.New(e.temporal, catalog.PartyQueue(catalog.DefaultParty), worker.Options{DisableWorkflowWorker: true, MaxHeartbeatThrottleInterval: tick})
+	e.party.register(pods)
+	require.NoError(e.t, pods.Start())
+	e.ends = append(e.ends, centre.Stop, pods.Stop)
+	e.t.Cleanup(e.rest)
+	return e
+}
+
+// rest ends the workers.
+func (e *engine) rest() {
+	e.party.open()
+	for _, end := range e.ends {
+		end()
+	}
+	e.ends = nil
+}
+
+// answer is what the API answered.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+}
+
+// call sends one request and holds the answer against api/openapi.yaml. headers are "Name: value".
+func (e *engine) call(method, path, body string, headers ...string) answer {
+	e.t.Helper()
+	request := e.request(e.t.Context(), method, path, body, headers...)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(e.t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(e.t, err)
+	a := answer{e.t, response.StatusCode, response.Header, string(text)}
+	e.conforms(request, a)
+	return a
+}
+
+func (e *engine) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
+	e.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, e.url+path, strings.NewReader(body))
+	require.NoError(e.t, err)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	return request
+}
+
+// conforms checks that the operation has this answer, in this form.
+func (e *engine) conforms(request *http.Request, a answer) {
+	e.t.Helper()
+	route, parameters, err := e.router.FindRoute(request)
+	if err != nil {
+		return // the tests of addresses that do not exist
+	}
+	content := a.header.Get("Content-Type")
+	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: parameters, Route: route}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader([]byte(a.body))),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: !strings.Contains(content, "json")}})
+	require.NoError(e.t, err, "%s %s answered %d %s", request.Method, request.URL.Path, a.status, a.body)
+}
+
+func specRouter(t *testing.T, url string) routers.Router {
+	t.Helper()
+	spec, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+	require.NoError(t, err)
+	spec.Servers = openapi3.Servers{{URL: url}}
+	router, err := legacy.NewRouter(spec)
+	require.NoError(t, err)
+	return router
+}
+
+// is requires the status and answers itself.
+func (a answer) is(status int, reason string) answer {
+	a.t.Helper()
+	require.Equal(a.t, status, a.status, "%s; the answer was %s", reason, a.body)
+	return a
+}
+
+func (a answer) problem() api.Problem {
+	a.t.Helper()
+	require.Equal(a.t, "application/problem+json", a.header.Get("Content-Type"), a.body)
+	return decode[api.Problem](a)
+}
+
+// reasons are all that is wrong, by place.
+func (a answer) reasons() string {
+	var all []string
+	for _, one := range a.problem().Errors {
+		all = append(all, fmt.Sprintf("%d %s (line %d): %s", one.Item, one.Field, one.Line, one.Reason))
+	}
+	return strings.Join(all, "\n")
+}
+
+func decode[T any](a answer) T {
+	a.t.Helper()
+	var value T
+	require.NoError(a.t, json.Unmarshal([]byte(a.body), &value), a.body)
+	return value
+}
+
+const (
+	yamlBody = "Content-Type: application/yaml"
+	jsonBody = "Content-Type: application/json"
+)
+
+// putService makes a service of one Deployment that has the service's own name.
+func (e *engine) putService(id string) {
+	e.t.Helper()
+	e.call("PUT", "/api/v1/services/"+id, `{"workloads":[{"namespace":"shop","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"`+id+`"}}]}`, jsonBody)
+}
+
+// putPlan makes a plan of items "<service> <priority>", and the services that it names.
+func (e *engine) putPlan(name string, items ...string) {
+	e.t.Helper()
+	var document strings.Builder
+	document.WriteString("comment: release of the shop\ndeployPlanItems:\n")
+	for _, item := range items {
+		service, priority, _ := strings.Cut(item, " ")
+		e.putService(service)
+		fmt.Fprintf(&document, "- {serviceId: %s, priority: %s, deployment: RESTART}\n", service, priority)
+	}
+	e.call("PUT", "/api/v1/plans/"+name, document.String(), yamlBody).is(http.StatusCreated, "the plan is new")
+}
+
+func (e *engine) execute(name string, headers ...string) string {
+	e.t.Helper()
+	a := e.call("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted, "the plan can be executed")
+	id := decode[api.ExecuteResult](a).ID
+	require.Equal(e.t, "/api/v1/tasks/"+id, a.header.Get("Location"))
+	return id
+}
+
+func (e *engine) task(id string) plan.Task {
+	e.t.Helper()
+	return decode[plan.Task](e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusOK, "the task exists"))
+}
+
+// wait waits until the task is as asked.
+func (e *engine) wait(id, what string, is func(plan.Task) bool) plan.Task {
+	e.t.Helper()
+	var last plan.Task
+	require.Eventually(e.t, func() bool {
+		last = e.task(id)
+		return is(last)
+	}, patience, tick, "task %s does not come to %s; it is %+v", id, what, &last)
+	return last
+}
+
+func (e *engine) waitState(id string, state plan.TaskState) plan.Task {
+	e.t.Helper()
+	return e.wait(id, string(state), func(t plan.Task) bool { return t.State == state })
+}
+
+// waitClosed waits until the task's workflow is closed.
+func (e *engine) waitClosed(id string) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	err := e.temporal.GetWorkflow(ctx, plan.WorkflowID(id), "").Get(ctx, nil)
+	var failed *temporal.WorkflowExecutionError
+	if err != nil {
+		require.ErrorAs(e.t, err, &failed)
+	}
+}

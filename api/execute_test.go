@@ -1,0 +1,311 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+func TestATaskFromExecuteToDelete(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("Shop", "111 3", "222 1", "333 1")
+	e.party.hold("222", "333")
+	started := e.call("POST", "/api/v1/plans/Shop/execute", `{"actor":"li","reason":"release 2.4"}`, jsonBody, "Slipway-Via: cli").is(http.StatusAccepted, "it can run")
+	id := decode[api.ExecuteResult](started).ID
+	require.Regexp(t, `^shop-\d{14}-[a-z2-7]{5}$`, id)
+
+	running := e.wait(id, "both of wave 2 with their pods", func(t plan.Task) bool {
+		return len(t.Services[1].Workloads) == 1 && t.Services[1].Workloads[0].Message == "222: 2 of 3 pods are ready" &&
+			len(t.Services[2].Workloads) == 1 && t.Services[2].Workloads[0].Message == "333: 2 of 3 pods are ready"
+	})
+	require.Equal(t, plan.TaskRunning, running.State)
+	require.Equal(t, plan.ItemSucceeded, running.Services[0].State)
+	require.Equal(t, "task/"+id, running.Workflow.ID)
+	require.True(t, strings.HasPrefix(running.Workflow.URL, "http://ui.example/namespaces/test-"), running.Workflow.URL)
+	require.Contains(t, running.Workflow.URL, "/workflows/task%2F"+id+"/"+running.Workflow.RunID)
+
+	busy := e.call("POST", "/api/v1/plans/Shop/execute", "").is(http.StatusConflict, "a plan has one live task")
+	require.Equal(t, id, busy.problem().Task, "with a pointer to it")
+	require.Contains(t, busy.problem().Detail, "is Running")
+	e.call("DELETE", "/api/v1/plans/Shop", "").is(http.StatusConflict, "its task runs")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "it runs")
+	e.call("GET", "/api/v1/tasks/"+id+"/report", "").is(http.StatusOK, "a running task has a report, too")
+
+	e.party.open()
+	e.waitState(id, plan.TaskSucceeded)
+	again := e.execute("Shop") // at once: a task that only writes its record does not stand in the way
+	require.NotEqual(t, id, again)
+	e.waitState(again, plan.TaskSucceeded)
+
+	report := e.call("GET", "/api/v1/tasks/"+id+"/report", "", "Accept: text/markdown").is(http.StatusOK, "it is over")
+	require.Contains(t, report.body, "# Report of task "+id)
+	require.Contains(t, e.call("GET", "/api/v1/tasks/"+id+"/report?format=json", "", "Accept: text/markdown").header.Get("Content-Type"), "application/json", "format wins")
+
+	e.waitClosed(id)
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
+	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
+	list := decode[api.TaskList](e.call("GET", "/api/v1/tasks", ""))
+	require.Len(t, list.Items, 1, "the other is left")
+	for _, workflowID := range []string{"task/" + id, "task/" + id + "/1-111", "task/" + id + "/2-222", "task/" + id + "/3-333"} {
+		_, deleted := e.deleted.Load(workflowID)
+		require.True(t, deleted, "Temporal was asked to forget %s", workflowID)
+	}
+	e.call("DELETE", "/api/v1/plans/Shop", "").is(http.StatusNoContent, "nothing runs any more")
+}
+
+func TestTheTasksWorkflowIsDressedForTemporal(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := decode[api.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody)).ID
+	described, err := e.temporal.DescribeWorkflowExecution(t.Context(), "task/"+id, "")
+	require.NoError(t, err)
+	values := map[string]any{}
+	for name, payload := range described.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields() {
+		var value any
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayload(payload, &value))
+		values[name] = value
+	}
+	require.Equal(t, "task", values["SlipwayKind"])
+	require.Equal(t, "shop", values["SlipwayName"])
+	require.Equal(t, []any{"111", "222"}, values["SlipwayServices"])
+	require.Equal(t, []any{"default"}, values["SlipwayParties"])
+	var summary, details string
+	metadata := described.GetExecutionConfig().GetUserMetadata()
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetSummary(), &summary))
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetDetails(), &details))
+	require.Equal(t, "plan shop: 2 services in 2 waves", summary)
+	for _, expected := range []string{"1. priority 3: RESTART 111", "2. priority 1: RESTART 222", "`pause`", "Asked by li"} {
+		require.Contains(t, details, expected)
+	}
+}
+
+func TestWhatExecuteRefuses(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusNotFound, "there is no such plan")
+	e.putPlan("shop", "111 3", "222 1")
+	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: 998, deployment: STOP}\n- {serviceId: 999, deployment: STOP}\n", yamlBody)
+	two := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity, "both are not in the catalogue")
+	require.Len(t, two.problem().Errors, 2, "every reason at once")
+
+	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://example.com/a.zip'}\n", yamlBody)
+	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity, "it is not built yet").reasons(), "not available yet")
+
+	stranger := strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: nobody-at-all", 1)
+	e.call("PUT", "/api/v1/services/far", stranger, yamlBody)
+	e.call("PUT", "/api/v1/plans/far", "deployPlanItems:\n- {serviceId: far, deployment: STOP}\n", yamlBody)
+	require.Contains(t, e.call("POST", "/api/v1/plans/far/execute", "").is(http.StatusUnprocessableEntity, "nobody knows the party").reasons(),
+		"party nobody-at-all is not known")
+
+	e.party.refuse("222", "is not there")
+	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusUnprocessableEntity, "the party cannot do it")
+	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222: is not there", refused.reasons(), "item and workload are named")
+	require.Empty(t, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
+}
+
+func TestExecuteWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	e.putPlan("shop", "111 3")
+	nobody := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "no workflow worker is there")
+	require.Contains(t, nobody.problem().Detail, "no workflow worker of the engine answers")
+	ready := e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "the worker is missing")
+	require.Contains(t, ready.body, "no workflow worker takes work")
+
+	e.work()
+	require.Eventually(t, func() bool { return e.call("GET", "/readyz", "").status == http.StatusOK }, patience, tick, "everything is there")
+	e.call("PUT", "/api/v1/services/away", strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: alice", 1), yamlBody)
+	e.call("PUT", "/api/v1/plans/away", "deployPlanItems:\n- {serviceId: away, deployment: STOP}\n", yamlBody)
+	e.createParty("alice")
+	away := e.call("POST", "/api/v1/plans/away/execute", "").is(http.StatusServiceUnavailable, "the party is known, but has no worker")
+	require.Contains(t, away.problem().Detail, "party alice")
+
+	e.cut.Store(true)
+	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "Temporal is away")
+	require.Contains(t, e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "Temporal is away").body, `"ok":false`)
+	records, err := e.store.FindRecords(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, records, "nothing was written")
+}
+
+func TestOneOfManyExecutesAtOnceWins(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	e.party.hold("111")
+	var wg sync.WaitGroup
+	answers := make([]answer, 8)
+	for i := range answers {
+		wg.Go(func() { answers[i] = e.call("POST", "/api/v1/plans/shop/execute", "") })
+	}
+	wg.Wait()
+	var accepted []string
+	for _, a := range answers {
+		if a.status == http.StatusAccepted {
+			accepted = append(accepted, decode[api.ExecuteResult](a).ID)
+			continue
+		}
+		a.is(http.StatusConflict, "another was faster")
+	}
+	require.Len(t, accepted, 1, "a plan has one live task")
+	records, err := e.store.FindRecords(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, records, 1, "who lost leaves nothing behind")
+}
+
+func TestOneKeyIsOneTask(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	e.putPlan("other", "222 3")
+	e.party.hold("111")
+	const key = "Idempotency-Key: pipeline-4711"
+	var wg sync.WaitGroup
+	answers := make([]answer, 8)
+	for i := range answers {
+		wg.Go(func() { answers[i] = e.call("POST", "/api/v1/plans/shop/execute", `{"actor": "li"}`, jsonBody, key) })
+	}
+	wg.Wait()
+	ids := map[string]bool{}
+	for _, a := range answers {
+		ids[decode[api.ExecuteResult](a.is(http.StatusAccepted, "the same key is the same task")).ID] = true
+	}
+	require.Len(t, ids, 1, "the same key is the same task")
+	id := decode[api.ExecuteResult](answers[0]).ID
+
+	repeat := e.call("POST", "/api/v1/plans/shop/execute", `{"reason":"", "actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the body's spelling means nothing")
+	require.Equal(t, id, decode[api.ExecuteResult](repeat).ID)
+	require.Equal(t, id, e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"wang"}`, jsonBody, key).is(http.StatusConflict, "another body").problem().Task)
+	e.call("POST", "/api/v1/plans/other/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusConflict, "another plan")
+	e.party.open()
+	e.waitState(id, plan.TaskSucceeded)
+	over := e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "it has been executed")
+	require.Equal(t, id, decode[api.ExecuteResult](over).ID, "and is not executed again")
+
+	e.waitClosed(id)
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
+	fresh := decode[api.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the key is free again")).ID
+	require.NotEqual(t, id, fresh, "its old ID is not, as long as Temporal remembers it")
+	e.waitState(fresh, plan.TaskSucceeded)
+}
+
+// A process that dies in the middle of an execution leaves something behind at each step. A repeat with the same key goes on there.
+func TestARepeatGoesOnWhereTheProcessDied(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"before the record", "before the claim", "after the claim"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			e := newEngine(t).work()
+			e.putPlan("shop", "111 3")
+			const key = "Idempotency-Key: k"
+			e.home.breakAt(place, true)
+			e.call("POST", "/api/v1/plans/shop/execute", "", key).is(http.StatusInternalServerError, "the process died")
+			e.home.breakAt(place, false)
+			id := e.execute("shop", key)
+			e.waitState(id, plan.TaskSucceeded)
+			require.Equal(t, id, e.execute("shop", key), "one key is one task")
+			records, err := e.store.FindRecords(t.Context(), nil)
+			require.NoError(t, err)
+			require.Len(t, records, 1, "one task is one record")
+		})
+	}
+}
+
+func TestATaskThatIsBeingStartedStandsInTheWay(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	e.home.breakAt("after the claim", true)
+	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusInternalServerError, "the process died")
+	e.home.breakAt("after the claim", false)
+	busy := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusConflict, "whoever started it may still be at it")
+	require.Contains(t, busy.problem().Detail, "being started")
+	id := busy.problem().Task
+	pending := e.task(id)
+	require.Equal(t, plan.TaskPending, pending.State)
+	require.Contains(t, pending.Reason, "being started")
+	e.call("POST", "/api/v1/tasks/"+id+"/pause", "").is(http.StatusConflict, "there is nothing to pause yet")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "it is being started")
+	e.call("DELETE", "/api/v1/plans/shop", "").is(http.StatusConflict, "it is being started")
+	require.Equal(t, plan.TaskPending, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State)
+}
+
+func TestAnInterruptedTaskIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.fail("111", failure.Unreachable)
+	first := e.execute("shop")
+	interrupted := e.waitState(first, plan.TaskInterrupted)
+	require.Contains(t, interrupted.Reason, "111 cannot: Unreachable")
+	e.call("DELETE", "/api/v1/plans/shop", "").is(http.StatusConflict, "it can still be resumed")
+
+	e.party.fail("111", "")
+	e.party.hold("111")
+	second := e.execute("shop")
+	require.NotEqual(t, first, second)
+	refused := e.call("POST", "/api/v1/tasks/"+first+"/resume", "").is(http.StatusConflict, "another has taken its place")
+	require.Contains(t, refused.problem().Detail, second)
+	require.Equal(t, plan.TaskInterrupted, refused.problem().Current.State, "the answer shows the task as it is")
+	e.call("POST", "/api/v1/tasks/"+first+"/stop", "").is(http.StatusOK, "it can be stopped")
+	e.party.open()
+	e.waitState(second, plan.TaskSucceeded)
+}
+
+func TestASnapshotIsWhatRuns(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := e.execute("shop")
+	e.call("DELETE", "/api/v1/services/222", "").is(http.StatusNoContent, "the catalogue is free to change")
+	e.call("PUT", "/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n", yamlBody).is(http.StatusOK, "the plan is free to change")
+	e.party.open()
+	require.Len(t, e.waitState(id, plan.TaskSucceeded).Services, 2, "the task runs what was executed")
+	snapshot, err := e.store.Snapshot(context.Background(), id)
+	require.NoError(t, err)
+	require.Len(t, snapshot.Services, 2)
+	require.Equal(t, int64(5), snapshot.UnreachableBudgetSeconds)
+	require.Equal(t, map[string]string{"default": "slipway.party.default"}, snapshot.Queues)
+}
+
+func TestAThousandServicesAreExecuted(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.party.hold("111")
+	e.putService("111")
+	var document strings.Builder
+	document.WriteString("deployPlanItems:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&document, "- {serviceId: 111, priority: %d, deployment: RESTART}\n", i)
+	}
+	e.call("PUT", "/api/v1/plans/big", document.String(), yamlBody).is(http.StatusCreated, "it is new")
+	id := e.execute("big")
+	require.Len(t, e.waitState(id, plan.TaskRunning).Services, 1000)
+	e.call("POST", "/api/v1/tasks/"+id+"/stop", "").is(http.StatusOK, "it can be stopped")
+	e.party.open()
+	e.waitState(id, plan.TaskStopped)
+}
+
+func (e *engine) createParty(name string) {
+	e.t.Helper()
+	object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":%q},"spec":{}}`, name)
+	err := harnessKube(e.t).Post().AbsPath("/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + e.store.Namespace() + "/parties").
+		Body([]byte(object)).Do(e.t.Context()).Error()
+	require.NoError(e.t, err)
+}

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	hubPatience = 10 * time.Second
+	hubTick     = time.Millisecond
+)
+
+func TestOneFollowerHoweverManyWatch(t *testing.T) {
+	t.Parallel()
+	var begun, ended atomic.Int32
+	h := newHub(func(ctx context.Context, task string, news *bulletin) {
+		begun.Add(1)
+		defer ended.Add(1)
+		news.post("state", "1", []byte(task))
+		<-ctx.Done()
+	})
+	var leaves []func()
+	for range 50 {
+		news, leave := h.watch("a")
+		require.NoError(t, firstNotice(t.Context(), news))
+		leaves = append(leaves, leave)
+	}
+	other, leaveOther := h.watch("b")
+	require.NoError(t, firstNotice(t.Context(), other))
+	require.Equal(t, int32(2), begun.Load(), "one for each task")
+
+	for _, leave := range leaves {
+		require.Equal(t, int32(0), ended.Load(), "somebody still watches")
+		leave()
+		leave() // leaving twice is leaving once
+	}
+	require.Eventually(t, func() bool { return ended.Load() == 1 }, hubPatience, hubTick, "the last one to leave ends the follower")
+	_, leave := h.watch("a")
+	require.Eventually(t, func() bool { return begun.Load() == 3 }, hubPatience, hubTick, "who comes later starts a new one")
+	leave()
+	leaveOther()
+	h.close()
+	require.Equal(t, int32(3), ended.Load(), "close returns when nobody follows")
+	require.Empty(t, h.followers)
+}
+
+func TestASlowReaderGetsTheLatest(t *testing.T) {
+	t.Parallel()
+	news := newBulletin()
+	for i := range 1000 {
+		news.post("state", "", fmt.Appendf(nil, "%d", i)) // nobody reads, and nothing blocks
+	}
+	now := news.read()
+	require.Equal(t, "999", string(now.latest.data), "what lay between is passed over")
+	require.Equal(t, int64(1000), now.latest.number)
+	select {
+	case <-now.changed:
+		require.Fail(t, "nothing has changed since")
+	default:
+	}
+	news.end(nil)
+	<-now.changed
+	news.post("state", "", []byte("late"))
+	require.Equal(t, "999", string(news.read().latest.data), "the end is the end")
+	require.True(t, news.read().over)
+}
+
+func TestNobodyWatchesAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newHub(func(ctx context.Context, _ string, _ *bulletin) { <-ctx.Done() })
+	early, leave := h.watch("a")
+	h.close()
+	require.ErrorIs(t, firstNotice(t.Context(), early), errShutdown, "who waits for a first event is told")
+	leave()
+	late, leaveLate := h.watch("a")
+	require.ErrorIs(t, firstNotice(t.Context(), late), errShutdown)
+	leaveLate()
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/mocks"
+)
+
+func loadSpec(t *testing.T) *openapi3.T {
+	t.Helper()
+	spec, err := openapi3.NewLoader().LoadFromData(description)
+	require.NoError(t, err)
+	return spec
+}
+
+// bareAPI is the front door with nobody behind it: for what needs neither Temporal nor a cluster.
+func bareAPI(t *testing.T) *API {
+	t.Helper()
+	a, err := New(Deps{Home: struct{ Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return a
+}
+
+func get(t *testing.T, a *API, path string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodGet, path, nil)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	a.ServeHTTP(recorder, request)
+	return recorder
+}
+
+func TestTheDescriptionIsValid(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, loadSpec(t).Validate(t.Context(), openapi3.EnableSchemaDefaultsValidation()))
+}
+
+func TestRoutesAndDescriptionAgree(t *testing.T) {
+	t.Parallel()
+	var described, served []string
+	for path, item := range loadSpec(t).Paths.Map() {
+		for method, operation := range item.Operations() {
+			described = append(described, method+" "+echoPath(path))
+			require.NotEmpty(t, operation.Summary, "%s %s needs a summary", method, path)
+		}
+	}
+	for _, route := range bareAPI(t).echo.Routes() {
+		served = append(served, route.Method+" "+route.Path)
+	}
+	slices.Sort(described)
+	slices.Sort(served)
+	require.Equal(t, described, served, "every route is described, and every description is served")
+}
+
+func TestDocsNeedNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	answer := get(t, bareAPI(t), "/docs")
+	require.Equal(t, http.StatusOK, answer.Code)
+	page := answer.Body.String()
+	require.Empty(t, regexp.MustCompile(`(src|@import|url\()`).FindAllString(page, -1), "no asset from anywhere")
+	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		require.Regexp(t, `^(#|/openapi.yaml$)`, link[1], "links stay on the page")
+		if name, ok := strings.CutPrefix(link[1], "#"); ok {
+			require.Contains(t, page, `id="`+name+`"`, "the link has a target")
+		}
+	}
+	spec := loadSpec(t)
+	for path, item := range spec.Paths.Map() {
+		for method, operation := range item.Operations() {
+			require.Contains(t, page, `id="`+operation.OperationID+`"`, "%s %s is on the page", method, path)
+		}
+	}
+	for name := range spec.Components.Schemas {
+		require.Contains(t, page, `id="schema-`+name+`"`)
+	}
+	for _, kind := range problemKinds() {
+		require.Contains(t, page, `id="problem-`+kind.name+`"`, "the type of a problem is an address that exists")
+	}
+}
+
+func TestTheDescriptionIsServedAsItIs(t *testing.T) {
+	t.Parallel()
+	answer := get(t, bareAPI(t), "/openapi.yaml")
+	require.Equal(t, "application/yaml", answer.Header().Get("Content-Type"))
+	require.Equal(t, string(description), answer.Body.String())
+}

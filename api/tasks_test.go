@@ -1,0 +1,183 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/test/harness"
+)
+
+func harnessKube(t *testing.T) rest.Interface {
+	return harness.SharedStack(t).Kube.CoreV1().RESTClient()
+}
+
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := e.execute("shop")
+	path := "/api/v1/tasks/" + id
+	e.waitState(id, plan.TaskRunning)
+
+	pausing := decode[plan.Task](e.call("POST", path+"/pause", `{"actor":"wang","reason":"wait","key":"p1"}`, jsonBody, "Slipway-Via: console").is(http.StatusOK, "it runs"))
+	require.Equal(t, plan.TaskPausing, pausing.State)
+	require.Len(t, pausing.History, 1)
+	decision := pausing.History[0]
+	require.Equal(t, plan.Decision{At: decision.At, Actor: "wang", Via: "console", Verb: plan.VerbPause, Reason: "wait", Key: "p1",
+		Outcome: plan.OutcomeAccepted, Message: decision.Message}, decision)
+	repeated := decode[plan.Task](e.call("POST", path+"/pause", `{"actor":"wang","reason":"wait","key":"p1"}`, jsonBody).is(http.StatusOK, "the same key is the same command"))
+	require.Len(t, repeated.History, 1, "nothing was done twice")
+	misused := e.call("POST", path+"/stop", `{"key":"p1"}`, jsonBody).is(http.StatusConflict, "the key stands for another verb")
+	require.Contains(t, misused.problem().Detail, "was used for pause")
+	require.Equal(t, plan.TaskPausing, e.task(id).State, "nothing was done")
+
+	refused := e.call("POST", path+"/pause", "").is(http.StatusConflict, "it is pausing already")
+	require.Equal(t, id, refused.problem().Task)
+	require.Equal(t, plan.TaskPausing, refused.problem().Current.State, "with the fresh state")
+	require.Equal(t, plan.OutcomeRefused, refused.problem().Current.History[1].Outcome, "refusals belong to the record")
+
+	e.party.open()
+	e.waitState(id, plan.TaskPaused)
+	e.call("POST", path+"/resume", "").is(http.StatusOK, "it is paused")
+	e.waitState(id, plan.TaskSucceeded)
+	e.waitClosed(id)
+	over := e.call("POST", path+"/stop", "").is(http.StatusConflict, "it is over")
+	require.Contains(t, over.problem().Detail, "the task is Succeeded, which is final")
+	late := e.call("POST", path+"/pause", `{"key":"p1"}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
+	require.Equal(t, plan.TaskSucceeded, decode[plan.Task](late).State)
+	e.call("POST", path+"/stop", `{"key":"p1"}`, jsonBody).is(http.StatusConflict, "the key stands for another verb")
+	e.call("POST", "/api/v1/tasks/nothing/pause", "").is(http.StatusNotFound, "there is no such task")
+}
+
+func TestAVerbWithoutAWorkerHasAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := e.execute("shop")
+	e.wait(id, "a running service", func(t plan.Task) bool { return t.Services[0].State == plan.ItemRunning })
+	e.party.hold("222")
+	e.rest()
+
+	unknown := e.call("POST", "/api/v1/tasks/"+id+"/stop", `{"key":"s1"}`, jsonBody).is(http.StatusServiceUnavailable, "no worker is there")
+	require.Contains(t, unknown.problem().Detail, `unknown; repeat with the same key, "s1"`)
+	dark := e.task(id)
+	require.Equal(t, plan.TaskRunning, dark.State, "what was last published")
+	require.Contains(t, dark.Reason, "does not answer")
+	require.Len(t, dark.Services, 2)
+	require.Equal(t, plan.TaskRunning, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State, "lists ask no worker")
+
+	e.work()
+	e.call("POST", "/api/v1/tasks/"+id+"/stop", `{"key":"s1"}`, jsonBody).is(http.StatusOK, "the repeat is answered")
+	stopped := e.waitState(id, plan.TaskStopped)
+	require.Len(t, stopped.History, 1, "and it was one command")
+}
+
+func TestATerminatedTaskReadsAsInterrupted(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := e.execute("shop")
+	e.wait(id, "a service at work", func(t plan.Task) bool { return len(t.Services[0].Workloads) == 1 })
+	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), "task/"+id, "", "by the test"))
+
+	lost := e.waitState(id, plan.TaskInterrupted)
+	require.Contains(t, lost.Reason, "was terminated")
+	require.Contains(t, lost.Reason, "execute the plan anew")
+	require.Equal(t, plan.TaskInterrupted, decode[api.TaskList](e.call("GET", "/api/v1/tasks?state=Interrupted", "")).Items[0].State)
+	resume := e.call("POST", "/api/v1/tasks/"+id+"/resume", "").is(http.StatusConflict, "nothing is left to resume")
+	require.Contains(t, resume.problem().Detail, "execute the plan anew")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "its service is still being released")
+
+	e.party.open()
+	e.wait(id, "its service done", func(t plan.Task) bool { return t.Services[0].State == plan.ItemSucceeded })
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "nothing of it runs")
+	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
+	e.waitState(e.execute("shop"), plan.TaskSucceeded)
+}
+
+func TestTasksOutliveTemporal(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	id := e.execute("shop")
+	e.waitState(id, plan.TaskSucceeded)
+	e.waitClosed(id)
+	before := e.task(id)
+	e.cut.Store(true)
+	require.Equal(t, before, e.task(id), "the record is enough while Temporal is away")
+	require.Equal(t, plan.TaskSucceeded, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State)
+	e.call("GET", "/api/v1/tasks/"+id+"/report", "").is(http.StatusOK, "the record is enough")
+	e.call("GET", "/api/v1/tasks/nothing", "").is(http.StatusNotFound, "no record, no task")
+}
+
+func TestTheListOfTasks(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("a", "111 3")
+	e.putPlan("b", "222 3")
+	var ids []string
+	for range 3 {
+		id := e.execute("a")
+		e.waitState(id, plan.TaskSucceeded)
+		e.waitClosed(id)
+		ids = append(ids, id)
+	}
+	e.party.hold("222")
+	running := e.execute("b")
+	e.waitState(running, plan.TaskRunning)
+	list := func(query string) (got []string, next string) {
+		page := decode[api.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
+		for _, item := range page.Items {
+			got = append(got, item.ID)
+		}
+		return got, page.NextCursor
+	}
+	slices.Reverse(ids)
+	for _, c := range []struct {
+		reason, query string
+		want          []string
+	}{
+		{"all, newest first", "", append([]string{running}, ids...)},
+		{"of one plan", "plan=a", ids},
+		{"of a plan that has none", "plan=c", nil},
+		{"in one state", "state=Running", []string{running}},
+		{"in one of two states", "state=Running&state=Succeeded", append([]string{running}, ids...)},
+		{"of one plan and state", "plan=b&state=Succeeded", nil},
+	} {
+		got, next := list(c.query)
+		require.Equal(t, c.want, got, c.reason)
+		require.Empty(t, next, c.reason)
+	}
+	first, cursor := list("limit=3")
+	rest, end := list("limit=3&cursor=" + cursor)
+	require.Equal(t, append([]string{running}, ids...), append(first, rest...), "in pages")
+	require.Empty(t, end)
+	page := decode[api.TaskList](e.call("GET", "/api/v1/tasks?state=Succeeded&limit=1", ""))
+	require.Equal(t, "release of the shop", page.Items[0].Comment)
+	require.NotNil(t, page.Items[0].FinishedAt)
+	require.NotEmpty(t, page.NextCursor, "there are more in that state")
+}
+
+func TestOldTasksArePrunedFromTheList(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("a", "111 3")
+	id := e.execute("a")
+	e.waitState(id, plan.TaskSucceeded)
+	e.waitClosed(id)
+	_, err := e.store.PruneRecords(t.Context(), v1alpha1.KindTask, "a", 50)
+	require.NoError(t, err)
+	require.NoError(t, e.store.DeleteRecord(t.Context(), id))
+	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, fmt.Sprintf("the record of %s is gone, whatever Temporal remembers", id))
+}

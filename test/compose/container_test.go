@@ -1,0 +1,134 @@
+package compose
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// container runs what a service of the file runs, on this machine: its entry point, command, environment and health check, with paths
+// and addresses of the container replaced by those of here. What is not replaced stays as the file has it.
+type container struct {
+	service types.ServiceConfig
+	// paths replace paths of the container in every word and value.
+	paths map[string]string
+	// values replace the value of one variable.
+	values map[string]string
+	// checks replace a part of the health check's words.
+	checks map[string]string
+	// path is the folder of the image's programs.
+	path string
+	// before are words in front of the command, for an image whose own start script cannot run here.
+	before []string
+}
+
+func newContainer(t *testing.T, service types.ServiceConfig, project *types.Project) *container {
+	t.Helper()
+	c := &container{service: service, paths: map[string]string{}, values: map[string]string{}, checks: map[string]string{}}
+	for _, config := range service.Configs {
+		c.paths[config.Target] = project.Configs[config.Source].File
+	}
+	for _, volume := range service.Volumes {
+		c.paths[volume.Target] = volume.Source
+	}
+	return c
+}
+
+// replace gives a variable another value; the file's has to be as the caller thinks.
+func (c *container) replace(old, value, variable string) {
+	if has := c.service.Environment[variable]; has == nil || *has != old {
+		panic("the file gives " + variable + " another value than " + old)
+	}
+	c.values[variable] = value
+}
+
+// add sets a variable that the file leaves to the image.
+func (c *container) add(variable, value string) {
+	if c.service.Environment[variable] != nil {
+		panic("the file has a value for " + variable)
+	}
+	c.values[variable] = value
+}
+
+// secret is the file that has the password here.
+func (c *container) secret(file string) {
+	c.paths["/run/secrets/"+c.service.Secrets[0].Source] = file
+}
+
+func (c *container) here(word string) string {
+	if other, ok := c.paths[word]; ok {
+		return other
+	}
+	return word
+}
+
+func (c *container) environment() []string {
+	// Of the machine's environment only what programs need to run at all.
+	env := []string{"PATH=" + c.path + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	for variable, value := range c.service.Environment {
+		if _, replaced := c.values[variable]; !replaced {
+			env = append(env, variable+"="+c.here(*value))
+		}
+	}
+	for variable, value := range c.values {
+		env = append(env, variable+"="+value)
+	}
+	return env
+}
+
+func (c *container) words() []string {
+	words := slices.Concat(c.before, c.service.Entrypoint, c.service.Command)
+	for n, word := range words {
+		words[n] = c.here(word)
+	}
+	return words
+}
+
+func (c *container) command(ctx context.Context) *exec.Cmd {
+	words := c.words()
+	command := exec.CommandContext(ctx, words[0], words[1:]...)
+	command.Env = c.environment()
+	return command
+}
+
+// runJob runs a job to its end, which must be a success.
+func (c *container) runJob(t *testing.T) string {
+	t.Helper()
+	c.path = programs(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patienceOfAJob)
+	defer cancel()
+	out, err := c.command(ctx).CombinedOutput()
+	require.NoError(t, err, "%s: %s", c.service.Name, out)
+	return string(out)
+}
+
+// healthy says whether the file's own health check of the service succeeds.
+func (c *container) healthy() bool {
+	var words []string
+	for _, word := range c.service.HealthCheck.Test[1:] {
+		for old, other := range c.checks {
+			word = strings.ReplaceAll(word, old, other)
+		}
+		words = append(words, c.here(word))
+	}
+	check := exec.Command(words[0], words[1:]...)
+	check.Env = c.environment()
+	return check.Run() == nil
+}
+
+// start runs a service until the test ends.
+func (c *container) start(t *testing.T) *harness.Process {
+	t.Helper()
+	words := c.words()
+	program, err := exec.LookPath(words[0])
+	require.NoError(t, err)
+	return harness.Run(t, program, words[1:], c.environment())
+}

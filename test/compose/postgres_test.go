@@ -1,0 +1,159 @@
+package compose
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// postgres is a PostgreSQL server of one test: its own data, its own port, password needed.
+type postgres struct {
+	host, port, user, passwordFile string
+	bin                            string
+	password                       string
+	// stop ends the server; it may be called twice.
+	stop func()
+}
+
+// startPostgres runs a server until the test ends. Its superuser and password are what the image makes of the same environment.
+func startPostgres(t *testing.T, name, password string) *postgres {
+	t.Helper()
+	bin := postgresBinaries(t)
+	// Not t.TempDir(): PostgreSQL refuses to run as root, and who it runs as must get at the folder.
+	folder, err := os.MkdirTemp("", "slipway-postgres-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	p := &postgres{host: "127.0.0.1", port: freePort(t), user: name, password: password, bin: bin, passwordFile: filepath.Join(folder, "password")}
+	require.NoError(t, os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o444))
+	data, as := filepath.Join(folder, "data"), ordinaryUser(t, folder)
+
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", name, "--pwfile", p.passwordFile,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync")
+	initdb.Dir, initdb.SysProcAttr = folder, &syscall.SysProcAttr{Credential: as}
+	out, err := initdb.CombinedOutput()
+	require.NoError(t, err, "initdb: %s", out)
+
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", p.port, "-c", "listen_addresses="+p.host,
+		"-c", "unix_socket_directories="+folder, "-c", "fsync=off")
+	server.Dir = folder
+	server.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
+	log, err := os.Create(filepath.Join(folder, "log"))
+	require.NoError(t, err)
+	server.Stdout, server.Stderr = log, log
+	require.NoError(t, server.Start())
+	p.stop = sync.OnceFunc(func() {
+		// Immediate shutdown: connections of what the test has started do not hold it up.
+		_ = server.Process.Signal(syscall.SIGQUIT)
+		_ = server.Wait()
+	})
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("PostgreSQL's log:\n%s", text)
+		}
+		_ = log.Close()
+	})
+	return p
+}
+
+// postgresBinaries is the folder of PostgreSQL's programs: the one that SLIPWAY_TEST_POSTGRES_BIN names, or the newest of Debian's.
+func postgresBinaries(t *testing.T) string {
+	t.Helper()
+	if folder := os.Getenv("SLIPWAY_TEST_POSTGRES_BIN"); folder != "" {
+		return folder
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	require.NoError(t, err)
+	if len(found) > 0 {
+		version := func(file string) int {
+			n, _ := strconv.Atoi(strings.Split(file, "/")[4])
+			return n
+		}
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }))
+	}
+	if file, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(file)
+	}
+	t.Skip("needs PostgreSQL: install Debian's package postgresql, or name the folder of initdb and postgres by SLIPWAY_TEST_POSTGRES_BIN")
+	return ""
+}
+
+// ordinaryUser gives the folder to a user that PostgreSQL agrees to run as. Nil: the test's own user is one.
+func ordinaryUser(t *testing.T, folder string) *syscall.Credential {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		account, err = user.Lookup("nobody")
+	}
+	require.NoError(t, err)
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	require.NoError(t, err)
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	require.NoError(t, err)
+	require.NoError(t, os.Chown(folder, int(uid), int(gid)))
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// answers says whether the check that the file has for the database succeeds here.
+func (p *postgres) answers(t *testing.T, check []string) bool {
+	t.Helper()
+	require.Equal(t, "pg_isready", check[0])
+	program := filepath.Join(p.bin, check[0])
+	if _, err := os.Stat(program); err != nil {
+		program = check[0]
+	}
+	return exec.Command(program, append(slices.Clone(check[1:]), "--port="+p.port)...).Run() == nil
+}
+
+// waitReady returns when the database answers the file's own health check.
+func (p *postgres) waitReady(t *testing.T, check []string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.answers(t, check) }, harness.Patience, harness.Tick, "PostgreSQL does not answer %v", check)
+}
+
+// query returns the rows of a statement, one text each, fields separated by |.
+func (p *postgres) query(t *testing.T, database, statement string) []string {
+	t.Helper()
+	command := exec.Command("psql", "--no-psqlrc", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1", "--host", p.host, "--port", p.port, "--username", p.user, "--dbname", database, "--command", statement)
+	command.Env = append(os.Environ(), "PGPASSWORD="+p.password, "PGCONNECT_TIMEOUT=10")
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s: %s", statement, out)
+	return strings.Fields(string(out))
+}
+
+// freePort is a port that nothing listens on, below those that the system hands out by itself: Temporal keeps its ports in PostgreSQL as
+// numbers of 15 bits.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		port := fmt.Sprint(15000 + rand.IntN(17000))
+		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	require.Fail(t, "there is no free port")
+	return ""
+}
+
+// patienceOfAJob is how long a job of the file may take here.
+const patienceOfAJob = 3 * time.Minute

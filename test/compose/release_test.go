@@ -1,0 +1,118 @@
+package compose
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// call sends a request to the API and returns the answer's body.
+func call(t *testing.T, method, address, body string, want int) []byte {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/yaml")
+	client := http.Client{Timeout: time.Minute}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, want, response.StatusCode, "%s %s: %s", method, address, answer)
+	return answer
+}
+
+// release stops a Deployment by a plan, and finds the task in the list, which is a query of visibility.
+func release(t *testing.T, stack harness.Stack, api, namespace string) {
+	t.Helper()
+	replicas := int32(2)
+	labels := map[string]string{"app": "order"}
+	_, err := stack.Kube.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "order"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "order:1"}}}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	service := fmt.Sprintf("workloads:\n- {namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}}\n", namespace)
+	call(t, http.MethodPut, api+"/api/v1/services/111", service, http.StatusCreated)
+	call(t, http.MethodPut, api+"/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n", http.StatusCreated)
+	var task struct {
+		ID, State, Reason string
+	}
+	require.NoError(t, json.Unmarshal(call(t, http.MethodPost, api+"/api/v1/plans/shop/execute", "", http.StatusAccepted), &task))
+	require.Eventually(t, func() bool {
+		require.NoError(t, json.Unmarshal(call(t, http.MethodGet, api+"/api/v1/tasks/"+task.ID, "", http.StatusOK), &task))
+		return task.State != "Pending" && task.State != "Running"
+	}, harness.Patience, 5*harness.Tick, "the task does not end")
+	require.Equal(t, "Succeeded", task.State, task.Reason)
+	stopped, err := stack.Kube.AppsV1().Deployments(namespace).Get(t.Context(), "order", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Zero(t, *stopped.Spec.Replicas)
+
+	require.Eventually(t, func() bool {
+		return strings.Contains(string(call(t, http.MethodGet, api+"/api/v1/tasks?state=Succeeded", "", http.StatusOK)), task.ID)
+	}, harness.Patience, 5*harness.Tick, "the task does not show up in the list")
+}
+
+// requireUI reads the namespaces through the Web UI, which has to ask the server for them.
+func (r *running) requireUI(t *testing.T) {
+	t.Helper()
+	ui := "http://127.0.0.1:" + r.ports["temporal-ui:8080"]
+	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/namespaces", "", http.StatusOK)), `"shop"`)
+	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/settings", "", http.StatusOK)), `"DefaultNamespace":"shop"`, "the UI opens where Slipway works")
+}
+
+// requireLittleLoad holds what the stack takes at rest against what the file gives it.
+func (r *running) requireLittleLoad(t *testing.T) {
+	t.Helper()
+	connections := r.database.query(t, "postgres", "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'temporal%'")
+	most := r.database.query(t, "postgres", "SHOW max_connections")
+	require.Less(t, number(t, connections[0]), number(t, most[0]))
+	temporal := r.project.Services["temporal"].Environment
+	pools := 4 * (number(t, *temporal["SQL_MAX_CONNS"]) + number(t, *temporal["SQL_VIS_MAX_CONNS"]))
+	require.Less(t, pools, number(t, most[0])-10, "even full pools leave connections for the schema job and for a person")
+	t.Logf("Temporal has %s of PostgreSQL's %s connections", connections[0], most[0])
+	for name, process := range r.processes {
+		used, limit := residentBytes(t, process.PID()), int64(r.project.Services[name].MemLimit)
+		t.Logf("%s: %d MiB of %d MiB", name, used>>20, limit>>20)
+		require.Less(t, used, limit*2/3, "%s has room to grow", name)
+	}
+}
+
+func residentBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	require.NoError(t, err)
+	return int64(number(t, strings.Fields(string(text))[1])) * int64(os.Getpagesize())
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}

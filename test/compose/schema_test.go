@@ -1,0 +1,113 @@
+package compose
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// The job of the file sets up both databases on a real PostgreSQL, and changes nothing the second time.
+func TestSchema(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	project := load(t, example(t), composeFile)
+	database := startPostgres(t, *project.Services["postgresql"].Environment["POSTGRES_USER"], samplePassword)
+	database.waitReady(t, project.Services["postgresql"].HealthCheck.Test[1:])
+	job := newContainer(t, project.Services["temporal-schema"], project)
+	job.replace("postgresql", database.host, "SQL_HOST")
+	job.replace("5432", database.port, "SQL_PORT")
+	job.secret(database.passwordFile)
+
+	requireNoSchema(t, database)
+	job.runJob(t)
+	requireSchema(t, database)
+	before := fingerprint(t, database)
+	job.runJob(t)
+	require.Equal(t, before, fingerprint(t, database), "a second `up` changes nothing")
+}
+
+func requireNoSchema(t *testing.T, database *postgres) {
+	t.Helper()
+	require.NotContains(t, database.query(t, "postgres", "SELECT datname FROM pg_database"), "temporal_visibility", "the test begins with nothing")
+}
+
+// requireSchema compares both databases with what the server of this version asks for, which it checks when it starts.
+func requireSchema(t *testing.T, database *postgres) {
+	t.Helper()
+	source := filepath.Join(moduleFolder(t, "go.temporal.io/server"), "schema/postgresql/v12/version.go")
+	text, err := os.ReadFile(source)
+	require.NoError(t, err)
+	for name, constant := range map[string]string{"temporal": "Version", "temporal_visibility": "VisibilityVersion"} {
+		found := regexp.MustCompile(`(?m)^const ` + constant + ` = "([\d.]+)"`).FindStringSubmatch(string(text))
+		require.NotNil(t, found, "%s in %s", constant, source)
+		require.Equal(t, []string{found[1]}, database.query(t, name, "SELECT curr_version FROM schema_version"), "schema of %s", name)
+	}
+	require.Contains(t, database.query(t, "temporal", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions")
+	require.Contains(t, database.query(t, "temporal_visibility", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions_visibility")
+}
+
+// fingerprint is every column of every table, and the log of the schema's updates.
+func fingerprint(t *testing.T, database *postgres) []string {
+	t.Helper()
+	var all []string
+	for _, name := range []string{"temporal", "temporal_visibility"} {
+		all = append(all, database.query(t, name, "SELECT table_name || '.' || column_name || ':' || udt_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1")...)
+		all = append(all, database.query(t, name, "SELECT version_partition || '/' || year || '/' || month || '/' || new_version || '/' || old_version FROM schema_update_history ORDER BY update_time")...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// A password that Temporal's configuration cannot carry is refused before anything is written.
+func TestPasswordsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	project := load(t, example(t), composeFile)
+	for password, want := range map[string]string{
+		"":                 "POSTGRES_PASSWORD is empty: set it in .env",
+		"with space":       "letters, digits and . _ ~ - only",
+		`quote"`:           "letters, digits and . _ ~ - only",
+		`back\slash`:       "letters, digits and . _ ~ - only",
+		"two\nlines":       "letters, digits and . _ ~ - only",
+		"umlaut-\u00e4":    "letters, digits and . _ ~ - only",
+		samplePassword:     "the password came through: " + samplePassword,
+		"A9._~-last\n":     "the password came through: A9._~-last",
+		"{{env \"HOME\"}}": "letters, digits and . _ ~ - only",
+	} {
+		file := filepath.Join(t.TempDir(), "password")
+		require.NoError(t, os.WriteFile(file, []byte(password), 0o600))
+		for _, service := range []string{"temporal-schema", "temporal"} {
+			job := newContainer(t, project.Services[service], project)
+			job.service.Command = types.ShellCommand{"sh", "-c", `echo "the password came through: $SQL_PASSWORD"; [ "$SQL_PASSWORD" = "$POSTGRES_PWD" ]`}
+			job.secret(file)
+			out, err := job.command(context.Background()).CombinedOutput()
+			require.Contains(t, string(out), want, "%s with the password %q", service, password)
+			require.Equal(t, strings.HasPrefix(want, "the password"), err == nil, "%s with the password %q: %s", service, password, out)
+		}
+	}
+}
+
+func TestSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	project := load(t, example(t), composeFile)
+	job := newContainer(t, project.Services["temporal-schema"], project)
+	job.replace("postgresql", "127.0.0.1", "SQL_HOST")
+	job.replace("5432", freePort(t), "SQL_PORT")
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte(samplePassword), 0o600))
+	job.secret(file)
+	job.path = programs(t)
+	out, err := job.command(t.Context()).CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "a failed job must not look like one that is done")
+	require.Contains(t, string(out), "connection refused")
+}

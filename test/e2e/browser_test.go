@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
+)
+
+// A person pauses and resumes a task from the Temporal UI, in a real browser, with nothing but its page.
+func TestTemporalUI(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("slow", 2, func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "12s"}
+	})
+	e.Deployment("later", 1, nil)
+	e.WaitReadyPods("slow", 2)
+	e.WaitReadyPods("later", 1)
+	e.PutService("1", "displayName: slow one\n", "Deployment/slow")
+	e.PutService("2", "", "Deployment/later")
+	e.PutPlan("shop", "comment: seen in a browser\ndeployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
+	id := e.Execute("shop")
+	task := e.WaitTask(id, plan.TaskRunning)
+	b := openBrowser(t)
+
+	b.visit(strings.TrimSuffix(task.Workflow.URL, "/history") + "/user-metadata")
+	// The page's Markdown is drawn in frames whose address carries the text.
+	b.until("read what it is doing and how to pause it", `[...document.querySelectorAll("iframe")].some(f => { const s = decodeURIComponent(f.src.replaceAll("+", " ")); return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
+	b.shoot("details.png")
+
+	b.visit(task.Workflow.URL)
+	b.sendSignal("pause", []string{"pause", "resume", "stop"})
+	paused := e.WaitTask(id, plan.TaskPaused, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskPaused, paused.State, "an empty payload pauses the task")
+	require.Equal(t, "temporal", paused.History[0].Via)
+
+	b.visit(task.Workflow.URL)
+	b.shoot("paused.png")
+	b.sendSignal("resume", nil)
+	require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
+}
+
+// browser is a headless Chromium with one tab.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("needs Debian's chromium: deploy/dev/install-debian.sh installs it")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1500, 1100),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
+	return &browser{t: t, ctx: ctx}
+}
+
+func (b *browser) visit(url string) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+}
+
+// until evaluates a script until it answers true.
+func (b *browser) until(what, script string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
+	defer cancel()
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool](script))
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil { // before that, the page may have been in the middle of loading
+			b.shoot("failed.png")
+			require.NoError(b.t, err, what)
+		}
+	}
+}
+
+const browserPatience = 30 * time.Second
+
+// visible finds elements that a person can see, by selector and exact text.
+const visible = `const visible = (selector, text) => [...document.querySelectorAll(selector)].find(e => e.textContent.trim() === text && e.getClientRects().length > 0);`
+
+// click presses what a person would find by its text.
+func (b *browser) click(selector, text string) {
+	b.t.Helper()
+	b.until("click "+text, fmt.Sprintf(`(() => { %s const e = visible(%q, %q); if (!e) return false; e.click(); return true; })()`, visible, selector, text))
+}
+
+// text is what the page shows.
+func (b *browser) text() string {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+	require.NoError(b.t, err)
+	return text
+}
+
+// shoot keeps a picture of the page in the folder that SLIPWAY_TEST_PICTURES names.
+func (b *browser) shoot(name string) {
+	dir := os.Getenv("SLIPWAY_TEST_PICTURES")
+	if dir == "" {
+		return
+	}
+	if picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100)); err == nil {
+		_ = os.WriteFile(filepath.Join(dir, name), picture, 0o600)
+	}
+}
+
+// sendSignal does what a person does: More Actions, Send a Signal, choose it from the menu, submit with an empty payload.
+// menu are signals that the menu has to list, each with a description.
+func (b *browser) sendSignal(name string, menu []string) {
+	b.t.Helper()
+	b.until("see a running workflow", `document.body.innerText.includes("Request Cancellation")`)
+	b.shoot("page-" + name + ".png")
+	b.click("button", "More Actions")
+	b.shoot("menu-" + name + ".png")
+	b.click("[role=menuitem]", "Send a Signal")
+	b.shoot("modal-" + name + ".png")
+	b.until("open the list of signals", `(() => { const e = document.querySelector("#signal-select, [role=combobox], [aria-haspopup=listbox]"); if (!e) return false; e.click(); return true; })()`)
+	b.shoot("list-" + name + ".png")
+	for _, choice := range menu {
+		b.until("see "+choice+" in the menu", fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].some(e => e.innerText.startsWith(%q) && e.innerText.length > %d)`, choice, len(choice)+20))
+	}
+	b.shoot("signals-" + name + ".png")
+	b.until("choose "+name, fmt.Sprintf(`(() => { const e = [...document.querySelectorAll("[role=option]")].find(e => e.innerText.startsWith(%q)); if (!e) return false; e.click(); return true; })()`, name))
+	b.shoot("chosen-" + name + ".png")
+	b.click("button", "Submit")
+}
