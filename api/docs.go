@@ -137,8 +137,13 @@ func docsSchemas(spec *openapi3.T) []docsSchema {
 	for _, name := range sortedKeys(spec.Components.Schemas) {
 		schema := spec.Components.Schemas[name].Value
 		one := docsSchema{Name: name, Schema: schema}
-		for _, field := range sortedKeys(schema.Properties) {
-			one.Fields = append(one.Fields, docsField{Name: field, Required: slices.Contains(schema.Required, field), Schema: schema.Properties[field]})
+		for _, part := range append(openapi3.SchemaRefs{{Value: schema}}, schema.AllOf...) {
+			if part.Ref != "" {
+				continue // its fields are in a section of their own
+			}
+			for _, field := range sortedKeys(part.Value.Properties) {
+				one.Fields = append(one.Fields, docsField{Name: field, Required: slices.Contains(part.Value.Required, field), Schema: part.Value.Properties[field]})
+			}
 		}
 		slices.SortStableFunc(one.Fields, func(a, b docsField) int { return requiredFirst(a.Required, b.Required) })
 		schemas = append(schemas, one)

@@ -58,7 +58,6 @@ type engine struct {
 	cut atomic.Bool
 	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
 	deleted sync.Map
-	worker  worker.Worker
 	ends    []func()
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -102,7 +101,7 @@ func TestEventsOfATask(t *testing.T) {
 	pods := until(t, events, func(t plan.Task) bool {
 		return len(t.Services[0].Workloads) == 1 && t.Services[0].Workloads[0].Message == "111: 2 of 3 pods are ready"
 	})
-	require.Regexp(t, regexp.MustCompile(`^[-0-9a-f]{36}\.\d+$`), pods.id, "run and sequence")
+	require.Regexp(t, `^[-0-9a-f]{36}\.\d+$`, pods.id, "run and sequence")
 	e.call("POST", "/api/v1/tasks/"+id+"/pause", "").is(http.StatusOK, "it runs")
 	paused := until(t, events, inState(plan.TaskPausing))
 	require.Greater(t, paused.id, pods.id, "the sequence grows")

@@ -85,11 +85,22 @@ func (x *execution) start(ctx context.Context) error {
 	switch {
 	case err == nil, errors.As(err, &started):
 		return nil
+	case startRefused(err):
+		x.withdraw(ctx)
+		return kindUnreachable.because("Temporal refuses to start the task (%v): nothing was changed; see whether the engine's worker has set it up", err)
 	case temporalAway(err):
 		return kindUnreachable.because("Temporal does not answer (%v): whether task %s was started is not known; repeat with the same Idempotency-Key, or look at the task in a minute",
 			err, x.id).about(x.id, nil)
 	}
 	return fmt.Errorf("start the workflow of task %s: %w", x.id, err)
+}
+
+// startRefused says whether Temporal has surely not started the workflow, nor would if it were asked again.
+func startRefused(err error) bool {
+	var invalid *serviceerror.InvalidArgument
+	var denied *serviceerror.PermissionDenied
+	var namespace *serviceerror.NamespaceNotFound
+	return errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &namespace)
 }
 
 // keepRecord writes an adopted record again if the one who wrote it first has withdrawn it meanwhile: a task without its record cannot run.

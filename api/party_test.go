@@ -34,20 +34,13 @@ func (p *party) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: operation.ActivityPreflight})
 }
 
-// hold keeps a workload from getting ready until release.
+// hold keeps workloads from getting ready until open.
 func (p *party) hold(names ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {
 		p.gates[name] = make(chan struct{})
 	}
-}
-
-func (p *party) release(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.gates[name])
-	delete(p.gates, name)
 }
 
 // open releases everything.

@@ -144,6 +144,10 @@ func TestTheListOfTasks(t *testing.T) {
 		return got, page.NextCursor
 	}
 	slices.Reverse(ids)
+	require.Eventually(t, func() bool {
+		got, _ := list("state=Running")
+		return len(got) == 1
+	}, patience, tick, "Temporal's lists keep up with a task's state, if not at once")
 	for _, c := range []struct {
 		reason, query string
 		want          []string

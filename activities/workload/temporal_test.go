@@ -116,7 +116,9 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 func TestEndingOnARealServer(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(workload.Options{})
-	b.deployment("order", 2, func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/delete-after": "1s"} })
+	b.deployment("order", 2, func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/delete-after": "1s"}
+	})
 	b.settled(order, 2)
 	recorded := make(chan operation.Progress, 1)
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {

@@ -1,6 +1,8 @@
 package workload_test
 
 import (
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,33 +26,33 @@ func TestPodsThatCannotStart(t *testing.T) {
 		reason   string
 		change   func(*corev1.PodTemplateSpec)
 		deadline int64
-		spent    string
+		early    bool
 		says     []string
 	}{
 		"bad image": {
-			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 4, spent: "after 2 s",
+			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 10, early: true,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:bad" },
 			says:   []string{": 0 of 2 pods are ready", `: ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
 		},
 		"bad image of an init container": {
-			reason: "init containers are looked at too", deadline: 4, spent: "after 2 s",
+			reason: "init containers are looked at too", deadline: 10, early: true,
 			change: func(p *corev1.PodTemplateSpec) {
 				p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "x:bad"}}
 			},
 			says: []string{`ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
 		},
 		"crash loop": {
-			reason: "a crash loop fails with its last exit", deadline: 16, spent: "after 8 s",
+			reason: "a crash loop fails with its last exit", deadline: 16, early: true,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:crash" },
 			says:   []string{": CrashLoopBackOff: back-off", "(last exit code 1)"},
 		},
 		"never ready": {
-			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 4, spent: "after 4 s",
+			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 4,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:never-ready" },
 			says:   []string{": NotReady: containers with unready status: [app]"},
 		},
 		"unschedulable": {
-			reason: "room on the nodes may come: it has the whole deadline", deadline: 4, spent: "after 4 s",
+			reason: "room on the nodes may come: it has the whole deadline", deadline: 4,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = map[string]string{"no": "such-node"} },
 			says:   []string{": Unschedulable: 0/4 nodes are available"},
 		},
@@ -64,7 +66,13 @@ func TestPodsThatCannotStart(t *testing.T) {
 			req := b.request(order, plan.Start, plan.Parallel)
 			req.Workload.Replicas, req.DeadlineSeconds = &two, tc.deadline
 			app := b.fails(req, failure.WorkloadFailed)
-			for _, want := range append(tc.says, tc.spent, "Deployment "+b.namespace+"/order: ", "pod order-") {
+			found := regexp.MustCompile(` after (\d+) s: `).FindStringSubmatch(app.Message())
+			require.Len(t, found, 2, app.Message())
+			spent, err := strconv.ParseInt(found[1], 10, 64)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, spent, tc.deadline/2, tc.reason)
+			require.Equal(t, tc.early, spent < tc.deadline, "%s: %s", tc.reason, app.Message())
+			for _, want := range append(tc.says, "Deployment "+b.namespace+"/order: ", "pod order-") {
 				require.Contains(t, app.Message(), want, tc.reason)
 			}
 			after := b.requireTidy(order, before)
@@ -120,7 +128,7 @@ func TestHalfStarted(t *testing.T) {
 	req := b.request(name, plan.Start, plan.Sequential)
 	req.Workload.Replicas, req.DeadlineSeconds = &three, 4
 	app := b.fails(req, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "0 of 1 pods are ready, on the way to 3 after 2 s: pod store-0: ImagePullBackOff")
+	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d s: pod store-0: ImagePullBackOff`, app.Message())
 	half := b.whole(name)
 	require.Equal(t, "3", half.annotations[operation.AnnotationReplicas], "the size to come back to is kept")
 	require.Equal(t, "1", half.annotations[operation.AnnotationLeftAt])
@@ -145,10 +153,7 @@ func TestRestartOfASickStatefulSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			set := observer.Name{Kind: "StatefulSet", Name: "store"}
-			b.statefulSet("store", 3, func(s *appsv1.StatefulSet) {
-				change(s)
-				slowly(&s.Spec.Template)
-			})
+			b.statefulSet("store", 3, change)
 			b.settled(set, 3)
 			b.sicken("store-1")
 			before, old := b.whole(set), uids(b.pods("store"))
@@ -170,7 +175,10 @@ func TestRestartOfASickStatefulSet(t *testing.T) {
 // sicken makes a running pod not ready, for good.
 func (b *bench) sicken(pod string) {
 	b.t.Helper()
-	_, err := b.kube.CoreV1().Pods(b.namespace).Patch(b.t.Context(), pod, "application/strategic-merge-patch+json",
+	_, err := b.kube.CoreV1().Pods(b.namespace).Patch(b.t.Context(), pod, "application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":{"dev.slipway.io/behaviour":"never-ready"}}}`), metav1.PatchOptions{})
+	require.NoError(b.t, err)
+	_, err = b.kube.CoreV1().Pods(b.namespace).Patch(b.t.Context(), pod, "application/strategic-merge-patch+json",
 		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","message":"it hangs"}]}}`), metav1.PatchOptions{}, "status")
 	require.NoError(b.t, err)
 	require.Eventually(b.t, func() bool {

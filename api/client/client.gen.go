@@ -258,11 +258,17 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
-// Report A task's report.
+// Report A task's report. It has all fields of a task, and these.
 type Report = plan.Report
 
 // ReportFormat The forms of a report.
 type ReportFormat string
+
+// ReportWave What was released together.
+type ReportWave = plan.Wave
+
+// Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
+type Reverse = plan.Reverse
 
 // Service A service of the catalogue.
 //

@@ -20,20 +20,29 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// call sends a request to the API and returns the answer's body.
+// call sends a request to the API, which must answer with this status, and returns the answer's body.
 func call(t *testing.T, method, address, body string, want int) []byte {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	status, answer, err := tryCall(method, address, body)
 	require.NoError(t, err)
+	require.Equal(t, want, status, "%s %s: %s", method, address, answer)
+	return answer
+}
+
+func tryCall(method, address, body string) (status int, answer []byte, err error) {
+	request, err := http.NewRequest(method, address, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
 	request.Header.Set("Content-Type", "application/yaml")
 	client := http.Client{Timeout: time.Minute}
 	response, err := client.Do(request)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.Equal(t, want, response.StatusCode, "%s %s: %s", method, address, answer)
-	return answer
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
 }
 
 // release stops a Deployment by a plan, and finds the task in the list, which is a query of visibility.
@@ -53,21 +62,23 @@ func release(t *testing.T, stack harness.Stack, api, namespace string) {
 	service := fmt.Sprintf("workloads:\n- {namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}}\n", namespace)
 	call(t, http.MethodPut, api+"/api/v1/services/111", service, http.StatusCreated)
 	call(t, http.MethodPut, api+"/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n", http.StatusCreated)
-	var task struct {
-		ID, State, Reason string
-	}
-	require.NoError(t, json.Unmarshal(call(t, http.MethodPost, api+"/api/v1/plans/shop/execute", "", http.StatusAccepted), &task))
+	var accepted struct{ ID string }
+	require.NoError(t, json.Unmarshal(call(t, http.MethodPost, api+"/api/v1/plans/shop/execute", "", http.StatusAccepted), &accepted))
+	task := accepted.ID
+	require.NotEmpty(t, task)
+	var seen struct{ State, Reason, FinishedAt string }
 	require.Eventually(t, func() bool {
-		require.NoError(t, json.Unmarshal(call(t, http.MethodGet, api+"/api/v1/tasks/"+task.ID, "", http.StatusOK), &task))
-		return task.State != "Pending" && task.State != "Running"
+		_, answer, err := tryCall(http.MethodGet, api+"/api/v1/tasks/"+task, "")
+		return err == nil && json.Unmarshal(answer, &seen) == nil && seen.FinishedAt != ""
 	}, harness.Patience, 5*harness.Tick, "the task does not end")
-	require.Equal(t, "Succeeded", task.State, task.Reason)
+	require.Equal(t, "Succeeded", seen.State, seen.Reason)
 	stopped, err := stack.Kube.AppsV1().Deployments(namespace).Get(t.Context(), "order", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Zero(t, *stopped.Spec.Replicas)
 
 	require.Eventually(t, func() bool {
-		return strings.Contains(string(call(t, http.MethodGet, api+"/api/v1/tasks?state=Succeeded", "", http.StatusOK)), task.ID)
+		status, list, err := tryCall(http.MethodGet, api+"/api/v1/tasks?state=Succeeded", "")
+		return err == nil && status == http.StatusOK && strings.Contains(string(list), `"`+task+`"`)
 	}, harness.Patience, 5*harness.Tick, "the task does not show up in the list")
 }
 

@@ -37,8 +37,8 @@ func TestTemporalUI(t *testing.T) {
 	b := openBrowser(t)
 
 	b.visit(strings.TrimSuffix(task.Workflow.URL, "/history") + "/user-metadata")
-	// The page's Markdown is drawn in frames whose address carries the text.
-	b.until("read what it is doing and how to pause it", `[...document.querySelectorAll("iframe")].some(f => { const s = decodeURIComponent(f.src.replaceAll("+", " ")); return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
+	// The page's Markdown is drawn in frames.
+	b.until("read what it is doing and how to pause it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
 	b.shoot("details.png")
 
 	b.visit(task.Workflow.URL)
@@ -125,6 +125,9 @@ func (b *browser) shoot(name string) {
 	if picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100)); err == nil {
 		_ = os.WriteFile(filepath.Join(dir, name), picture, 0o600)
 	}
+	if html, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.outerHTML`)); err == nil {
+		_ = os.WriteFile(filepath.Join(dir, name+".html"), []byte(html), 0o600)
+	}
 }
 
 // sendSignal does what a person does: More Actions, Send a Signal, choose it from the menu, submit with an empty payload.
@@ -137,13 +140,13 @@ func (b *browser) sendSignal(name string, menu []string) {
 	b.shoot("menu-" + name + ".png")
 	b.click("[role=menuitem]", "Send a Signal")
 	b.shoot("modal-" + name + ".png")
-	b.until("open the list of signals", `(() => { const e = document.querySelector("#signal-select, [role=combobox], [aria-haspopup=listbox]"); if (!e) return false; e.click(); return true; })()`)
+	require.NoError(b.t, chromedp.Do(b.ctx, chromedp.Click("[data-testid=signal-select-button]")), "open the list of signals")
 	b.shoot("list-" + name + ".png")
 	for _, choice := range menu {
-		b.until("see "+choice+" in the menu", fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].some(e => e.innerText.startsWith(%q) && e.innerText.length > %d)`, choice, len(choice)+20))
+		b.until("see "+choice+" in the menu", fmt.Sprintf(`[...document.querySelectorAll("#signal-select-select [role=option]")].some(e => e.innerText.trim().startsWith(%q) && e.innerText.trim().length > %d)`, choice, len(choice)+20))
 	}
 	b.shoot("signals-" + name + ".png")
-	b.until("choose "+name, fmt.Sprintf(`(() => { const e = [...document.querySelectorAll("[role=option]")].find(e => e.innerText.startsWith(%q)); if (!e) return false; e.click(); return true; })()`, name))
+	b.until("choose "+name, fmt.Sprintf(`(() => { const e = [...document.querySelectorAll("#signal-select-select [role=option]")].find(e => e.innerText.trim().startsWith(%q)); if (!e) return false; e.click(); return true; })()`, name))
 	b.shoot("chosen-" + name + ".png")
 	b.click("button", "Submit")
 }
