@@ -3,6 +3,7 @@ package outcome_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -49,8 +50,10 @@ func TestWrap(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			app, ok := outcome.Wrap(tc.err).(*temporal.ApplicationError)
-			require.True(t, ok, tc.reason)
+			err := outcome.Wrap(tc.err)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app, tc.reason)
+			require.Equal(t, reflect.TypeOf(app), reflect.TypeOf(err), "the Temporal error must not be wrapped itself")
 			require.Equal(t, tc.kind, app.Type(), tc.reason)
 			require.Equal(t, !tc.retryable, app.NonRetryable(), tc.reason)
 			require.Equal(t, tc.delay, app.NextRetryDelay(), tc.reason)

@@ -30,7 +30,7 @@ func (b *bench) abandon(req operation.Request, name observer.Name, begun func(wh
 	d := b.driver(req)
 	d.req.UnreachableBudgetSeconds = 1
 	_, err := d.run()
-	requireFailure(b.t, err, failure.Unreachable)
+	_ = requireFailure(b.t, err, failure.Unreachable)
 	b.traffic.set(nil)
 	w := b.whole(name)
 	require.Equal(b.t, dead, w.annotations[operation.AnnotationClaimedBy])
@@ -91,7 +91,7 @@ func TestTheWrongClaimIsNotTakenOver(t *testing.T) {
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"task/t9/1-order@run-9"}}}`)
 	req := b.request(order, plan.Stop, plan.Parallel)
 	req.TakeOver = dead
-	b.fails(req, failure.Claimed)
+	_ = b.fails(req, failure.Claimed)
 	require.Zero(t, b.traffic.written(), "the claim that is there is not the one that is known to be dead")
 }
 

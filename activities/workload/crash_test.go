@@ -94,15 +94,15 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 	tl := watched.Timeline(b.t)
 	switch s.op {
 	case plan.Restart:
-		require.Equal(b.t, s.pods, len(tl.Made[name]), "no pod may be restarted twice:\n%s", tl)
+		require.Len(b.t, tl.Made[name], s.pods, "no pod may be restarted twice:\n%s", tl)
 		require.Equal(b.t, "t1/1", tidy.marker)
 	case plan.Start:
 		require.Equal(b.t, int64(3), tidy.replicas)
-		require.Equal(b.t, 3, len(tl.Made[name]), "%s", tl)
+		require.Len(b.t, tl.Made[name], 3, "%s", tl)
 	case plan.Stop:
 		require.Empty(b.t, b.pods(name.Name))
 		require.Equal(b.t, "3", tidy.annotations[operation.AnnotationReplicas])
-		require.Zero(b.t, len(tl.Made[name]), "%s", tl)
+		require.Empty(b.t, tl.Made[name], "%s", tl)
 	}
 	if s.oneOut {
 		watched.RequireAtMostOneOut(b.t, name)

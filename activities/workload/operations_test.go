@@ -152,7 +152,7 @@ func (b *bench) play(s situation) {
 		for uid := range uids(b.pods(name.Name)) {
 			require.NotContains(b.t, old, uid, "every pod must be a new one")
 		}
-		require.Equal(b.t, s.pods, len(watched.Timeline(b.t).Made[name]), "no pod may be restarted twice:\n%s", watched.Timeline(b.t))
+		require.Len(b.t, watched.Timeline(b.t).Made[name], s.pods, "no pod may be restarted twice:\n%s", watched.Timeline(b.t))
 	}
 	if s.oneOut {
 		watched.RequireAtMostOneOut(b.t, name)

@@ -3,7 +3,6 @@ package workload_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -230,7 +229,7 @@ func TestRestoreWaitsForTheCluster(t *testing.T) {
 	b.traffic.set(down)
 	_, err := b.acts.Restore(t.Context(), b.request(order, plan.Restart, plan.Parallel))
 	var app *temporal.ApplicationError
-	require.True(t, errors.As(err, &app))
+	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.NotReady), app.Type(), "what is owed is owed until it is given back")
 	require.False(t, app.NonRetryable())
 	require.Contains(t, app.Message(), "cannot be given back while its cluster is out of reach")

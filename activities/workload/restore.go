@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -31,7 +32,8 @@ func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
 		if err == nil {
 			continue
 		}
-		if f, ok := err.(*failure.Error); ok {
+		var f *failure.Error
+		if errors.As(err, &f) {
 			return operation.Result{}, f
 		}
 		now := t.a.options.Now()

@@ -158,7 +158,8 @@ func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, er
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = now, p.Elapsed(), p.Held, p.Ending
 	if seen.Claim == t.req.Claim {
-		t.beat.note(func(p *operation.Progress) { p.Held = true })
+		// As long as the claim is there, the last write has not been made.
+		t.beat.note(func(p *operation.Progress) { p.Held, p.Ending = true, nil })
 	}
 	d := operation.Decide(t.req, seen)
 	if d.Action != operation.ActLook && (d.Action != operation.ActWait || now.Before(t.nextLook)) {

@@ -2,7 +2,6 @@ package workload_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +19,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -170,108 +167,6 @@ type recorder struct{ err error }
 
 func (r recorder) RecordActivityHeartbeat(context.Context, []byte, ...any) error { return r.err }
 
-// deployment creates a Deployment with its pods ready.
-func (b *bench) deployment(name string, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
-	b.t.Helper()
-	template, selector := podTemplate(name)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template}}
-	if change != nil {
-		change(d)
-	}
-	_, err := b.kube.AppsV1().Deployments(b.namespace).Create(b.t.Context(), d, metav1.CreateOptions{})
-	require.NoError(b.t, err)
-	return d
-}
-
-func (b *bench) statefulSet(name string, replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
-	b.t.Helper()
-	template, selector := podTemplate(name)
-	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Selector: selector, Template: template, ServiceName: name}}
-	if change != nil {
-		change(s)
-	}
-	_, err := b.kube.AppsV1().StatefulSets(b.namespace).Create(b.t.Context(), s, metav1.CreateOptions{})
-	require.NoError(b.t, err)
-	return s
-}
-
-func (b *bench) daemonSet(name string, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
-	b.t.Helper()
-	template, selector := podTemplate(name)
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}
-	if change != nil {
-		change(d)
-	}
-	_, err := b.kube.AppsV1().DaemonSets(b.namespace).Create(b.t.Context(), d, metav1.CreateOptions{})
-	require.NoError(b.t, err)
-	return d
-}
-
-func podTemplate(name string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
-	labels := map[string]string{"app": name}
-	grace := int64(5)
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: "x:good"}}},
-	}, &metav1.LabelSelector{MatchLabels: labels}
-}
-
-// settled waits until a workload has exactly so many pods, all ready, and its status says so.
-func (b *bench) settled(name observer.Name, pods int) {
-	b.t.Helper()
-	require.Eventually(b.t, func() bool {
-		list := b.pods(name.Name)
-		for _, p := range list {
-			if !isReady(p) || p.DeletionTimestamp != nil {
-				return false
-			}
-		}
-		return len(list) == pods && b.statusReady(name) == int32(pods)
-	}, patience, tick, "%s never had %d ready pods", name, pods)
-}
-
-func (b *bench) statusReady(name observer.Name) int32 {
-	b.t.Helper()
-	switch name.Kind {
-	case "Deployment":
-		d, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})
-		require.NoError(b.t, err)
-		return lagging(d.Generation, d.Status.ObservedGeneration, d.Status.AvailableReplicas)
-	case "StatefulSet":
-		s, err := b.kube.AppsV1().StatefulSets(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})
-		require.NoError(b.t, err)
-		return lagging(s.Generation, s.Status.ObservedGeneration, s.Status.AvailableReplicas)
-	default:
-		d, err := b.kube.AppsV1().DaemonSets(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})
-		require.NoError(b.t, err)
-		return lagging(d.Generation, d.Status.ObservedGeneration, d.Status.NumberAvailable)
-	}
-}
-
-func lagging(generation, observed int64, n int32) int32 {
-	if observed < generation {
-		return -1
-	}
-	return n
-}
-
-func (b *bench) pods(name string) []corev1.Pod {
-	b.t.Helper()
-	list, err := b.kube.CoreV1().Pods(b.namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
-	require.NoError(b.t, err)
-	return list.Items
-}
-
-func isReady(p corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // request is an operation of this test's release on a workload.
 func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) operation.Request {
 	return operation.Request{
@@ -362,73 +257,4 @@ func requireFailure(t *testing.T, err error, kind failure.Kind) *temporal.Applic
 func requireNotReady(t *testing.T, err error) *temporal.ApplicationError {
 	t.Helper()
 	return requireFailure(t, err, failure.NotReady)
-}
-
-// whole is a workload as the API server has it: its metadata that matters, and its spec as JSON without the size and the restart marker.
-type whole struct {
-	generation  int64
-	annotations map[string]string
-	labels      map[string]string
-	spec        string
-	replicas    int64
-	marker      string
-}
-
-func (b *bench) whole(name observer.Name) whole {
-	b.t.Helper()
-	resource := strings.ToLower(name.Kind) + "s"
-	raw, err := b.kube.AppsV1().RESTClient().Get().Namespace(b.namespace).Resource(resource).Name(name.Name).DoRaw(b.t.Context())
-	require.NoError(b.t, err)
-	var o struct {
-		Metadata struct {
-			Generation  int64
-			Annotations map[string]string
-			Labels      map[string]string
-		}
-		Spec map[string]any
-	}
-	require.NoError(b.t, json.Unmarshal(raw, &o))
-	w := whole{generation: o.Metadata.Generation, annotations: o.Metadata.Annotations, labels: o.Metadata.Labels}
-	if n, ok := o.Spec["replicas"].(float64); ok {
-		w.replicas = int64(n)
-	}
-	delete(o.Spec, "replicas")
-	meta := o.Spec["template"].(map[string]any)["metadata"].(map[string]any)
-	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		w.marker, _ = annotations[operation.AnnotationRestartedBy].(string)
-		delete(annotations, operation.AnnotationRestartedBy)
-		if len(annotations) == 0 {
-			delete(meta, "annotations")
-		}
-	}
-	spec, err := json.Marshal(o.Spec)
-	require.NoError(b.t, err)
-	w.spec = string(spec)
-	return w
-}
-
-// requireTidy checks that nothing of an operation is left on a workload but what it is about.
-func (b *bench) requireTidy(name observer.Name, before whole) whole {
-	b.t.Helper()
-	after := b.whole(name)
-	require.Equal(b.t, before.spec, after.spec, "its own settings must be what they were")
-	for _, key := range []string{operation.AnnotationClaimedBy, operation.AnnotationOriginal, operation.AnnotationLeftAt} {
-		require.NotContains(b.t, after.annotations, key)
-	}
-	require.NotContains(b.t, after.labels, operation.LabelClaimed)
-	return after
-}
-
-// merge applies a JSON merge patch as somebody else would.
-func (b *bench) merge(name observer.Name, patch string) {
-	b.t.Helper()
-	resource := strings.ToLower(name.Kind) + "s"
-	err := b.kube.AppsV1().RESTClient().Patch(types.MergePatchType).Namespace(b.namespace).Resource(resource).Name(name.Name).Body([]byte(patch)).Do(b.t.Context()).Error()
-	require.NoError(b.t, err)
-}
-
-// until waits for a state of a workload.
-func (b *bench) until(name observer.Name, what string, reached func(whole) bool) {
-	b.t.Helper()
-	require.Eventually(b.t, func() bool { return reached(b.whole(name)) }, patience, tick, "%s: never %s", name, what)
 }

@@ -162,7 +162,7 @@ func TestRestartOfASickStatefulSet(t *testing.T) {
 			require.Equal(t, "restarted: 3 of 3 pods are ready", result.Message)
 			b.requireTidy(set, before)
 			made := watched.Timeline(t).Made[set]
-			require.Equal(t, 3, len(made), "no pod may be restarted twice:\n%s", watched.Timeline(t))
+			require.Len(t, made, 3, "no pod may be restarted twice:\n%s", watched.Timeline(t))
 			require.Equal(t, "store-1", made[0].Name, "the pod that is out already is taken first")
 			for _, p := range b.pods("store") {
 				require.NotContains(t, old, string(p.UID))

@@ -30,6 +30,10 @@ func Refuses(req Request, seen Observed) string {
 	if seen.Deleting {
 		return fmt.Sprintf("%s is being deleted", req.Workload)
 	}
+	if seen.OriginalProblem != "" {
+		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand and remove that annotation",
+			req.Workload, AnnotationOriginal, seen.OriginalProblem)
+	}
 	switch {
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
 		if _, ok := seen.remembered(); !ok {
@@ -56,6 +60,8 @@ func Decide(req Request, seen Observed) Decision {
 		return free(req, seen)
 	case seen.Held:
 		return claimLost(req, fmt.Sprintf("%s holds it now", ParseHolder(seen.Claim).WorkflowID))
+	case req.TakeOver != "" && seen.Claim == req.TakeOver && seen.OriginalProblem != "":
+		return failed(failure.New(failure.Refused, "%s", Refuses(req, seen)))
 	case req.TakeOver != "" && seen.Claim == req.TakeOver:
 		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended", ParseHolder(seen.Claim).WorkflowID))
 	}

@@ -93,21 +93,24 @@ func TestClaims(t *testing.T) {
 	orphan.Original = &operation.Original{}
 	garbled := by(ourClaim)
 	garbled.OriginalProblem = "unexpected end of JSON input"
+	deadAndGarbled := by(dead)
+	deadAndGarbled.OriginalProblem = "unexpected end of JSON input"
 	cases := map[string]struct {
 		reason string
 		seen   operation.Observed
 		want   verdict
 	}{
-		"free":       {"a workload that nobody holds is taken", by(""), verdict{action: operation.ActWrite, says: "mark its pod template"}},
-		"another's":  {"another's claim is refused with a pointer to it", by(other), verdict{operation.ActFail, "is being released by task/t9/2-order", failure.Claimed}},
-		"dead":       {"the claim that is known to be dead is replaced", by(dead), verdict{action: operation.ActWrite, says: "take over from task/t0/1-order"}},
-		"lost":       {"a claim that was ours and is another's now is lost", lost, verdict{operation.ActFail, "task/t9/2-order holds it now", failure.ClaimLost}},
-		"taken away": {"a claim that was ours and is gone is lost", gone, verdict{operation.ActFail, "nobody holds it now", failure.ClaimLost}},
-		"answered":   {"a claim that was given back with the last write is not lost", answered, verdict{action: operation.ActDone, says: "restarted: 3 of 3"}},
-		"failed":     {"the same holds for an operation that failed", refusedBefore, verdict{operation.ActFail, "it crashed", failure.WorkloadFailed}},
-		"deleting":   {"nothing is done to a workload that is going away", deleting, verdict{operation.ActFail, "is being deleted", failure.WorkloadFailed}},
-		"orphan":     {"what somebody borrowed whose claim is gone is given back first", orphan, verdict{action: operation.ActWrite, says: "give back first"}},
-		"garbled":    {"what cannot be read cannot be given back: the claim is, and a person is told", garbled, verdict{operation.ActWrite, "look at its size and update settings by hand", failure.WorkloadFailed}},
+		"dead, garbled": {"what the dead one borrowed cannot be given back: nothing is built on it", deadAndGarbled, verdict{operation.ActFail, "cannot be read (unexpected end of JSON input): put its update settings right by hand", failure.Refused}},
+		"free":          {"a workload that nobody holds is taken", by(""), verdict{action: operation.ActWrite, says: "mark its pod template"}},
+		"another's":     {"another's claim is refused with a pointer to it", by(other), verdict{operation.ActFail, "is being released by task/t9/2-order", failure.Claimed}},
+		"dead":          {"the claim that is known to be dead is replaced", by(dead), verdict{action: operation.ActWrite, says: "take over from task/t0/1-order"}},
+		"lost":          {"a claim that was ours and is another's now is lost", lost, verdict{operation.ActFail, "task/t9/2-order holds it now", failure.ClaimLost}},
+		"taken away":    {"a claim that was ours and is gone is lost", gone, verdict{operation.ActFail, "nobody holds it now", failure.ClaimLost}},
+		"answered":      {"a claim that was given back with the last write is not lost", answered, verdict{action: operation.ActDone, says: "restarted: 3 of 3"}},
+		"failed":        {"the same holds for an operation that failed", refusedBefore, verdict{operation.ActFail, "it crashed", failure.WorkloadFailed}},
+		"deleting":      {"nothing is done to a workload that is going away", deleting, verdict{operation.ActFail, "is being deleted", failure.WorkloadFailed}},
+		"orphan":        {"what somebody borrowed whose claim is gone is given back first", orphan, verdict{action: operation.ActWrite, says: "give back first"}},
+		"garbled":       {"what cannot be read cannot be given back: the claim is, and a person is told", garbled, verdict{operation.ActWrite, "look at its size and update settings by hand", failure.WorkloadFailed}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +268,7 @@ func TestStopOfAStatefulSetThatKeepsItsOrder(t *testing.T) {
 	seen.OrderedReady, seen.Total, seen.Ready = true, 3, 3
 	all := with(seen, pod(0, true), pod(1, true), pod(2, true))
 	d := operation.Decide(request(operation.KindStatefulSet, plan.Stop, plan.Parallel), all)
-	check(t, "PARALLEL takes all at once whatever the order", verdict{action: operation.ActDelete, says: "delete 3 pods"}, d)
+	check(t, "PARALLEL takes all at once whatever the order", verdict{action: operation.ActDelete, says: "delete 3 pods beyond the size of 0"}, d)
 	require.Len(t, d.Delete, 3)
 
 	seen.Replicas, seen.Original.Asked = 2, n(2)

@@ -2,7 +2,9 @@ package operation_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,6 +24,19 @@ func request(kind string, op plan.Operation, method plan.Method) operation.Reque
 		Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
 		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
 	}
+}
+
+// TestMain has the property tests try more than rapid's own 100 cases, unless somebody asks for another number.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		if err := flag.Set("rapid.checks", "5000"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }
 
 // drawToy makes a random workload with random pods and settings.

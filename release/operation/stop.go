@@ -77,7 +77,7 @@ func waitForEnd(req Request, seen Observed) Decision {
 			return look("see which pods are left")
 		}
 		if extra := beyondSize(seen); len(extra) > 0 && (req.Method == plan.Parallel || unready(seen) > 0) {
-			return Decision{Action: ActDelete, Delete: extra, Reason: fmt.Sprintf("delete %s beyond the size of %d", pods(int32(len(extra))), seen.Replicas)}
+			return Decision{Action: ActDelete, Delete: extra, Reason: fmt.Sprintf("delete %s beyond the size of %d", names(extra), seen.Replicas)}
 		}
 	}
 	n := seen.Total

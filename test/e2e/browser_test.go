@@ -24,7 +24,7 @@ func TestTemporalUI(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})
 	e.Deployment("slow", 2, func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "12s"}
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "20s"}
 	})
 	e.Deployment("later", 1, nil)
 	e.WaitReadyPods("slow", 2)
@@ -105,7 +105,7 @@ const visible = `const visible = (selector, text) => [...document.querySelectorA
 // click presses what a person would find by its text.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
-	b.until("click "+text, fmt.Sprintf(`(() => { %s const e = visible(%q, %q); if (!e) return false; e.click(); return true; })()`, visible, selector, text))
+	b.until("click "+text, fmt.Sprintf(`(() => { %s const e = visible(%q, %q); if (!e || e.disabled) return false; e.click(); return true; })()`, visible, selector, text))
 }
 
 // text is what the page shows.
@@ -122,7 +122,7 @@ func (b *browser) shoot(name string) {
 	if dir == "" {
 		return
 	}
-	if picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100)); err == nil {
+	if picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err == nil {
 		_ = os.WriteFile(filepath.Join(dir, name), picture, 0o600)
 	}
 	if html, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.outerHTML`)); err == nil {
@@ -140,13 +140,17 @@ func (b *browser) sendSignal(name string, menu []string) {
 	b.shoot("menu-" + name + ".png")
 	b.click("[role=menuitem]", "Send a Signal")
 	b.shoot("modal-" + name + ".png")
-	require.NoError(b.t, chromedp.Do(b.ctx, chromedp.Click("[data-testid=signal-select-button]")), "open the list of signals")
-	b.shoot("list-" + name + ".png")
-	for _, choice := range menu {
-		b.until("see "+choice+" in the menu", fmt.Sprintf(`[...document.querySelectorAll("#signal-select-select [role=option]")].some(e => e.innerText.trim().startsWith(%q) && e.innerText.trim().length > %d)`, choice, len(choice)+20))
+	// The page has each dialog more than once; one of them is open.
+	in := func(script string, args ...any) string {
+		return fmt.Sprintf(`(() => { const d = document.querySelector("dialog[open]"); if (!d) return false; `+script+` })()`, args...)
 	}
-	b.shoot("signals-" + name + ".png")
-	b.until("choose "+name, fmt.Sprintf(`(() => { const e = [...document.querySelectorAll("#signal-select-select [role=option]")].find(e => e.innerText.trim().startsWith(%q)); if (!e) return false; e.click(); return true; })()`, name))
+	option := `const o = [...d.querySelectorAll("[role=option]")].find(e => e.innerText.trim().startsWith(%q)); `
+	b.until("open the list of signals", in(`d.querySelector("[data-testid=signal-select-button]").click(); return true;`))
+	for _, choice := range menu {
+		b.until("see "+choice+" in the menu with a description", in(option+`return o && o.innerText.trim().length > %d;`, choice, len(choice)+20))
+	}
+	b.until("choose "+name, in(option+`if (!o) return false; o.click(); return true;`, name))
+	b.until("see "+name+" chosen", in(`return d.querySelector("[data-testid=signal-select-button] input").value === %q;`, name))
 	b.shoot("chosen-" + name + ".png")
-	b.click("button", "Submit")
+	b.until("submit", in(`const e = d.querySelector("[data-testid=confirm-modal-button]"); if (e.disabled) return false; e.click(); return true;`))
 }

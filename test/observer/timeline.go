@@ -49,8 +49,11 @@ type Moment struct {
 type Timeline struct {
 	Moments []Moment
 	// Made are the pods that were made since the observer began, of each workload, in order.
-	Made map[Name][]*corev1.Pod
+	Made map[Name][]Pod
 }
+
+// Pod is one pod, by name and identity.
+type Pod struct{ Name, UID string }
 
 // state is what is there while a timeline is replayed.
 type state struct {
@@ -67,7 +70,7 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 			known[string(pod.UID)] = true
 		}
 	}
-	tl := &Timeline{Moments: []Moment{s.moment(0, "begin")}, Made: map[Name][]*corev1.Pod{}}
+	tl := &Timeline{Moments: []Moment{s.moment(0, "begin")}, Made: map[Name][]Pod{}}
 	sorted := slices.Clone(changes)
 	slices.SortStableFunc(sorted, func(a, b change) int { return cmp.Compare(a.version, b.version) })
 	for _, c := range sorted {
@@ -82,7 +85,7 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 			if !ok {
 				return nil, fmt.Errorf("pod %s is of no workload", pod.Name)
 			}
-			tl.Made[owner] = append(tl.Made[owner], pod)
+			tl.Made[owner] = append(tl.Made[owner], Pod{pod.Name, string(pod.UID)})
 		}
 		tl.Moments = append(tl.Moments, s.moment(c.version, string(c.kind)+" "+key(c.object)))
 	}

@@ -1,0 +1,76 @@
+package workload
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/operation"
+)
+
+func TestJSONPatch(t *testing.T) {
+	t.Parallel()
+	two := int32(2)
+	claimed := metav1.ObjectMeta{ResourceVersion: "41", Labels: map[string]string{"app": "order", operation.LabelClaimed: "true"},
+		Annotations: map[string]string{operation.AnnotationClaimedBy: "w@r", operation.AnnotationOriginal: "{}"}}
+	cases := map[string]struct {
+		reason string
+		object object
+		write  operation.Write
+		want   string
+	}{
+		"begin on a bare object": {
+			reason: "maps that are not there are made, and the exact version is required",
+			object: object{meta: metav1.ObjectMeta{ResourceVersion: "41"}, hasReplicas: true},
+			write: operation.Write{Fresh: true, Claim: "w@r", Annotations: map[string]string{operation.AnnotationOriginal: "{}"}, Replicas: &two, WasReplicas: 0, Stamp: "m",
+				Settings: []operation.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge", Value: json.RawMessage(`0`), Was: json.RawMessage(`"25%"`)}}},
+			want: `[
+				{"op":"test","path":"/metadata/resourceVersion","value":"41"},
+				{"op":"test","path":"/spec/replicas","value":0},
+				{"op":"test","path":"/spec/strategy/rollingUpdate/maxSurge","value":"25%"},
+				{"op":"add","path":"/spec/replicas","value":2},
+				{"op":"add","path":"/spec/strategy/rollingUpdate/maxSurge","value":0},
+				{"op":"add","path":"/spec/template/metadata/annotations","value":{}},
+				{"op":"add","path":"/spec/template/metadata/annotations/slipway.io~1restarted-by","value":"m"},
+				{"op":"add","path":"/metadata/labels","value":{}},
+				{"op":"add","path":"/metadata/labels/slipway.io~1claimed","value":"true"},
+				{"op":"add","path":"/metadata/annotations","value":{}},
+				{"op":"add","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
+				{"op":"add","path":"/metadata/annotations/slipway.io~1original","value":"{}"}]`,
+		},
+		"end": {
+			reason: "the claim is required and taken away; what is not there is not removed",
+			object: object{meta: claimed, hasReplicas: true, templateAnnotated: true},
+			write:  operation.Write{Held: "w@r", Release: true, Remove: []string{operation.AnnotationOriginal, operation.AnnotationReplicas, operation.AnnotationOriginal}},
+			want: `[
+				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
+				{"op":"remove","path":"/metadata/labels/slipway.io~1claimed"},
+				{"op":"remove","path":"/metadata/annotations/slipway.io~1claimed-by"},
+				{"op":"remove","path":"/metadata/annotations/slipway.io~1original"}]`,
+		},
+		"a setting that was not set": {
+			reason: "it is removed again, not set to nothing",
+			object: object{meta: claimed},
+			write:  operation.Write{Held: "w@r", Settings: []operation.Setting{{Path: "/spec/x", Was: json.RawMessage(`1`)}}},
+			want: `[
+				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
+				{"op":"test","path":"/spec/x","value":1},
+				{"op":"remove","path":"/spec/x"}]`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body, err := jsonPatch(&tc.object, &tc.write)
+			require.NoError(t, err)
+			require.JSONEq(t, tc.want, string(body), tc.reason)
+		})
+	}
+}
+
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "a~1b~0c", escape("a/b~c"), "RFC 6901")
+}

@@ -1,0 +1,52 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	want := plan.Snapshot{Task: "shop-1", Document: plan.Document{Items: make([]plan.Item, 1000)}}
+	body, err := v1alpha1.EncodeBody(want)
+	require.NoError(t, err)
+	require.Less(t, len(body), 2000, "a body is compressed")
+	var got plan.Snapshot
+	require.NoError(t, v1alpha1.DecodeBody(body, &got))
+	require.Equal(t, want, got)
+
+	var bomb bytes.Buffer
+	zipped := gzip.NewWriter(&bomb)
+	for range 65 {
+		_, err := zipped.Write(bytes.Repeat([]byte(" "), 1<<20))
+		require.NoError(t, err)
+	}
+	require.NoError(t, zipped.Close())
+	for reason, broken := range map[string][]byte{"nothing": nil, "no gzip": []byte("{}"), "cut off": body[:len(body)/2], "more than 64 MiB": bomb.Bytes()} {
+		require.Error(t, v1alpha1.DecodeBody(broken, &got), reason)
+	}
+}
+
+func TestNamesOfObjects(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, id, want string }{
+		{"a legal name is the ID itself", "0111", "^0111$"},
+		{"dots are legal", "a.b", `^a\.b$`},
+		{"capital letters are not", "Order", "^order-[0-9a-f]{10}$"},
+	} {
+		name := v1alpha1.ObjectName(c.id)
+		require.Regexp(t, c.want, name, c.reason)
+		object := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationID: c.id}}
+		require.Equal(t, c.id, v1alpha1.IDOf(object), c.reason)
+	}
+	require.NotEqual(t, v1alpha1.ObjectName("Order"), v1alpha1.ObjectName("ORDER"), "each spelling is an ID of its own")
+	forged := &metav1.ObjectMeta{Name: "cart", Annotations: map[string]string{v1alpha1.AnnotationID: "Order"}}
+	require.Equal(t, "cart", v1alpha1.IDOf(forged), "an annotation that does not belong to the name means nothing")
+}

@@ -1,0 +1,80 @@
+package observer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"slipway.io/slipway/release/operation"
+)
+
+var order = Name{"Deployment", "order"}
+
+func deployment(replicas int32, generation int64, claim string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "order", Generation: generation}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+	if claim != "" {
+		d.Annotations = map[string]string{operation.AnnotationClaimedBy: claim}
+	}
+	return d
+}
+
+func pod(name string, ready, leaving bool) *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"pod-template-hash": "abc"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "order-abc", Controller: &yes}}}}
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	if leaving {
+		p.DeletionTimestamp = &metav1.Time{}
+	}
+	return p
+}
+
+func TestMostOut(t *testing.T) {
+	t.Parallel()
+	before := []runtime.Object{deployment(2, 1, ""), pod("a", true, false), pod("b", true, false)}
+	claimed := change{10, watch.Modified, deployment(2, 2, "w@r")}
+	cases := map[string]struct {
+		reason  string
+		changes []change
+		most    int32
+		version uint64
+	}{
+		"none":           {"nothing moves", []change{claimed}, 0, 0},
+		"not held":       {"what happens while nobody holds it is nobody's fault", []change{{11, watch.Modified, pod("a", false, false)}, {12, watch.Modified, pod("b", false, false)}}, 0, 0},
+		"one":            {"a pod on its way out does not serve, ready or not", []change{claimed, {11, watch.Modified, pod("a", true, true)}}, 1, 11},
+		"two":            {"two at once", []change{claimed, {11, watch.Modified, pod("a", true, true)}, {13, watch.Modified, pod("b", false, false)}}, 2, 13},
+		"one by one":     {"the second goes when another has come", []change{claimed, {11, watch.Modified, pod("a", true, true)}, {12, watch.Added, pod("c", true, false)}, {13, watch.Modified, pod("b", true, true)}}, 1, 11},
+		"out of arrival": {"it is the order of versions that counts, not that of arrival", []change{claimed, {13, watch.Modified, pod("b", true, true)}, {11, watch.Modified, pod("a", true, true)}, {12, watch.Added, pod("c", true, false)}}, 1, 11},
+		"fewer asked":    {"a pod that is no longer asked for is not out", []change{{10, watch.Modified, deployment(1, 2, "w@r")}, {11, watch.Deleted, pod("a", true, true)}}, 0, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl, err := newTimeline(before, tc.changes)
+			require.NoError(t, err)
+			most, at := tl.MostOut(order)
+			require.Equal(t, tc.most, most, "%s\n%s", tc.reason, tl)
+			require.Equal(t, tc.version, at.Version, tc.reason)
+		})
+	}
+}
+
+func TestTimelineTellsWhatWasMadeAndChanged(t *testing.T) {
+	t.Parallel()
+	tl, err := newTimeline([]runtime.Object{deployment(1, 1, ""), pod("a", true, false)}, []change{
+		{10, watch.Modified, deployment(1, 2, "w@r")}, {11, watch.Added, pod("b", false, false)}, {12, watch.Modified, pod("b", true, false)}, {13, watch.Modified, deployment(1, 2, "")},
+	})
+	require.NoError(t, err)
+	require.Len(t, tl.Made[order], 1, "only what came while it watched, and once")
+	require.Equal(t, "b", tl.Made[order][0].Name)
+	require.Equal(t, []int64{1, 2}, tl.Generations(order))
+	require.Equal(t, []Name{order}, tl.Claimed())
+}
