@@ -1,6 +1,7 @@
 # `make help` lists what there is. The local stack is described at the top of deploy/dev/stack.sh, its ports included.
 SHELL := /bin/bash
 BIN := $(CURDIR)/.dev/bin
+RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -11,7 +12,7 @@ help: ## this list
 
 build: ## build slipway into .dev/bin
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 go build -trimpath -o $(BIN)/slipway ./cmd/slipway
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
 
 up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
 	@deploy/dev/stack.sh up

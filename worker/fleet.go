@@ -134,6 +134,9 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	return started, nil
 }
 
+// heartbeatThrottle is how long the SDK may keep a heartbeat back: what an activity says of its pods is shown to people who watch.
+const heartbeatThrottle = 2 * time.Second
+
 func (f *Fleet) build(q Queue) worker.Worker {
 	w := worker.New(f.temporal, q.Name, worker.Options{
 		DisableWorkflowWorker:                  !q.Workflows,
@@ -142,6 +145,7 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		WorkerStopTimeout:                      f.options.StopTimeout,
 		OnFatalError:                           f.options.Fatal,
 		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,
+		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
 	})
 	if q.Workflows {
 		registerWorkflows(w)

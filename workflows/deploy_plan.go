@@ -263,7 +263,7 @@ func (r *taskRun) startItem(n int) {
 	s.State, s.Reason, s.StartedAt = plan.ItemRunning, "being released", &now
 	r.machine.Began(n)
 	ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: ItemWorkflowID(r.in.Task, n+1, it.ServiceID),
+		WorkflowID: plan.ItemWorkflowID(r.in.Task, n+1, it.ServiceID),
 		TaskQueue:  QueueEngine,
 		// A task that is terminated leaves its items to end on their own: they give back what they borrowed.
 		ParentClosePolicy: parentClosePolicy,
@@ -283,7 +283,7 @@ func (r *taskRun) startItem(n int) {
 func (r *taskRun) end(f finishedItem) {
 	if f.err != nil {
 		f.result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
-			Reason: "its workflow ended without a result (" + message(f.err) + "): look at " + ItemWorkflowID(r.in.Task, f.n+1, r.in.Items[f.n].ServiceID)}
+			Reason: "its workflow ended without a result (" + message(f.err) + "): look at " + plan.ItemWorkflowID(r.in.Task, f.n+1, r.in.Items[f.n].ServiceID)}
 	}
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[f.n]

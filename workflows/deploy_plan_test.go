@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
@@ -75,7 +76,7 @@ func newStage(t *testing.T) *stage {
 
 func order(name string) operation.WorkloadOrder {
 	var o operation.WorkloadOrder
-	o.Queue = PartyQueue("default")
+	o.Queue = catalog.PartyQueue("default")
 	o.Request.Workload.Namespace = "shop"
 	o.Request.Workload.WorkloadRef.Kind, o.Request.Workload.WorkloadRef.Name = "Deployment", name
 	o.Request.Operation, o.Request.Method = plan.Restart, plan.Parallel

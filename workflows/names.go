@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/release/operation"
-	"slipway.io/slipway/release/plan"
 )
 
 // QueueEngine is the task queue of all workflows and of the centre's own activities.
@@ -36,14 +35,3 @@ var (
 	AttributeParties      = temporal.NewSearchAttributeKeyKeywordList("SlipwayParties")
 	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
 )
-
-// PartyQueue is the task queue of a party that names none of its own.
-func PartyQueue(party string) string { return "slipway.party." + party }
-
-// TaskWorkflowID is the workflow of a task. A task's ID has no slash, so that no lookup depends on visibility.
-func TaskWorkflowID(task string) string { return plan.WorkflowID(task) }
-
-// ItemWorkflowID is the workflow of item n (counted from 1) of a task.
-func ItemWorkflowID(task string, n int, service plan.ServiceID) string {
-	return plan.ItemWorkflowID(task, n, service)
-}

@@ -128,7 +128,7 @@ var workloadModule = fx.Module("workload",
 var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
-		{Name: workflows.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads}},
+		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads}},
 	}
 })
 
@@ -137,7 +137,7 @@ var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activ
 	for _, party := range s.Parties {
 		name, queue, own := strings.Cut(party, "=")
 		if !own {
-			queue = workflows.PartyQueue(name)
+			queue = catalog.PartyQueue(name)
 		}
 		queues = append(queues, worker.Queue{Name: queue, Activities: []worker.Registrar{workloads}})
 	}

@@ -17,10 +17,10 @@ start_engine() {
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" --kubeconfig "$KUBECONFIG" \
     --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
   local deadline=$((SECONDS + 60))
-  until curl -fs -o /dev/null "$SLIPWAY_API/readyz"; do
+  until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do
     if [ $SECONDS -ge $deadline ]; then
       echo "demo: the engine does not get ready:" >&2
-      curl -s "$SLIPWAY_API/readyz" >&2 || tail -20 "$root/.dev/logs/slipway.log" >&2
+      slipway healthcheck "$SLIPWAY_API/readyz" >&2 || tail -20 "$root/.dev/logs/slipway.log" >&2
       exit 1
     fi
     sleep 0.2

@@ -2,13 +2,17 @@ package operation_test
 
 import (
 	"encoding/json"
+	"maps"
 	"sort"
 
 	"slipway.io/slipway/release/operation"
 )
 
-// sync is one step of the workload's controller.
+// sync is one step of the workload's controller. It acts on the spec that it had read when it last looked, and only then reads the newest: whatever is changed
+// meanwhile is done by the old one first.
 func (w *toyWorkload) sync() {
+	spec, generation := w.spec, w.generation
+	w.spec, w.generation = w.view, w.viewed
 	switch w.kind {
 	case operation.KindDeployment:
 		w.syncDeployment()
@@ -18,7 +22,15 @@ func (w *toyWorkload) sync() {
 		w.syncDaemonSet()
 	}
 	w.report()
+	w.spec, w.generation = spec, generation
+	w.refresh()
 	w.version++
+}
+
+// refresh has the controller read the newest spec.
+func (w *toyWorkload) refresh() {
+	w.view, w.viewed = w.spec, w.generation
+	w.view.settings = maps.Clone(w.spec.settings)
 }
 
 func (w *toyWorkload) setting(path string) int32 {

@@ -45,7 +45,9 @@ type toyWorkload struct {
 	pods    []*toyPod
 	lastUID int
 
-	// seen is the spec that the controller last looked at; status what it said then.
+	// view is the spec that the controller has read, of that generation; observed the generation that its status speaks of.
+	view     toySpec
+	viewed   int64
 	observed int64
 	status   operation.Observed
 
@@ -66,6 +68,7 @@ func (w *toyWorkload) settle() {
 		w.create(i).ready = true
 	}
 	w.report()
+	w.refresh()
 }
 
 func (w *toyWorkload) create(ordinal int32) *toyPod {
@@ -114,7 +117,7 @@ func (w *toyWorkload) ready() int32 {
 // out is the number of pods that are asked for and do not serve.
 func (w *toyWorkload) out() int32 { return max(0, w.spec.replicas-w.ready()) }
 
-// report writes the status from the pods, for the spec that is there now.
+// report writes the status from the pods, for the spec that the controller goes by.
 func (w *toyWorkload) report() {
 	w.observed = w.generation
 	s := operation.Observed{}

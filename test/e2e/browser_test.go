@@ -108,14 +108,6 @@ func (b *browser) click(selector, text string) {
 	b.until("click "+text, fmt.Sprintf(`(() => { %s const e = visible(%q, %q); if (!e || e.disabled) return false; e.click(); return true; })()`, visible, selector, text))
 }
 
-// text is what the page shows.
-func (b *browser) text() string {
-	b.t.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
-	require.NoError(b.t, err)
-	return text
-}
-
 // shoot keeps a picture of the page in the folder that SLIPWAY_TEST_PICTURES names.
 func (b *browser) shoot(name string) {
 	dir := os.Getenv("SLIPWAY_TEST_PICTURES")

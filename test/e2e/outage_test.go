@@ -41,6 +41,8 @@ func TestClusterAway(t *testing.T) {
 	}, harness.Patience, harness.Tick, "the task is never resumed")
 	task = e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	e.Record(plan.WorkflowID(id), "task-interrupted-and-resumed")
+	e.Record(plan.ItemWorkflowID(id, 1, "1"), "item-interrupted-and-resumed")
 	require.LessOrEqual(t, e.DeploymentGeneration("one"), stamped+1, "resume stamps nothing again: it gives back the strategy at most")
 }
 

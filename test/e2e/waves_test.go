@@ -146,6 +146,8 @@ func TestOneOfTwoFails(t *testing.T) {
 			require.Contains(t, task.Services[0].Reason, "ImagePullBackOff", "the pod's own message is told")
 			require.Equal(t, plan.ItemSucceeded, task.Services[1].State, "what runs beside it is left to finish")
 			require.Equal(t, plan.ItemSkipped, task.Services[2].State, "nothing new starts")
+			e.Record(plan.WorkflowID(id), "task-failed-"+verb)
+			e.Record(plan.ItemWorkflowID(id, 1, "one"), "item-failed")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package harness
 import (
 	"compress/gzip"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/api/workflowservice/v1"
 )
 
 var identities = regexp.MustCompile(`"identity":\s*"[^"]*"`)
@@ -45,4 +47,20 @@ func (e *Engine) Record(workflowID, name string) {
 	require.NoError(e.t, err)
 	require.NoError(e.t, z.Close())
 	require.NoError(e.t, f.Close())
+}
+
+// RecordNewest is Record for the newest workflow of a type that has no name of its own.
+func (e *Engine) RecordNewest(workflowType, name string) {
+	e.t.Helper()
+	var id string
+	require.Eventually(e.t, func() bool {
+		list, err := e.Workflows.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: e.TemporalNamespace, Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed'", workflowType)})
+		if err != nil || len(list.GetExecutions()) == 0 {
+			return false
+		}
+		id = list.GetExecutions()[0].GetExecution().GetWorkflowId()
+		return true
+	}, Patience, Tick, "no workflow of type %s has completed", workflowType)
+	e.Record(id, name)
 }

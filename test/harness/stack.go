@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -96,13 +97,17 @@ func (s Stack) TemporalNamespace(t testing.TB) string {
 	c, err := client.NewNamespaceClient(client.Options{HostPort: s.TemporalAddress, Logger: quiet()})
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, c.Register(context.Background(), &workflowservice.RegisterNamespaceRequest{
-		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour)}))
+	require.Eventually(t, func() bool {
+		err := c.Register(context.Background(), &workflowservice.RegisterNamespaceRequest{
+			Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour)})
+		var exists *serviceerror.NamespaceAlreadyExists
+		return err == nil || errors.As(err, &exists)
+	}, Patience, Tick, "Temporal namespace %s cannot be registered", name)
 	w := s.Temporal(t, name)
 	require.Eventually(t, func() bool {
 		_, err := w.DescribeWorkflowExecution(context.Background(), "none", "")
-		_, missing := err.(*serviceerror.NotFound)
-		return missing
+		var missing *serviceerror.NotFound
+		return errors.As(err, &missing)
 	}, Patience, Tick, "Temporal namespace %s is not usable", name)
 	return name
 }
