@@ -46,6 +46,8 @@ type bench struct {
 	namespace string
 	acts      *workload.Activities
 	traffic   *traffic
+	// recorder is nil where a real Temporal server takes the heartbeats.
+	recorder workload.Recorder
 }
 
 // traffic counts the requests of the activities, and can keep them from the server.
@@ -131,7 +133,7 @@ func newBench(t *testing.T) *bench {
 	config.QPS, config.Burst = 500, 1000
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	b := &bench{t: t, kube: kube, config: config, namespace: fmt.Sprintf("workload-%08x", rand.Uint32())}
+	b := &bench{t: t, kube: kube, config: config, namespace: fmt.Sprintf("workload-%08x", rand.Uint32()), recorder: recorder{}}
 	_, err = kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -151,7 +153,7 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 		return b.traffic
 	}
 	if options.Recorder == nil {
-		options.Recorder = recorder{}
+		options.Recorder = b.recorder
 	}
 	client, err := kubernetes.NewForConfig(counted)
 	require.NoError(b.t, err)

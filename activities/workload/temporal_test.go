@@ -46,7 +46,7 @@ func (b *bench) serve(options workload.Options) served {
 	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Logger: quiet{}})
 	require.NoError(b.t, err)
 	b.t.Cleanup(c.Close)
-	options.Recorder = c
+	b.recorder = nil
 	b.use(b.config, options)
 	s := served{t: b.t, client: c, queue: fmt.Sprintf("workload-%08x", rand.Uint32())}
 	w := worker.New(c, s.queue, worker.Options{DisableRegistrationAliasing: true, WorkerStopTimeout: 5 * time.Second})

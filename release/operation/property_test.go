@@ -152,7 +152,7 @@ func TestAnyCrash(t *testing.T) {
 		}
 		w := drawToy(t, kind, replicas)
 		if op == plan.Restart {
-			w.restarting = marker
+			w.restarting, w.before = true, w.lastUID
 		}
 		checkRun(t, &runner{req: req, w: w})
 	})

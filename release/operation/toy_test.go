@@ -51,9 +51,10 @@ type toyWorkload struct {
 	observed int64
 	status   operation.Observed
 
-	// deletedNew are the pods of the newest template that somebody deleted: restarted twice.
+	// deletedNew are the pods made since the restart began that somebody deleted all the same: restarted twice. before is the last pod of before.
 	deletedNew []string
-	restarting string
+	restarting bool
+	before     int
 }
 
 func newToy(kind string, replicas int32) *toyWorkload {
@@ -86,7 +87,7 @@ func (w *toyWorkload) delete(p *toyPod) {
 	if p.deleting {
 		return
 	}
-	if w.restarting != "" && p.marker == w.restarting {
+	if w.restarting && p.uid > w.before {
 		w.deletedNew = append(w.deletedNew, fmt.Sprintf("%s (uid %d)", p.name, p.uid))
 	}
 	p.deleting = true

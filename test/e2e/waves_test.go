@@ -57,8 +57,10 @@ deployPlanItems:   			# 发布计划的具体内容
 
 ...
 `)
+			watched := e.WatchDeployments()
 			task := e.WaitTask(e.Execute("example"), plan.TaskSucceeded, plan.TaskFailed)
 			require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+			requireFirstDoneBeforeSecond(t, watched())
 			first, second := task.Services[0], task.Services[1]
 			require.False(t, second.StartedAt.Before(*first.FinishedAt), "222 has the smaller priority: it begins when 111 is done")
 			e.WaitReadyPods("first", tc.want)
@@ -70,6 +72,22 @@ deployPlanItems:   			# 发布计划的具体内容
 			}
 		})
 	}
+}
+
+// requireFirstDoneBeforeSecond reads the watch in its order: when 222's Deployment is first changed, 111's has changed and is whole again.
+func requireFirstDoneBeforeSecond(t *testing.T, changes []harness.Change) {
+	t.Helper()
+	firstBegun, firstWhole, secondBegun := false, false, false
+	for _, c := range changes {
+		switch c.Name {
+		case "first":
+			firstBegun, firstWhole = true, c.Whole
+		case "second":
+			require.True(t, firstBegun && (firstWhole || secondBegun), "222 is changed before 111 is whole: %+v", changes)
+			secondBegun = true
+		}
+	}
+	require.True(t, secondBegun, "the watch shows both: %+v", changes)
 }
 
 func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {

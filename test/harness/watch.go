@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -64,4 +65,43 @@ func countReady(ready map[string]bool) int {
 		}
 	}
 	return n
+}
+
+// Change is one change of a Deployment, in the order in which the API server made them.
+type Change struct {
+	Name string
+	// Generation counts the changes of its spec, Whole says that the controller has carried the newest one out.
+	Generation int64
+	Whole      bool
+}
+
+// WatchDeployments follows the Deployments of the apps namespace; the function that it returns ends that and tells the changes in their order.
+func (e *Engine) WatchDeployments() func() []Change {
+	e.t.Helper()
+	list, err := e.Kube.AppsV1().Deployments(e.Apps).List(context.Background(), metav1.ListOptions{})
+	require.NoError(e.t, err)
+	watcher, err := e.Kube.AppsV1().Deployments(e.Apps).Watch(context.Background(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	require.NoError(e.t, err)
+	done := make(chan []Change)
+	go func() {
+		var changes []Change
+		for event := range watcher.ResultChan() {
+			if d, ok := event.Object.(*appsv1.Deployment); ok {
+				changes = append(changes, Change{Name: d.Name, Generation: d.Generation, Whole: whole(d)})
+			}
+		}
+		done <- changes
+	}()
+	return func() []Change {
+		watcher.Stop()
+		return <-done
+	}
+}
+
+func whole(d *appsv1.Deployment) bool {
+	s, want := d.Status, int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	return s.ObservedGeneration >= d.Generation && s.Replicas == want && s.UpdatedReplicas == want && s.ReadyReplicas == want
 }
