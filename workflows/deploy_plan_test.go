@@ -31,6 +31,8 @@ type stage struct {
 	run func(request operation.Request) (operation.Result, error)
 	// restored are the workloads that were given back.
 	restored []string
+	// restoreForbidden is how often giving back is forbidden before it succeeds.
+	restoreForbidden int
 	// superseded is the newer task of the plan.
 	superseded string
 	// holderDead is what the centre says of another holder.
@@ -67,6 +69,10 @@ func newStage(t *testing.T) *stage {
 		return s.run(request)
 	})
 	register(operation.ActivityRestore, func(_ context.Context, request operation.Request) (operation.Result, error) {
+		if s.restoreForbidden > 0 {
+			s.restoreForbidden--
+			return operation.Result{}, temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
+		}
 		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
 		return operation.Result{}, nil
 	})
@@ -283,7 +289,7 @@ func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
 		return operation.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden), nil)
 	}
 	s.RegisterDelayedCallback(func() {
-		s.superseded = "shop-2"
+		s.superseded, s.restoreForbidden = "shop-2", 3
 		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) {
 			require.Equal(t, plan.OutcomeRefused, r.Outcome)
 			require.Contains(t, r.Message, "shop-2", "the refusal points at the newer task")

@@ -194,15 +194,30 @@ func (r *itemRun) holder(ctx workflow.Context, claimed error) (holder string, de
 	return details.Holder, answer.Dead, answer.Reason
 }
 
-// giveBack restores what an abandoned operation borrowed. It is owed: it is tried until the party answers.
+// restorePause is the pause between two tries to give back when the party's cluster refuses for want of permissions.
+const restorePause = time.Minute
+
+// giveBack restores what an abandoned operation borrowed. It is owed: it is tried for as long as the party or its permissions are away.
 func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+	what := request.Workload.String()
 	r.reason = "given up: waits until " + partyName(request) + " answers, to give back what was borrowed"
 	r.show()
-	err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
-	if err != nil {
-		return temporal.NewNonRetryableApplicationError(request.Workload.String()+": given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
+	restore := func() error {
+		return workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
 	}
-	return temporal.NewNonRetryableApplicationError(request.Workload.String()+": given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
+	err := restore()
+	for kindOf(err).System() {
+		r.reason = "given up: cannot give back what was borrowed yet: " + message(err)
+		r.show()
+		if err := workflow.NewTimerWithOptions(ctx, restorePause, workflow.TimerOptions{Summary: "before the next try to give back"}).Get(ctx, nil); err != nil {
+			return err
+		}
+		err = restore()
+	}
+	if err != nil {
+		return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
+	}
+	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
 }
 
 var errAbandoned = errors.New("abandoned while interrupted")

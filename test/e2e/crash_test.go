@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
 )
 
 // crashPlan has a SEQUENTIAL restart, a STOP and a START, one after another.
@@ -117,14 +118,15 @@ func (c *crashed) release(during func(id string)) map[string]int64 {
 	c.t.Helper()
 	c.reset()
 	before, old := c.changes(), c.PodUIDs("restarted")
-	watch := c.WatchPods("restarted")
+	watch := observer.Start(c.t, c.Kube, c.Apps)
 	id := c.Execute("crash")
 	during(id)
 	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
-	seen := watch()
-	require.LessOrEqual(c.t, seen.MostOut, 1, "never more than one pod of a SEQUENTIAL restart is out")
-	require.Len(c.t, seen.Created, 3, "each of three pods is replaced once, no pod is restarted twice")
+	restarted := observer.Name{Kind: "Deployment", Name: "restarted"}
+	watch.RequireAtMostOneOut(c.t, restarted)
+	seen := watch.Timeline(c.t)
+	require.Len(c.t, seen.Made[restarted], 3, "each of three pods is replaced once, no pod is restarted twice:\n%s", seen)
 	for uid := range c.PodUIDs("restarted") {
 		require.NotContains(c.t, old, uid, "every pod is replaced")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
 )
 
 // The example of the source document, with its two services in the catalogue: 111 has the larger priority and goes first.
@@ -57,10 +58,10 @@ deployPlanItems:   			# 发布计划的具体内容
 
 ...
 `)
-			watched := e.WatchDeployments()
+			watched := observer.Start(t, e.Kube, e.Apps)
 			task := e.WaitTask(e.Execute("example"), plan.TaskSucceeded, plan.TaskFailed)
 			require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-			requireFirstDoneBeforeSecond(t, watched())
+			requireFirstDoneBeforeSecond(t, watched.Timeline(t))
 			first, second := task.Services[0], task.Services[1]
 			require.False(t, second.StartedAt.Before(*first.FinishedAt), "222 has the smaller priority: it begins when 111 is done")
 			e.WaitReadyPods("first", tc.want)
@@ -75,19 +76,21 @@ deployPlanItems:   			# 发布计划的具体内容
 }
 
 // requireFirstDoneBeforeSecond reads the watch in its order: when 222's Deployment is first changed, 111's has changed and is whole again.
-func requireFirstDoneBeforeSecond(t *testing.T, changes []harness.Change) {
+func requireFirstDoneBeforeSecond(t *testing.T, seen *observer.Timeline) {
 	t.Helper()
-	firstBegun, firstWhole, secondBegun := false, false, false
-	for _, c := range changes {
-		switch c.Name {
-		case "first":
-			firstBegun, firstWhole = true, c.Whole
-		case "second":
-			require.True(t, firstBegun && (firstWhole || secondBegun), "222 is changed before 111 is whole: %+v", changes)
-			secondBegun = true
+	first, second := observer.Name{Kind: "Deployment", Name: "first"}, observer.Name{Kind: "Deployment", Name: "second"}
+	before := seen.Moments[0].Workloads
+	for _, m := range seen.Moments {
+		if m.Workloads[second].Generation == before[second].Generation {
+			continue
 		}
+		w := m.Workloads[first]
+		require.Greater(t, w.Generation, before[first].Generation, "222 is changed before 111 is:\n%s", seen)
+		require.Zero(t, w.Out(), "222 is changed before 111 is whole:\n%s", seen)
+		require.Empty(t, w.Claim, "222 is changed before 111 is given back:\n%s", seen)
+		return
 	}
-	require.True(t, secondBegun, "the watch shows both: %+v", changes)
+	t.Fatalf("the watch never saw 222 change:\n%s", seen)
 }
 
 func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 func template(name, image string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 	labels := map[string]string{"app": name}
-	grace := int64(0)
+	grace := int64(1)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: image}}},
