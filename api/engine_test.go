@@ -103,10 +103,12 @@ func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) e
 }
 
 func (e *engine) addSearchAttributes(namespace string) {
+	wanted := map[string]enumspb.IndexedValueType{}
+	for _, key := range workflows.SearchAttributes {
+		wanted[key.GetName()] = key.GetValueType()
+	}
 	_, err := e.temporal.OperatorService().AddSearchAttributes(e.t.Context(), &operatorservice.AddSearchAttributesRequest{
-		Namespace: namespace, SearchAttributes: map[string]enumspb.IndexedValueType{
-			"SlipwayKind": enumspb.INDEXED_VALUE_TYPE_KEYWORD, "SlipwayState": enumspb.INDEXED_VALUE_TYPE_KEYWORD, "SlipwayName": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-			"SlipwayParties": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST, "SlipwayServices": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}})
+		Namespace: namespace, SearchAttributes: wanted})
 	require.NoError(e.t, err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 	// maxClaims is how often a plan that changes underneath is looked at anew.
 	maxClaims = 5
 	// The longest texts that are recorded, in characters.
-	maxActor  = 200
-	maxReason = 2000
+	maxActor  = workflows.MaxActor
+	maxReason = workflows.MaxReason
 	maxKey    = 255
 )
 

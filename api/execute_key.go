@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// keyLifetime is how long an Idempotency-Key stands for its task (design §8.1).
-	keyLifetime = 30 * 24 * time.Hour
 	// adoptWindow is how long after its record was written a task without a workflow may still be started by a repeat of its request.
 	// After that a missing workflow may as well be one that Temporal has forgotten, and must not run twice.
 	adoptWindow = time.Hour
@@ -28,7 +26,7 @@ func (x *execution) lookUpKey(ctx context.Context) (done bool, err error) {
 	if len(records) > 0 {
 		newest := records[0]
 		id, _ := plan.TaskOfWorkflow(newest.Spec.WorkflowID)
-		if time.Since(newest.Spec.CreatedAt.Time) < keyLifetime {
+		if time.Since(newest.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime {
 			x.id = id
 			return x.repeat(ctx, newest)
 		}

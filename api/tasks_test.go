@@ -180,7 +180,7 @@ func TestOldTasksArePrunedFromTheList(t *testing.T) {
 	id := e.execute("a")
 	e.waitState(id, plan.TaskSucceeded)
 	e.waitClosed(id)
-	_, err := e.store.PruneRecords(t.Context(), v1alpha1.KindTask, "a", 50)
+	_, err := e.store.PruneRecords(t.Context(), v1alpha1.KindTask, "a", "", 50)
 	require.NoError(t, err)
 	require.NoError(t, e.store.DeleteRecord(t.Context(), id))
 	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, fmt.Sprintf("the record of %s is gone, whatever Temporal remembers", id))

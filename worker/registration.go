@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -31,12 +30,6 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
 }
 
-// searchAttributes are what lists and filters are made of (design §4).
-var searchAttributes = []temporal.SearchAttributeKey{
-	workflows.AttributeKind, workflows.AttributeState, workflows.AttributeName, workflows.AttributeNamespace, workflows.AttributeWaitingFor,
-	workflows.AttributeWaitingSince, workflows.AttributeParties, workflows.AttributeServices,
-}
-
 // ensureSearchAttributes adds what is missing: a workflow that writes an unknown search attribute would fail its task for ever.
 func ensureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
@@ -44,7 +37,7 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
 	}
 	missing := map[string]enumspb.IndexedValueType{}
-	for _, key := range searchAttributes {
+	for _, key := range workflows.SearchAttributes {
 		have, ok := known.GetCustomAttributes()[key.GetName()]
 		if ok && have != key.GetValueType() {
 			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it", key.GetName(), namespace, have, key.GetValueType())

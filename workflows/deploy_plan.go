@@ -59,15 +59,21 @@ type taskRun struct {
 	task    plan.Task
 	box     *inbox
 	// answered remembers what became of a command by its key, so that the same key twice is one command.
-	answered map[string]VerbResponse
+	answered map[string]answered
 	children []workflow.ChildWorkflowFuture
 	// abandoned are the items that were told to give up.
-	abandoned []bool
-	finished  []finishedItem
-	// begun says that the task may run: it is the live one of its plan.
-	begun, recording, recorded bool
-	beginAnswer                *beginAnswer
-	shown                      string
+	abandoned           []bool
+	finished            []finishedItem
+	recording, recorded bool
+	beginAnswer         *beginAnswer
+	// shown are the state that was last published, and waiting whether it waits for a person.
+	shown   plan.TaskState
+	waiting bool
+}
+
+type answered struct {
+	verb     plan.Verb
+	response VerbResponse
 }
 
 type finishedItem struct {
@@ -87,7 +93,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	info := workflow.GetInfo(ctx)
 	r := &taskRun{
 		ctx: detached, in: in, box: box,
-		answered:  map[string]VerbResponse{},
+		answered:  map[string]answered{},
 		children:  make([]workflow.ChildWorkflowFuture, len(in.Items)),
 		abandoned: make([]bool, len(in.Items)),
 	}
@@ -130,7 +136,6 @@ func (r *taskRun) hasNews() bool {
 func (r *taskRun) serve() {
 	if a := r.beginAnswer; a != nil {
 		r.beginAnswer = nil
-		r.begun = true
 		r.settleBegin(*a)
 	}
 	for _, f := range r.finished {
@@ -139,8 +144,7 @@ func (r *taskRun) serve() {
 	r.finished = nil
 	for c := r.box.take(); c != nil; c = r.box.take() {
 		if c.item != nil {
-			r.machine.Interrupted(c.item.Item-1, interruption(*c.item))
-			r.task.Services[c.item.Item-1].Reason = c.item.Reason
+			r.hear(*c.item)
 			continue
 		}
 		response := r.answer(c)
@@ -148,11 +152,19 @@ func (r *taskRun) serve() {
 	}
 }
 
-func interruption(s ItemSignal) string {
-	if !s.Interrupted {
-		return ""
+// hear takes what an item reports. What names no running item came too late, or from somebody else.
+func (r *taskRun) hear(s ItemSignal) {
+	n := s.Item - 1
+	if n < 0 || n >= len(r.task.Services) || r.machine.Item(n) != plan.ItemRunning {
+		workflow.GetLogger(r.ctx).Warn("a report of no running item is passed over", "item", s.Item)
+		return
 	}
-	return s.Reason
+	trouble := ""
+	if s.Interrupted {
+		trouble = s.Reason
+	}
+	r.machine.Interrupted(n, trouble)
+	r.task.Services[n].Reason = s.Reason
 }
 
 func (r *taskRun) settleBegin(a beginAnswer) {
@@ -171,15 +183,22 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 // answer carries out one verb and records it.
 func (r *taskRun) answer(c *command) VerbResponse {
 	key := c.request.Key
-	if earlier, ok := r.answered[key]; ok && key != "" {
-		return earlier
+	earlier, known := r.answered[key]
+	if known && key != "" && earlier.verb == c.verb {
+		return earlier.response
 	}
-	outcome, text := r.carryOut(c)
+	var outcome plan.Outcome
+	var text string
+	if known && key != "" {
+		outcome, text = plan.OutcomeRefused, fmt.Sprintf("the key %q was used for %s: take another", key, earlier.verb)
+	} else {
+		outcome, text = r.carryOut(c)
+	}
 	r.record(c, outcome, text)
 	r.show()
 	response := VerbResponse{Outcome: outcome, Message: text, State: r.task.State}
-	if key != "" {
-		r.answered[key] = response
+	if key != "" && !known {
+		r.answered[key] = answered{verb: c.verb, response: response}
 	}
 	return response
 }
@@ -209,7 +228,9 @@ func (r *taskRun) carryOut(c *command) (plan.Outcome, string) {
 // superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
 func (r *taskRun) superseded() (newer, why string) {
 	var result operation.BeginTaskResult
-	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), operation.ActivityBeginTask, r.request()).Get(r.ctx, &result)
+	again := r.request()
+	again.Reclaim = true
+	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), operation.ActivityBeginTask, again).Get(r.ctx, &result)
 	if err != nil {
 		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
 	}
@@ -217,7 +238,7 @@ func (r *taskRun) superseded() (newer, why string) {
 }
 
 // maxHistory bounds the decisions that a task keeps; a run takes 2,000 updates at most.
-const maxHistory = 200
+const maxHistory = 100
 
 func (r *taskRun) record(c *command, outcome plan.Outcome, text string) {
 	d := plan.Decision{At: workflow.Now(r.ctx), Actor: c.request.Actor, Via: c.request.Via, Verb: c.verb, Reason: c.request.Reason,
@@ -288,6 +309,10 @@ func (r *taskRun) end(f finishedItem) {
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[f.n]
 	s.State, s.Reason, s.FinishedAt, s.Workloads = f.result.State, f.result.Reason, &now, f.result.Workloads
+	if f.result.Abandoned {
+		r.machine.Abandoned(f.n, f.result.Reason)
+		return
+	}
 	r.machine.Ended(f.n, f.result.State, f.result.Reason)
 }
 
@@ -338,13 +363,30 @@ func (r *taskRun) show() {
 // publish tells Temporal's lists and its UI what the task does; it writes only what changed.
 func (r *taskRun) publish() {
 	r.show()
-	if state := string(r.task.State); state != r.shown {
-		r.shown = state
-		if err := workflow.UpsertTypedSearchAttributes(r.ctx, AttributeState.ValueSet(state)); err != nil {
+	if r.task.State != r.shown {
+		r.shown = r.task.State
+		if err := workflow.UpsertTypedSearchAttributes(r.ctx, r.attributes()...); err != nil {
 			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
 		}
 	}
 	workflow.SetCurrentDetails(r.ctx, taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second)))
+}
+
+// WaitingForResume is the SlipwayWaitingFor of a task that goes on when a person resumes it.
+const WaitingForResume = "resume"
+
+// attributes are what lists find the task by: its state, and what it waits for since when, if for a person.
+func (r *taskRun) attributes() []temporal.SearchAttributeUpdate {
+	updates := []temporal.SearchAttributeUpdate{AttributeState.ValueSet(string(r.task.State))}
+	waits := r.task.State == plan.TaskPaused || r.task.State == plan.TaskInterrupted
+	switch {
+	case waits && !r.waiting:
+		updates = append(updates, AttributeWaitingFor.ValueSet(WaitingForResume), AttributeWaitingSince.ValueSet(workflow.Now(r.ctx)))
+	case !waits && r.waiting:
+		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
+	}
+	r.waiting = waits
+	return updates
 }
 
 // message is the innermost text of an error from an activity or a child: what a person wants to read.

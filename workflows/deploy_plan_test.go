@@ -3,12 +3,14 @@ package workflows
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
@@ -31,6 +33,11 @@ type stage struct {
 	run func(request operation.Request) (operation.Result, error)
 	// restored are the workloads that were given back.
 	restored []string
+	// orders are the workloads of every item, out how many pods of each are out; without orders an item has one workload.
+	orders []operation.WorkloadOrder
+	out    map[string]int32
+	// centreAway is how often the centre fails to say who holds a workload.
+	centreAway int
 	// restoreForbidden is how often giving back is forbidden before it succeeds.
 	restoreForbidden int
 	// superseded is the newer task of the plan.
@@ -58,10 +65,20 @@ func newStage(t *testing.T) *stage {
 		return operation.BeginTaskResult{Superseded: s.superseded}, nil
 	})
 	register(operation.ActivityCompleteRecord, func(context.Context, operation.TaskRequest) error { s.recorded = true; return nil })
+	register(operation.ActivityOut, func(_ context.Context, in operation.OutRequest) (operation.OutResult, error) {
+		return operation.OutResult{Out: []int32{s.out[in.Workloads[0].WorkloadRef.Name]}}, nil
+	})
 	register(operation.ActivityLoadItem, func(_ context.Context, in operation.LoadItemRequest) (operation.LoadItemResult, error) {
+		if s.orders != nil {
+			return operation.LoadItemResult{Workloads: s.orders}, nil
+		}
 		return operation.LoadItemResult{Workloads: []operation.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
 	})
 	register(operation.ActivityClaimHolder, func(context.Context, operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+		if s.centreAway > 0 {
+			s.centreAway--
+			return operation.ClaimHolderResult{}, temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
+		}
 		return operation.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
 	})
 	register(operation.ActivityRun, func(_ context.Context, request operation.Request) (operation.Result, error) {
@@ -344,4 +361,101 @@ func TestDecodePayload(t *testing.T) {
 	require.NoError(t, decodePayload(nil, &r), "the UI sends no payload for an empty editor")
 	require.NoError(t, decodePayload(&commonpb.Payloads{}, &r))
 	require.Error(t, decodePayload(&commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte("{")}}}, &r))
+}
+
+// What could not be given back is owed: the workflow stays until it is.
+func TestServiceReleasePaysWhatItOwes(t *testing.T) {
+	s := newStage(t)
+	s.restoreForbidden = 2
+	s.run = func(operation.Request) (operation.Result, error) {
+		return operation.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses", string(failure.Refused), nil, failure.Details{Owed: true})
+	}
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.Error(t, s.GetWorkflowError())
+	require.Equal(t, []string{"w1"}, s.restored, "the settings are given back before the workflow closes")
+	require.Contains(t, s.task().Reason, "an admission policy refuses", "the failure stays what it was")
+}
+
+// A queue that nobody polls interrupts the task, however small the budget: it is not asked for ever.
+func TestServiceReleaseWithoutAWorker(t *testing.T) {
+	s := newStage(t)
+	asked := 0
+	s.run = func(operation.Request) (operation.Result, error) {
+		if asked++; asked <= 2 {
+			return operation.Result{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		}
+		return operation.Result{Message: "done", Changed: true}, nil
+	}
+	s.RegisterDelayedCallback(func() {
+		task := s.task()
+		require.Equal(t, plan.TaskInterrupted, task.State)
+		require.Contains(t, task.Reason, "no worker of party default takes work")
+		s.SignalWorkflow("resume", nil)
+	}, time.Hour)
+	in := planOf(1)
+	in.UnreachableBudgetSeconds = 10
+	s.ExecuteWorkflow(TypeDeployPlan, in)
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, 3, asked, "once more after everything of ours may have been down, and again after resume")
+}
+
+// Whether a holder is alive cannot be asked: that is trouble of the system.
+func TestServiceReleaseCannotAskForTheHolder(t *testing.T) {
+	s := newStage(t)
+	s.holderDead, s.centreAway = true, 1
+	s.run = func(r operation.Request) (operation.Result, error) {
+		if r.TakeOver == "" {
+			return operation.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+		}
+		return operation.Result{Message: "done", Changed: true}, nil
+	}
+	s.RegisterDelayedCallback(func() {
+		require.Equal(t, plan.TaskInterrupted, s.task().State)
+		s.SignalWorkflow("resume", nil)
+	}, time.Hour)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.NoError(t, s.GetWorkflowError())
+}
+
+// One pod of a service is out already: its workload goes first, whatever the catalogue's order.
+func TestServiceReleaseTakesTheBrokenWorkloadFirst(t *testing.T) {
+	s := newStage(t)
+	s.orders = []operation.WorkloadOrder{order("whole"), order("broken"), order("also-whole")}
+	s.out = map[string]int32{"broken": 1}
+	s.run = func(r operation.Request) (operation.Result, error) {
+		s.out[r.Workload.WorkloadRef.Name] = 0
+		return operation.Result{Message: "done", Changed: true}, nil
+	}
+	in := planOf(1)
+	in.Items[0].Method = plan.Sequential
+	s.ExecuteWorkflow(TypeDeployPlan, in)
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, []string{"broken", "whole", "also-whole"}, s.began)
+}
+
+// What is sent past the front doors cannot wedge a task or bloat its record.
+func TestDeployPlanSurvivesOddSignals(t *testing.T) {
+	s := newStage(t)
+	s.slow(time.Minute)
+	s.RegisterDelayedCallback(func() {
+		s.SignalWorkflow(SignalItem, nil)
+		s.SignalWorkflow(SignalItem, ItemSignal{Item: 99, Interrupted: true, Reason: "from nobody"})
+		s.SignalWorkflow(SignalItem, "no object")
+		s.SignalWorkflow("pause", VerbRequest{Actor: "ann", Reason: strings.Repeat("長", MaxReason+1)})
+		s.SignalWorkflow("stop", "no object")
+		s.SignalWorkflow("pause", VerbRequest{Actor: "ann", Reason: strings.Repeat("長", MaxReason), Key: "k"})
+		s.SignalWorkflow("stop", VerbRequest{Key: "k"})
+		s.SignalWorkflow("resume", nil)
+	}, time.Second)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
+	require.NoError(t, s.GetWorkflowError())
+	task := s.task()
+	require.Equal(t, plan.TaskSucceeded, task.State)
+	var outcomes []plan.Outcome
+	for _, d := range task.History {
+		outcomes = append(outcomes, d.Outcome)
+		require.LessOrEqual(t, len([]rune(d.Reason)), MaxReason)
+	}
+	require.Equal(t, []plan.Outcome{plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeAccepted, plan.OutcomeRefused, plan.OutcomeAccepted}, outcomes,
+		"too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
 }

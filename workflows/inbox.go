@@ -76,15 +76,20 @@ func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.
 	switch in.SignalName {
 	case string(plan.VerbPause), string(plan.VerbResume), string(plan.VerbStop):
 		c := &command{verb: plan.Verb(in.SignalName)}
-		if err := decodePayload(in.Arg, &c.request); err != nil {
-			c.malformed = err.Error()
+		err := decodePayload(in.Arg, &c.request)
+		if err == nil {
+			err = validateVerb(ctx, c.request)
+		}
+		if err != nil { // nothing of it is kept
+			c.malformed, c.request = message(err), VerbRequest{}
 		}
 		i.box.push(c)
 		return nil
 	case SignalItem:
 		var s ItemSignal
 		if err := decodePayload(in.Arg, &s); err != nil {
-			return err
+			workflow.GetLogger(ctx).Warn("a report that cannot be read is passed over", "error", err)
+			return nil // an error here would fail the workflow's task for ever
 		}
 		i.box.push(&command{item: &s})
 		return nil

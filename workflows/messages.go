@@ -51,6 +51,8 @@ type ServiceReleaseResult struct {
 	State     plan.ItemState        `json:"state"`
 	Reason    string                `json:"reason"`
 	Workloads []plan.WorkloadStatus `json:"workloads"`
+	// Abandoned says that the item failed because it was given up while interrupted.
+	Abandoned bool `json:"abandoned,omitempty"`
 }
 
 // VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional: an empty payload means "now, by whoever sent it".

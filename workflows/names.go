@@ -35,3 +35,8 @@ var (
 	AttributeParties      = temporal.NewSearchAttributeKeyKeywordList("SlipwayParties")
 	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
 )
+
+// SearchAttributes are what lists and filters are made of (design §4).
+var SearchAttributes = []temporal.SearchAttributeKey{
+	AttributeKind, AttributeState, AttributeName, AttributeNamespace, AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
+}

@@ -47,6 +47,13 @@ func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 	}
 }
 
+// partyLook is for a question to a party, which interrupts the release when it stays unanswered past its budget.
+func partyLook(queue string, budget time.Duration) workflow.ActivityOptions {
+	o := centreWithin(budget)
+	o.TaskQueue = queue
+	return o
+}
+
 // partyRestore is for giving back what an operation borrowed: it is owed, however long the party is away.
 func partyRestore(queue string) workflow.ActivityOptions {
 	o := partyRun(queue, 0)

@@ -3,12 +3,14 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
@@ -32,6 +34,10 @@ func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleas
 		return ServiceReleaseResult{}, err
 	}
 	workflow.Go(r.ctx, func(ctx workflow.Context) { r.listen(ctx) })
+	workflow.Go(r.ctx, func(wctx workflow.Context) {
+		ctx.Done().Receive(wctx, nil)
+		r.abandoned = true // Temporal's Cancel means stop: what runs is left to finish
+	})
 	return r.run(), nil
 }
 
@@ -45,6 +51,8 @@ type itemRun struct {
 	reason string
 	works  []plan.WorkloadStatus
 	orders []operation.WorkloadOrder
+	// givenUp are the workloads whose operation was abandoned while interrupted.
+	givenUp []bool
 	// held counts the workloads that system trouble holds up; round counts the resumes that came.
 	held, round int
 	abandoned   bool
@@ -70,7 +78,9 @@ func (r *itemRun) listen(ctx workflow.Context) {
 func (r *itemRun) run() ServiceReleaseResult {
 	r.show()
 	if err := r.load(); err != nil {
-		return r.finish(plan.ItemFailed, message(err))
+		result := r.finish(plan.ItemFailed, message(err))
+		result.Abandoned = errors.Is(err, errAbandoned)
+		return result
 	}
 	if r.in.Outline.Method == plan.Sequential {
 		r.oneByOne()
@@ -92,7 +102,7 @@ func (r *itemRun) load() error {
 	}
 	holder := operation.Holder{WorkflowID: workflow.GetInfo(r.ctx).WorkflowExecution.ID, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}
 	r.orders = loaded.Workloads
-	r.works = make([]plan.WorkloadStatus, len(r.orders))
+	r.works, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
 	for i := range r.orders {
 		q := &r.orders[i].Request
 		q.Claim, q.Marker = holder.String(), holder.WorkflowID
@@ -115,17 +125,57 @@ func (r *itemRun) together() {
 	wg.Wait(r.ctx)
 }
 
-// oneByOne stops at the first workload that fails: what comes after it is not touched.
+// oneByOne takes the workloads in the catalogue's order, but one with a pod out before all others: no second pod of the service may go
+// out beside it. It stops at the first workload that fails: what comes after it is not touched.
 func (r *itemRun) oneByOne() {
-	for i := range r.orders {
-		r.release(r.ctx, i)
+	left := make([]int, len(r.orders))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		at, err := r.next(left)
+		i := left[at]
+		left = slices.Delete(left, at, at+1)
+		if err != nil {
+			r.givenUp[i] = true
+			r.works[i].State, r.works[i].Message = plan.ItemFailed, r.orders[i].Request.Workload.String()+": "+err.Error()
+		} else {
+			r.release(r.ctx, i)
+		}
 		if r.works[i].State == plan.ItemFailed {
-			for j := i + 1; j < len(r.works); j++ {
-				r.works[j].State, r.works[j].Message = plan.ItemSkipped, "never begun: "+r.orders[i].Request.Workload.String()+" failed before it"
-			}
+			r.skip(left, i)
 			return
 		}
 	}
+}
+
+func (r *itemRun) skip(left []int, failed int) {
+	for _, j := range left {
+		r.works[j].State, r.works[j].Message = plan.ItemSkipped, "never begun: "+r.orders[failed].Request.Workload.String()+" failed before it"
+	}
+}
+
+// next is the place in left of the workload that is taken next; errAbandoned when the item was told to give up meanwhile.
+// What else keeps a party from answering is found out by the operation itself.
+func (r *itemRun) next(left []int) (int, error) {
+	if len(left) == 1 {
+		return 0, nil
+	}
+	for at, i := range left {
+		o := r.orders[i]
+		var answer operation.OutResult
+		err := r.persist(r.ctx, partyName(o.Request), func(int64) error {
+			return workflow.ExecuteActivity(withActivity(r.ctx, partyLook(o.Queue, r.budget), fmt.Sprintf("is a pod of %s out?", o.Request.Workload)),
+				operation.ActivityOut, operation.OutRequest{Workloads: []catalog.Workload{o.Request.Workload}}).Get(r.ctx, &answer)
+		})
+		switch {
+		case errors.Is(err, errAbandoned):
+			return 0, err
+		case err == nil && len(answer.Out) == 1 && answer.Out[0] > 0:
+			return at, nil
+		}
+	}
+	return 0, nil
 }
 
 // release brings one workload to what was asked.
@@ -148,79 +198,89 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (operation.Result, error)
 	order := r.orders[i]
 	request := order.Request
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
-	pickUp := r.budget
 	var result operation.Result
 	err := r.persist(ctx, partyName(request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
-		for {
-			err := workflow.ExecuteActivity(withActivity(ctx, partyRun(order.Queue, pickUp), summary), operation.ActivityRun, request).Get(ctx, &result)
-			switch {
-			case isScheduleToStart(err) && pickUp == r.budget:
-				// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
-				pickUp = min(r.budget, secondPickUp)
-			case kindOf(err) == failure.Claimed && request.TakeOver == "":
-				holder, dead, why := r.holder(ctx, err)
-				if !dead {
-					return temporal.NewNonRetryableApplicationError(message(err)+" ("+why+")", string(failure.Claimed), nil)
-				}
-				request.TakeOver = holder
-			default:
-				return err
-			}
-		}
+		return r.attempt(ctx, order.Queue, &request, summary, &result)
 	})
-	if errors.Is(err, errAbandoned) {
-		return result, r.giveBack(ctx, order, request, summary)
+	switch {
+	case errors.Is(err, errAbandoned):
+		r.givenUp[i] = true
+		return result, r.giveUp(ctx, order, request, summary)
+	case detailsOf(err).Owed:
+		if restored := r.giveBack(ctx, order, request, summary); restored != nil {
+			return result, restored
+		}
 	}
 	return result, err
+}
+
+// attempt runs the operation once more: over a queue that nobody polled while everything of ours was down, and over the claim of a dead workflow.
+func (r *itemRun) attempt(ctx workflow.Context, queue string, request *operation.Request, summary string, result *operation.Result) error {
+	askedAgain := false
+	pickUp := r.budget
+	for {
+		err := workflow.ExecuteActivity(withActivity(ctx, partyRun(queue, pickUp), summary), operation.ActivityRun, *request).Get(ctx, result)
+		switch {
+		case isScheduleToStart(err) && !askedAgain:
+			// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
+			askedAgain, pickUp = true, min(r.budget, secondPickUp)
+		case kindOf(err) == failure.Claimed && request.TakeOver == "":
+			answer, asked := r.holder(ctx, detailsOf(err).Holder)
+			if asked != nil {
+				return asked
+			}
+			if !answer.Dead {
+				return temporal.NewNonRetryableApplicationError(message(err)+" ("+answer.Reason+")", string(failure.Claimed), nil)
+			}
+			request.TakeOver = detailsOf(err).Holder
+		default:
+			return err
+		}
+	}
 }
 
 // secondPickUp is how long a party's queue may be without a worker once it is known that this side of the engine runs.
 const secondPickUp = 20 * time.Second
 
 // holder asks the centre whether the workflow that holds a workload is dead.
-func (r *itemRun) holder(ctx workflow.Context, claimed error) (holder string, dead bool, why string) {
-	var details failure.Details
-	var app *temporal.ApplicationError
-	if !errors.As(claimed, &app) || app.Details(&details) != nil {
-		return "", false, "its holder is not known"
-	}
+func (r *itemRun) holder(ctx workflow.Context, claim string) (operation.ClaimHolderResult, error) {
 	var answer operation.ClaimHolderResult
 	err := workflow.ExecuteActivity(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"), operation.ActivityClaimHolder,
-		operation.ClaimHolderRequest{Claim: details.Holder, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
-	if err != nil {
-		return details.Holder, false, "whether that release is alive cannot be known: " + message(err)
-	}
-	return details.Holder, answer.Dead, answer.Reason
+		operation.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
+	return answer, asSystem(err)
 }
 
-// restorePause is the pause between two tries to give back when the party's cluster refuses for want of permissions.
+// restorePause is the pause between two tries to give back where the party's cluster refuses.
 const restorePause = time.Minute
 
-// giveBack restores what an abandoned operation borrowed. It is owed: it is tried for as long as the party or its permissions are away.
-func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+// giveUp ends an operation that was abandoned while interrupted.
+func (r *itemRun) giveUp(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
 	what := request.Workload.String()
-	r.reason = "given up: waits until " + partyName(request) + " answers, to give back what was borrowed"
-	r.show()
-	restore := func() error {
-		return workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
-	}
-	err := restore()
-	for kindOf(err).System() {
-		r.reason = "given up: cannot give back what was borrowed yet: " + message(err)
-		r.show()
-		if err := workflow.NewTimerWithOptions(ctx, restorePause, workflow.TimerOptions{Summary: "before the next try to give back"}).Get(ctx, nil); err != nil {
-			return err
-		}
-		err = restore()
-	}
-	if err != nil {
-		return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed could not be given back: "+message(err), string(failure.WorkloadFailed), nil)
+	if err := r.giveBack(ctx, order, request, summary); err != nil {
+		return err
 	}
 	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
 }
 
-var errAbandoned = errors.New("abandoned while interrupted")
+// giveBack restores what an operation borrowed. It is owed: it is tried for as long as the party is away, or its cluster does not let us.
+func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+	r.reason = "waits until " + partyName(request) + " answers, to give back what was borrowed"
+	r.show()
+	for {
+		err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
+		if err == nil {
+			return nil
+		}
+		r.reason = "cannot give back what was borrowed yet: " + message(err)
+		r.show()
+		if err := workflow.NewTimerWithOptions(ctx, restorePause, workflow.TimerOptions{Summary: "before the next try to give back"}).Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+var errAbandoned = errors.New("given up while interrupted")
 
 // persist calls do until it succeeds or fails for good. On system trouble it tells the task and waits for resume, however long;
 // do is told what the operation has used of its deadline so far, in seconds.
@@ -270,13 +330,8 @@ func systemTrouble(err error, what string) (trouble string, spentSeconds int64) 
 	if err == nil {
 		return "", 0
 	}
-	var app *temporal.ApplicationError
-	if kind := kindOf(err); kind.System() {
-		var details failure.Details
-		if errors.As(err, &app) && app.HasDetails() {
-			_ = app.Details(&details)
-		}
-		return message(err), details.SpentSeconds
+	if kindOf(err).System() {
+		return message(err), detailsOf(err).SpentSeconds
 	}
 	var timeout *temporal.TimeoutError
 	if !errors.As(err, &timeout) {
@@ -285,10 +340,29 @@ func systemTrouble(err error, what string) (trouble string, spentSeconds int64) 
 	if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
 	}
+	var app *temporal.ApplicationError
 	if errors.As(timeout.Unwrap(), &app) {
 		return fmt.Sprintf("%s: %s", what, app.Message()), 0
 	}
 	return fmt.Sprintf("%s does not answer", what), 0
+}
+
+// asSystem is an error of the centre as system trouble: the home cluster or Temporal is away, which is nobody's failure.
+func asSystem(err error) error {
+	if err == nil || kindOf(err).System() {
+		return err
+	}
+	return temporal.NewNonRetryableApplicationError("the engine's centre does not answer: "+message(err), string(failure.Unreachable), nil)
+}
+
+// detailsOf are what travelled with a failure; none where there are none.
+func detailsOf(err error) failure.Details {
+	var app *temporal.ApplicationError
+	var details failure.Details
+	if errors.As(err, &app) && app.HasDetails() {
+		_ = app.Details(&details)
+	}
+	return details
 }
 
 func kindOf(err error) failure.Kind {
@@ -308,10 +382,10 @@ func partyName(request operation.Request) string { return "party " + request.Wor
 
 // conclude draws the item's end from its workloads' ends.
 func (r *itemRun) conclude() ServiceReleaseResult {
-	for _, w := range r.works {
-		if w.State == plan.ItemFailed {
-			return r.finish(plan.ItemFailed, w.Message)
-		}
+	if i, failed := r.firstFailed(); failed {
+		result := r.finish(plan.ItemFailed, r.works[i].Message)
+		result.Abandoned = r.givenUp[i]
+		return result
 	}
 	changed := 0
 	for _, w := range r.works {
@@ -327,6 +401,18 @@ func (r *itemRun) conclude() ServiceReleaseResult {
 	default:
 		return r.finish(plan.ItemSucceeded, fmt.Sprintf("%d workloads are released, %d of them had to change", len(r.works), changed))
 	}
+}
+
+// firstFailed is the workload that the item's end is told by: one that failed by itself before one that was given up.
+func (r *itemRun) firstFailed() (int, bool) {
+	for _, givenUp := range []bool{false, true} {
+		for i, w := range r.works {
+			if w.State == plan.ItemFailed && r.givenUp[i] == givenUp {
+				return i, true
+			}
+		}
+	}
+	return 0, false
 }
 
 func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResult {

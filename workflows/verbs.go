@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -9,11 +10,12 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// The longest actor, reason and key that a verb may carry, in bytes: they are kept in history and in the record.
+// The longest actor, reason, key and front door that a verb may carry, in characters: they are kept in history and in the record.
 const (
-	maxActor  = 256
-	maxReason = 2000
-	maxKey    = 256
+	MaxActor  = 200
+	MaxReason = 2000
+	MaxKey    = 200
+	maxVia    = 32
 )
 
 // verbDescriptions are what the signal menu of the Temporal UI says.
@@ -52,10 +54,10 @@ func validateVerb(_ workflow.Context, r VerbRequest) error {
 	for _, field := range []struct {
 		name, value string
 		most        int
-	}{{"actor", r.Actor, maxActor}, {"reason", r.Reason, maxReason}, {"key", r.Key, maxKey}} {
-		if len(field.value) > field.most {
+	}{{"actor", r.Actor, MaxActor}, {"reason", r.Reason, MaxReason}, {"key", r.Key, MaxKey}, {"via", r.Via, maxVia}} {
+		if length := utf8.RuneCountInString(field.value); length > field.most {
 			return temporal.NewNonRetryableApplicationError(
-				fmt.Sprintf("%s is %d bytes long: at most %d", field.name, len(field.value), field.most), "Malformed", nil)
+				fmt.Sprintf("%s has %d characters: at most %d are kept", field.name, length, field.most), "Malformed", nil)
 		}
 	}
 	return nil

@@ -42,13 +42,13 @@ func (a *Activities) replaced(ctx context.Context, holder operation.Holder, in o
 	}
 	otherPlan, err := a.store.PlanOfTask(ctx, other)
 	if err != nil {
-		return operation.ClaimHolderResult{}, outcome.WrapHome(err)
+		return operation.ClaimHolderResult{}, outcome.WrapPatiently(err)
 	}
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return operation.ClaimHolderResult{}, outcome.WrapHome(err)
+		return operation.ClaimHolderResult{}, outcome.WrapPatiently(err)
 	}
-	if otherPlan != in.Plan || live != in.Task {
+	if otherPlan != in.Plan || live.Task != in.Task {
 		return alive, nil
 	}
 	described, err := a.temporal.DescribeWorkflowExecution(ctx, plan.WorkflowID(other), "")

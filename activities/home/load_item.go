@@ -12,7 +12,7 @@ import (
 func (a *Activities) LoadItem(ctx context.Context, in operation.LoadItemRequest) (operation.LoadItemResult, error) {
 	snap, err := a.snapshot(ctx, in.Task)
 	if err != nil {
-		return operation.LoadItemResult{}, outcome.WrapHome(err)
+		return operation.LoadItemResult{}, outcome.WrapPatiently(err)
 	}
 	if in.Item < 1 || in.Item > len(snap.Document.Items) {
 		return operation.LoadItemResult{}, outcome.Wrap(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))

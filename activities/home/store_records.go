@@ -45,6 +45,9 @@ func (s *Store) GetRecord(ctx context.Context, task string) (*v1alpha1.ReleaseRe
 	if err != nil {
 		return nil, failed(err, "task "+task)
 	}
+	if record.Labels[v1alpha1.LabelKind] == v1alpha1.KindKey {
+		return nil, failure.New(failure.NotFound, "the record of task %s is not kept any more", task)
+	}
 	return record, nil
 }
 
@@ -128,32 +131,6 @@ func (s *Store) DeleteRecord(ctx context.Context, task string) error {
 	}
 	s.awaitGone(ctx, name)
 	return nil
-}
-
-// PruneRecords deletes the oldest complete records of a subject beyond the newest keep of them (0: KeepRecords), and says how many it deleted.
-// An incomplete record is never pruned: its release may be running.
-func (s *Store) PruneRecords(ctx context.Context, kind, subject string, keep int) (int, error) {
-	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind, v1alpha1.LabelSubject: subject}).String() + "," + v1alpha1.LabelState
-	call, cancel := bounded(ctx)
-	defer cancel()
-	resource := s.metadata.Resource(recordResource).Namespace(s.namespace)
-	list, err := resource.List(call, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return 0, failed(err, "the list of records")
-	}
-	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
-	})
-	keep = cmp.Or(keep, KeepRecords)
-	pruned := 0
-	for _, old := range list.Items[min(keep, len(list.Items)):] {
-		err := failed(resource.Delete(call, old.Name, metav1.DeleteOptions{}), "record "+old.Name)
-		if err != nil && !isKind(err, failure.NotFound) {
-			return pruned, err
-		}
-		pruned++
-	}
-	return pruned, nil
 }
 
 func newestFirst(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {

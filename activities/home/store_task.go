@@ -35,16 +35,23 @@ func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 	return record.Spec.Subject, nil
 }
 
-// LiveTask is the newest task of a plan, "" when the plan has none or is gone.
-func (s *Store) LiveTask(ctx context.Context, name string) (string, error) {
+// Live is which task has taken a plan, and the plan's version when that was read.
+type Live struct {
+	// Task is the newest task of the plan, "" when the plan has none or is gone.
+	Task            string
+	ResourceVersion string
+}
+
+// LiveTask reads which task has taken a plan.
+func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
 	found, err := s.GetPlan(ctx, name)
 	if isKind(err, failure.NotFound) {
-		return "", nil
+		return Live{}, nil
 	}
 	if err != nil {
-		return "", err
+		return Live{}, err
 	}
-	return found.Status.Task, nil
+	return Live{Task: found.Status.Task, ResourceVersion: found.ResourceVersion}, nil
 }
 
 // CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: KeepRecords). Repeating it changes nothing.
@@ -66,6 +73,6 @@ func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) erro
 	if err := s.CompleteRecord(ctx, task.ID, outcome); err != nil {
 		return err
 	}
-	_, err = s.PruneRecords(ctx, v1alpha1.KindTask, task.Plan, keep)
+	_, err = s.PruneRecords(ctx, v1alpha1.KindTask, task.Plan, v1alpha1.RecordName(v1alpha1.KindTask, task.ID), keep)
 	return err
 }

@@ -245,7 +245,7 @@ func TestOneOfTwentyClaimsWins(t *testing.T) {
 	}
 	live, err := store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
-	require.Equal(t, winner, live)
+	require.Equal(t, winner, live.Task)
 	claimed, err := store.GetPlan(ctx, "Shop")
 	require.NoError(t, err)
 	require.Equal(t, document(2), claimed.Spec, "a claim leaves the plan as it is")
@@ -255,7 +255,7 @@ func TestOneOfTwentyClaimsWins(t *testing.T) {
 	require.NoError(t, err)
 	live, err = store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
-	require.Equal(t, winner, live, "replacing a plan keeps its task")
+	require.Equal(t, winner, live.Task, "replacing a plan keeps its task")
 	requireKind(t, store.DeletePlan(ctx, "Shop", claimed.ResourceVersion), failure.Conflict, "it was changed since it was read")
 	require.NoError(t, store.DeletePlan(ctx, "Shop", ""))
 	live, err = store.LiveTask(ctx, "Shop")
@@ -398,4 +398,38 @@ func TestPartiesAndTheirQueues(t *testing.T) {
 		require.Equal(t, c.known, known, c.reason)
 		require.Equal(t, c.queue, queue, c.reason)
 	}
+}
+
+func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ctx := testContext(t)
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i, task := range []string{"keyed", "plain", "newest"} {
+		r := record(t, task, now.Add(time.Duration(i)*time.Second))
+		if task == "keyed" {
+			r.Labels[v1alpha1.LabelIdempotencyKey] = "k1"
+		}
+		require.NoError(t, store.CreateRecord(ctx, r))
+		require.NoError(t, store.CompleteRecord(ctx, task, v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+	}
+	all, err := store.FindRecords(ctx, nil)
+	require.NoError(t, err)
+	except := v1alpha1.RecordName(v1alpha1.KindTask, "newest")
+	_, err = store.PruneRecords(ctx, v1alpha1.KindTask, all[0].Spec.Subject, except, 1)
+	require.NoError(t, err)
+
+	listed, err := store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask})
+	require.NoError(t, err)
+	for _, r := range listed {
+		require.Empty(t, r.Labels[v1alpha1.LabelIdempotencyKey], "a pruned record is in no list of tasks")
+	}
+	_, err = store.GetRecord(ctx, "keyed")
+	requireKind(t, err, failure.NotFound, "a pruned task is shown no more")
+	byKey, err := store.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: "k1"})
+	require.NoError(t, err)
+	require.Len(t, byKey, 1, "its key stands for it all the same")
+	require.NotNil(t, byKey[0].Outcome)
+	_, err = store.GetRecord(ctx, "newest")
+	require.NoError(t, err, "the record that was just completed is never pruned")
 }

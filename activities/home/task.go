@@ -11,13 +11,21 @@ import (
 )
 
 // BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task (design §5).
+// Of a resume and an execute at the same moment one wins: both write the plan's status with the version that they read.
 func (a *Activities) BeginTask(ctx context.Context, in operation.TaskRequest) (operation.BeginTaskResult, error) {
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return operation.BeginTaskResult{}, outcome.WrapHome(err)
+		return operation.BeginTaskResult{}, outcome.WrapPatiently(err)
 	}
-	if live != "" && live != in.Task {
-		return operation.BeginTaskResult{Superseded: live}, nil
+	if live.Task != "" && live.Task != in.Task {
+		return operation.BeginTaskResult{Superseded: live.Task}, nil
+	}
+	if in.Reclaim && live.Task == in.Task {
+		failpoint.Hit("plan.claim.before")
+		if err := a.store.ClaimPlan(ctx, in.Plan, live.ResourceVersion, in.Task); err != nil {
+			return operation.BeginTaskResult{}, err // somebody else wrote the plan: the next try looks again
+		}
+		failpoint.Hit("plan.claim.after")
 	}
 	return operation.BeginTaskResult{}, nil
 }
@@ -40,7 +48,7 @@ func (a *Activities) CompleteRecord(ctx context.Context, in operation.TaskReques
 	}
 	failpoint.Hit("record.complete.before")
 	if err := a.store.CompleteTask(ctx, task, a.recordLimit); err != nil {
-		return outcome.WrapHome(err)
+		return outcome.WrapPatiently(err)
 	}
 	failpoint.Hit("record.complete.after")
 	a.forget(in.Task)

@@ -68,6 +68,7 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
 		operation.ActivityRun:       a.Run,
 		operation.ActivityRestore:   a.Restore,
+		operation.ActivityOut:       a.Out,
 		operation.ActivityPreflight: a.Preflight,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})

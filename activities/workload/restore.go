@@ -41,7 +41,7 @@ func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
 		case missing:
 			return operation.Result{Message: "nothing to give back: the workload is gone"}, nil
 		case refused:
-			return operation.Result{}, failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. Put right what refuses it, then resume", t.req.Workload, text(err))
+			return operation.Result{}, failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it", t.req.Workload, text(err))
 		case forbidden:
 			if t.forbiddenSince.IsZero() {
 				t.forbiddenSince = now

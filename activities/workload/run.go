@@ -241,8 +241,9 @@ func (t *attempt) giveUp(ctx context.Context, f *failure.Error) error {
 			_, err = t.patch(ctx, o, d.Write)
 		}
 	}
-	if err != nil {
-		f.Message += fmt.Sprintf("; what was borrowed could not be given back either: %s", text(err))
+	if err != nil && sortTrouble(err) != missing {
+		f.Owed = t.beat.now().Held
+		f.Message += fmt.Sprintf("; what was borrowed could not be given back yet: %s", text(err))
 	}
 	return f
 }

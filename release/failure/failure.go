@@ -45,6 +45,8 @@ type Error struct {
 	Holder string
 	// SpentSeconds is what the operation has used of its deadline so far, for system failures that are resumed later.
 	SpentSeconds int64
+	// Owed says that what was borrowed could not be given back: the workflow owes it.
+	Owed bool
 	// RetryAfter is how long to wait before the next attempt, for NotReady; zero leaves it to the caller.
 	RetryAfter time.Duration
 }
@@ -60,4 +62,5 @@ func New(kind Kind, format string, args ...any) *Error {
 type Details struct {
 	Holder       string `json:"holder,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
+	Owed         bool   `json:"owed,omitempty"`
 }

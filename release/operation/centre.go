@@ -17,6 +17,8 @@ type TaskRequest struct {
 	Task  string `json:"task"`
 	Plan  string `json:"plan"`
 	RunID string `json:"runId"`
+	// Reclaim has BeginTask write anew that the task is its plan's live one, so that an execute that looked before is refused.
+	Reclaim bool `json:"reclaim,omitempty"`
 }
 
 // BeginTaskResult says whether the task may run (again).

@@ -12,6 +12,8 @@ const (
 	ActivityRun = "workload.Run"
 	// ActivityRestore gives back what an unfinished Run borrowed and releases the claim. Request → Result.
 	ActivityRestore = "workload.Restore"
+	// ActivityOut counts the pods of workloads that are out now. OutRequest → OutResult.
+	ActivityOut = "workload.Out"
 	// ActivityPreflight checks, without a write, that every request of a batch can be carried out. PreflightRequest → PreflightResult.
 	ActivityPreflight = "workload.Preflight"
 )
@@ -49,6 +51,16 @@ type Result struct {
 // PreflightRequest asks a party's worker whether these requests can be carried out. Claim, Marker and TakeOver are not looked at.
 type PreflightRequest struct {
 	Requests []Request `json:"requests"`
+}
+
+// OutRequest asks how many pods of each workload are out: asked for, and not ready.
+type OutRequest struct {
+	Workloads []catalog.Workload `json:"workloads"`
+}
+
+// OutResult has one number for each workload of the request, in its order; 0 for one that does not exist.
+type OutResult struct {
+	Out []int32 `json:"out"`
 }
 
 // PreflightResult lists what cannot be done; empty: everything can.

@@ -17,6 +17,8 @@ type Machine struct {
 	items []itemProgress
 	// limit is how many items run at once at most.
 	limit int
+	// started says that the task may run: whatever is asked of it before only decides what follows then.
+	started bool
 }
 
 type itemProgress struct {
@@ -43,6 +45,7 @@ func (m *Machine) Item(n int) ItemState { return m.items[n].state }
 
 // Start leaves Pending.
 func (m *Machine) Start() {
+	m.started = true
 	if m.State == TaskPending {
 		m.State = TaskRunning
 	}
@@ -57,7 +60,7 @@ func (m *Machine) Refuse(reason string) {
 // Next are the items that may start now: of the earliest wave that is not over, as many as the limit leaves room for.
 // Nothing new starts unless the task is Running.
 func (m *Machine) Next() []int {
-	if m.State != TaskRunning {
+	if m.State != TaskRunning || !m.started {
 		return nil
 	}
 	room := len(m.items)
@@ -81,8 +84,13 @@ func (m *Machine) Began(n int) {
 
 // Ended records how an item ended.
 func (m *Machine) Ended(n int, state ItemState, reason string) {
-	abandoned := state == ItemFailed && m.items[n].interrupted != ""
-	m.items[n] = itemProgress{state: state, reason: reason, abandoned: abandoned}
+	m.items[n] = itemProgress{state: state, reason: reason}
+	m.settle()
+}
+
+// Abandoned records that an item gave up while system trouble held it. Where the task was told to stop, that is not the task's failure.
+func (m *Machine) Abandoned(n int, reason string) {
+	m.items[n] = itemProgress{state: ItemFailed, reason: reason, abandoned: m.State == TaskStopping}
 	m.settle()
 }
 
@@ -158,6 +166,9 @@ func (m *Machine) resume() (Outcome, string) {
 		return OutcomeAccepted, "resumed: the pause is taken back"
 	case TaskPaused:
 		m.State = TaskRunning
+		if !m.started {
+			m.State = TaskPending
+		}
 		return OutcomeAccepted, "resumed: the next services start"
 	case TaskInterrupted:
 		for n := range m.items {
@@ -213,7 +224,7 @@ func (m *Machine) settle() {
 	}
 	busy := m.running()
 	switch {
-	case busy == 0 && !m.State.Final() && m.remaining() == 0 && m.State != TaskPending && len(m.items) > 0:
+	case m.count(ItemSucceeded) == len(m.items) && m.State != TaskPending:
 		m.State = TaskSucceeded
 	case busy == 0 && m.State == TaskPausing:
 		m.State = TaskPaused
@@ -309,8 +320,6 @@ func (m *Machine) count(state ItemState) int {
 }
 
 func (m *Machine) running() int { return m.count(ItemRunning) }
-
-func (m *Machine) remaining() int { return m.count(ItemPending) + m.count(ItemRunning) }
 
 func (m *Machine) firstFailed() (int, bool) {
 	n := slices.IndexFunc(m.items, func(it itemProgress) bool { return it.state == ItemFailed && !it.abandoned })

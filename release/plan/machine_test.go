@@ -62,8 +62,21 @@ func TestMachineStates(t *testing.T) {
 			m.Ended(1, ItemSucceeded, "")
 			m.Command(VerbStop)
 			require.Equal(t, TaskStopping, m.State)
-			m.Ended(0, ItemFailed, "given up")
+			m.Abandoned(0, "given up")
 		}, TaskStopped, nil, "1 of 4 services done"},
+		"InterruptedStoppedInTheLastWave": {"a service that was given up was not released: the task is stopped, not succeeded", func(m *Machine) {
+			endWave(m)
+			m.Began(2)
+			m.Ended(2, ItemSucceeded, "")
+			m.Began(3)
+			m.Interrupted(3, "gone")
+			m.Command(VerbStop)
+			m.Abandoned(3, "given up")
+		}, TaskStopped, nil, "3 of 4 services done"},
+		"AbandonedUnasked": {"an item that gives up though nobody stopped the task is a failure", func(m *Machine) {
+			m.Interrupted(0, "gone")
+			m.Abandoned(0, "its workflow was told to stop")
+		}, TaskFailed, nil, "service a failed"},
 		"PauseWithoutRest": {"a pause in the last wave has nothing to hold back: the task succeeds", func(m *Machine) {
 			endWave(m)
 			m.Began(2)
@@ -133,6 +146,17 @@ func TestMachineVerbs(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestMachineStartsNothingBeforeItMay(t *testing.T) {
+	m := threeWaves(0)
+	m.Command(VerbPause)
+	require.Equal(t, TaskPaused, m.State, "a pending task pauses at once")
+	m.Command(VerbResume)
+	require.Equal(t, TaskPending, m.State, "resumed, it is as pending as before")
+	require.Empty(t, m.Next(), "nothing starts before the task may run")
+	m.Start()
+	require.Equal(t, []int{0, 1}, m.Next())
 }
 
 func TestMachineLimit(t *testing.T) {

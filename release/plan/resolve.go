@@ -8,6 +8,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
+// MaxWorkloads is how many workloads one plan may release: what a task says of all of them has to fit into one answer of Temporal (2 MiB).
+const MaxWorkloads = 3000
+
 // Resolve says what of a valid plan cannot be done with these catalogue entries (design §5): services that do not exist, labels that select
 // nothing, kinds that cannot do what is asked, deployments whose service does not say how, and services of one wave that share a workload.
 func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
@@ -18,7 +21,19 @@ func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
 	for _, wave := range d.Waves() {
 		r.wave(wave)
 	}
+	r.size()
 	return r.found.Sorted()
+}
+
+// size refuses a plan that is too large for one task.
+func (r *resolver) size() {
+	total := 0
+	for _, item := range r.document.Items {
+		total += len(item.Select(r.services[item.ServiceID].Workloads))
+	}
+	if total > MaxWorkloads {
+		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan", total, MaxWorkloads)
+	}
 }
 
 // Unbuilt says which items ask for a deployment that cannot be executed so far.

@@ -6,10 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 )
 
 // KindTask is the kind of a record that one execution of a plan leaves.
 const KindTask = "task"
+
+// KindKey is the LabelKind of what is left of a pruned record: the Idempotency-Key still stands for its task, which is shown no more.
+const KindKey = "key"
+
+// KeyLifetime is how long an Idempotency-Key stands for its task (design §8.1).
+const KeyLifetime = 30 * 24 * time.Hour
 
 // LabelState is the final state of a completed ReleaseRecord, so that records can be told apart without their bodies.
 const LabelState = "slipway.io/state"

@@ -8,9 +8,9 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// WrapHome is Wrap for the centre's activities on the home cluster: system trouble is tried again for as long as the workflow allows,
-// since only the workflow knows whether the release can wait for the home cluster.
-func WrapHome(err error) error {
+// WrapPatiently is Wrap for activities that have no budget of their own: system trouble is tried again for as long as the workflow allows,
+// since only the workflow knows how long the release can wait.
+func WrapPatiently(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {
 		return temporal.NewApplicationError(cut(f.Message), string(f.Kind), failure.Details{})

@@ -1,0 +1,32 @@
+package workload
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/operation"
+)
+
+// Out counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is asked again.
+func (a *Activities) Out(ctx context.Context, in operation.OutRequest) (operation.OutResult, error) {
+	result := operation.OutResult{Out: make([]int32, len(in.Workloads))}
+	for i, w := range in.Workloads {
+		kind, known := a.kinds[w.WorkloadRef.Kind]
+		if !known || !a.serves(w.Namespace) {
+			continue // Run says what is wrong with it
+		}
+		call, cancel := a.call(ctx)
+		o, err := kind.get(call, w.Namespace, w.WorkloadRef.Name)
+		cancel()
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return result, outcome.WrapPatiently((&preflight{a: a}).failure(err))
+		}
+		result.Out[i] = max(0, o.seen.Replicas-o.seen.Ready)
+	}
+	return result, nil
+}
