@@ -44,7 +44,7 @@ func (x *execution) preflight(ctx context.Context) error {
 			}
 			for _, refusal := range outcome.Refusals {
 				at := order[i][refusal.Index]
-				refusals = append(refusals, itemProblem(at.item, at.request.Workload, refusal.Reason))
+				refusals = append(refusals, FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason}) // it names the workload
 			}
 		}
 	}

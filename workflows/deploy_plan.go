@@ -204,6 +204,9 @@ func (r *taskRun) answer(c *command) VerbResponse {
 }
 
 func (r *taskRun) carryOut(c *command) (plan.Outcome, string) {
+	if c.unknown {
+		return plan.OutcomeRefused, fmt.Sprintf("there is no signal %q: send pause, resume or stop", c.verb)
+	}
 	if c.malformed != "" {
 		return plan.OutcomeRefused, "the payload cannot be read: " + c.malformed + `; send it empty, or as {"actor":"…","reason":"…"}`
 	}
@@ -357,7 +360,22 @@ func (r *taskRun) leave() (DeployPlanResult, error) {
 
 // show copies the machine's state into what queries answer.
 func (r *taskRun) show() {
+	r.noteInterruption()
 	r.task.State, r.task.Reason = r.machine.State, r.machine.Reason
+}
+
+// noteInterruption keeps when the task became and ceased to be Interrupted: the report tells.
+func (r *taskRun) noteInterruption() {
+	was, is := r.task.State == plan.TaskInterrupted, r.machine.State == plan.TaskInterrupted
+	now := workflow.Now(r.ctx)
+	switch last := len(r.task.Interruptions) - 1; {
+	case is && !was && last < maxHistory:
+		r.task.Interruptions = append(r.task.Interruptions, plan.Interruption{At: now, Reason: r.machine.Reason})
+	case is && was && last >= 0:
+		r.task.Interruptions[last].Reason = r.machine.Reason
+	case was && !is && last >= 0:
+		r.task.Interruptions[last].Until = &now
+	}
 }
 
 // publish tells Temporal's lists and its UI what the task does; it writes only what changed.

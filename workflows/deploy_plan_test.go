@@ -296,6 +296,10 @@ func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.NoError(t, s.GetWorkflowError())
 	require.Equal(t, plan.TaskSucceeded, s.task().State)
+	interruptions := s.task().Interruptions
+	require.Len(t, interruptions, 1, "the report tells when it was held up, and why")
+	require.Equal(t, 24*time.Hour, interruptions[0].Until.Sub(interruptions[0].At).Round(time.Minute))
+	require.Contains(t, interruptions[0].Reason, "connection refused")
 	require.Equal(t, int64(42), spent, "what of the deadline was used is carried over")
 	require.Empty(t, s.restored, "resume goes on, it does not undo")
 }
@@ -438,6 +442,7 @@ func TestDeployPlanSurvivesOddSignals(t *testing.T) {
 	s := newStage(t)
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
+		s.SignalWorkflow("puase", nil)
 		s.SignalWorkflow(SignalItem, nil)
 		s.SignalWorkflow(SignalItem, ItemSignal{Item: 99, Interrupted: true, Reason: "from nobody"})
 		s.SignalWorkflow(SignalItem, "no object")
@@ -456,6 +461,7 @@ func TestDeployPlanSurvivesOddSignals(t *testing.T) {
 		outcomes = append(outcomes, d.Outcome)
 		require.LessOrEqual(t, len([]rune(d.Reason)), MaxReason)
 	}
-	require.Equal(t, []plan.Outcome{plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeAccepted, plan.OutcomeRefused, plan.OutcomeAccepted}, outcomes,
-		"too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
+	require.Contains(t, task.History[0].Message, `no signal "puase"`, "a misspelt signal is answered in the record")
+	require.Equal(t, []plan.Outcome{plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeAccepted, plan.OutcomeRefused, plan.OutcomeAccepted}, outcomes,
+		"unknown, too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
 }

@@ -21,6 +21,8 @@ type command struct {
 	request VerbRequest
 	// malformed says why the payload could not be read; "" when it could.
 	malformed string
+	// unknown says that the workflow knows no such verb: a misspelt signal is answered in the record, since it has no other answer.
+	unknown bool
 	// item is set instead of a verb when an item of the task reports.
 	item *ItemSignal
 	// response is set once the command was carried out.
@@ -38,6 +40,9 @@ func (b *inbox) take() *command {
 	b.pending = b.pending[1:]
 	return c
 }
+
+// maxVerb is how much of an unknown signal's name is kept, in bytes.
+const maxVerb = 40
 
 type inboxKey struct{}
 
@@ -94,7 +99,8 @@ func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.
 		i.box.push(&command{item: &s})
 		return nil
 	default:
-		return i.Next.HandleSignal(ctx, in)
+		i.box.push(&command{verb: plan.Verb(cell(in.SignalName, maxVerb)), unknown: true})
+		return nil
 	}
 }
 

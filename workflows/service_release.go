@@ -186,6 +186,9 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 	result, err := r.operate(ctx, i)
 	if err != nil {
 		w.State, w.Message = plan.ItemFailed, message(err)
+		if done := detailsOf(err).Effect; done != nil {
+			w.Changed, w.FromRevision, w.ToRevision, w.FromReplicas, w.ToReplicas = done.Changed, done.FromRevision, done.ToRevision, done.FromReplicas, done.ToReplicas
+		}
 	} else {
 		w.State, w.Message, w.Changed = plan.ItemSucceeded, result.Message, result.Changed
 		w.FromRevision, w.ToRevision, w.FromReplicas, w.ToReplicas = result.FromRevision, result.ToRevision, result.FromReplicas, result.ToReplicas

@@ -24,7 +24,7 @@ func Wrap(err error) error {
 	options := temporal.ApplicationErrorOptions{
 		NonRetryable:   !f.Kind.Retryable(),
 		NextRetryDelay: f.RetryAfter,
-		Details:        []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed}},
+		Details:        []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect}},
 	}
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign

@@ -62,14 +62,14 @@ func sortTrouble(err error) trouble {
 func text(err error) string { return oneLine(err.Error()) }
 
 func unreachableFailure(req operation.Request, spent int64, err error) *failure.Error {
-	e := failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s. Resume once it is back",
+	e := failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s",
 		req.Workload, req.UnreachableBudgetSeconds, text(err))
 	e.SpentSeconds = spent
 	return e
 }
 
 func forbiddenFailure(req operation.Request, spent int64, err error) *failure.Error {
-	e := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission: %s. Grant it, then resume", req.Workload, text(err))
+	e := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission: %s", req.Workload, text(err))
 	e.SpentSeconds = spent
 	return e
 }

@@ -138,6 +138,9 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// Interruption A time in which trouble of the system held a task up.
+type Interruption = plan.Interruption
+
 // ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
 type ItemState = plan.ItemState
 

@@ -53,7 +53,7 @@ func identity() string {
 func newRESTConfig(s settings.Settings) (*rest.Config, error) {
 	config, err := findCluster(s)
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to work with: %w; name a kubeconfig with --kubeconfig", err)
+		return nil, fmt.Errorf("no cluster to work with: %w; --kubeconfig and --context say which one to take", err)
 	}
 	config.QPS, config.Burst = s.KubeQPS, s.KubeBurst
 	config.UserAgent = "slipway/" + thisBuild().Version

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.temporal.io/sdk/client"
+	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -54,7 +55,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
 	if err := app.Err(); err != nil {
-		return err
+		return dig.RootCause(err) // how the parts are wired together helps nobody who reads this
 	}
 	start, cancel := context.WithTimeout(ctx, app.StartTimeout())
 	defer cancel()

@@ -47,6 +47,8 @@ type Error struct {
 	SpentSeconds int64
 	// Owed says that what was borrowed could not be given back: the workflow owes it.
 	Owed bool
+	// Effect is what the operation has done all the same; nil: nothing, as far as is known.
+	Effect *Effect
 	// RetryAfter is how long to wait before the next attempt, for NotReady; zero leaves it to the caller.
 	RetryAfter time.Duration
 }
@@ -63,4 +65,15 @@ type Details struct {
 	Holder       string `json:"holder,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 	Owed         bool   `json:"owed,omitempty"`
+	// Effect is what the operation has done all the same.
+	Effect *Effect `json:"effect,omitempty"`
+}
+
+// Effect is what an operation has done to a workload before it failed.
+type Effect struct {
+	Changed      bool   `json:"changed"`
+	FromRevision string `json:"fromRevision,omitempty"`
+	ToRevision   string `json:"toRevision,omitempty"`
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	ToReplicas   *int32 `json:"toReplicas,omitempty"`
 }

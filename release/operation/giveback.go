@@ -56,6 +56,10 @@ func abort(req Request, seen Observed, e *failure.Error) Decision {
 	}
 	w, notes := giveBack(seen, "fail")
 	e.Message += notes
+	if o := seen.Original; o != nil && o.Begun {
+		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
+			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen)}
+	}
 	return Decision{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
 

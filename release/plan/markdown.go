@@ -17,6 +17,7 @@ func (r Report) Markdown() string {
 		}
 	}
 	r.writeDecisions(&b)
+	r.writeInterruptions(&b)
 	r.writeReverse(&b)
 	return b.String()
 }
@@ -79,6 +80,21 @@ func (r Report) writeDecisions(b *strings.Builder) {
 	b.WriteString("| When | Who | Through | Verb | Outcome | Reason given | Answer |\n|---|---|---|---|---|---|---|\n")
 	for _, d := range r.History {
 		writeRow(b, stamp(&d.At), d.Actor, d.Via, string(d.Verb), string(d.Outcome), d.Reason, d.Message)
+	}
+}
+
+// writeInterruptions tells when trouble of the system held the task up; nothing where it never did.
+func (r Report) writeInterruptions(b *strings.Builder) {
+	if len(r.Interruptions) == 0 {
+		return
+	}
+	b.WriteString("\n## Interruptions\n\n| From | Until | Why |\n|---|---|---|\n")
+	for _, i := range r.Interruptions {
+		until := "it lasts"
+		if i.Until != nil {
+			until = stamp(i.Until)
+		}
+		writeRow(b, stamp(&i.At), until, i.Reason)
 	}
 }
 

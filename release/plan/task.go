@@ -50,8 +50,10 @@ type Task struct {
 	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
 	Services   []ServiceStatus `json:"services"`
 	// History is who asked what of the task, oldest first.
-	History  []Decision   `json:"history,omitempty"`
-	Workflow *WorkflowRef `json:"workflow,omitempty"`
+	History []Decision `json:"history,omitempty"`
+	// Interruptions are when system trouble held the task up, and why, oldest first.
+	Interruptions []Interruption `json:"interruptions,omitempty"`
+	Workflow      *WorkflowRef   `json:"workflow,omitempty"`
 }
 
 // ServiceStatus is what a task is doing or has done to one service.
@@ -91,6 +93,14 @@ type WorkflowRef struct {
 	ID    string `json:"id"`
 	RunID string `json:"runId,omitempty"`
 	URL   string `json:"url,omitempty"`
+}
+
+// Interruption is a time in which system trouble held a task up.
+type Interruption struct {
+	At time.Time `json:"at"`
+	// Until is when it was resumed or given up; absent while it lasts.
+	Until  *time.Time `json:"until,omitempty"`
+	Reason string     `json:"reason"`
 }
 
 // Decision is one verb that somebody sent, and what became of it (design §1, principle 7).

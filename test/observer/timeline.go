@@ -48,7 +48,7 @@ type Moment struct {
 // Timeline is everything that happened, in order.
 type Timeline struct {
 	Moments []Moment
-	// Made are the pods that were made since the observer began, of each workload, in order.
+	// Made are the pods that were made since the observer began, of each workload, in order, but for those that the node struck down.
 	Made map[Name][]Pod
 }
 
@@ -75,6 +75,9 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 	slices.SortStableFunc(sorted, func(a, b change) int { return cmp.Compare(a.version, b.version) })
 	for _, c := range sorted {
 		if c.kind == watch.Deleted {
+			if pod, ok := c.object.(*corev1.Pod); ok && s.struck(pod) {
+				tl.strike(pod)
+			}
 			s.drop(c.object)
 		} else {
 			s.put(c.object)
@@ -90,6 +93,22 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 		tl.Moments = append(tl.Moments, s.moment(c.version, string(c.kind)+" "+key(c.object)))
 	}
 	return tl, nil
+}
+
+// struck says whether a pod vanished that nobody had asked to go: every controller, and Slipway, leaves a pod its grace period, so that it is
+// first seen on its way out. Only the node that KWOK plays deletes at once, by name, and under load it may hit the successor of a pod that
+// it deletes twice. That is no restart of anybody's.
+func (s *state) struck(gone *corev1.Pod) bool {
+	last := s.pods[gone.Name]
+	grace := gone.Spec.TerminationGracePeriodSeconds
+	return last != nil && last.UID == gone.UID && last.DeletionTimestamp == nil && grace != nil && *grace > 0
+}
+
+// strike takes a pod that was struck off the list of those that were made.
+func (tl *Timeline) strike(pod *corev1.Pod) {
+	if owner, ok := ownerOf(pod); ok {
+		tl.Made[owner] = slices.DeleteFunc(tl.Made[owner], func(p Pod) bool { return p.UID == string(pod.UID) })
+	}
 }
 
 func (s *state) put(obj runtime.Object) {

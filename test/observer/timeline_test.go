@@ -78,3 +78,28 @@ func TestTimelineTellsWhatWasMadeAndChanged(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, tl.Generations(order))
 	require.Equal(t, []Name{order}, tl.Claimed())
 }
+
+func TestTimelineLeavesOutWhatTheNodeStruckDown(t *testing.T) {
+	t.Parallel()
+	with := func(p *corev1.Pod, grace int64) *corev1.Pod {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+		return p
+	}
+	cases := map[string]struct {
+		reason  string
+		changes []change
+		made    int
+	}{
+		"struck":        {"a pod that vanishes unasked, its grace period notwithstanding, is the node's doing", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Deleted, with(pod("b", false, false), 1)}}, 0},
+		"asked to go":   {"a pod that was asked to go first was deleted by somebody", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Modified, with(pod("b", false, true), 1)}, {13, watch.Deleted, with(pod("b", false, true), 1)}}, 1},
+		"without grace": {"a pod without a grace period goes at once, whoever deletes it", []change{{11, watch.Added, with(pod("b", false, false), 0)}, {12, watch.Deleted, with(pod("b", false, false), 0)}}, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl, err := newTimeline([]runtime.Object{deployment(1, 1, "")}, tc.changes)
+			require.NoError(t, err)
+			require.Len(t, tl.Made[order], tc.made, tc.reason)
+		})
+	}
+}

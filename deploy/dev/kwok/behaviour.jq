@@ -9,7 +9,7 @@
 #
 # The annotation wins over the tags; a tag counts for the container that has it, the annotation for all. Among tags the first
 # in the table wins. Further annotations: dev.slipway.io/complete-after (of a Job's pod, default 500ms) and
-# dev.slipway.io/delete-after (default 100ms). Durations are Go's: 500ms, 5s, 2m.
+# dev.slipway.io/delete-after (default 200ms). Durations are Go's: 500ms, 5s, 2m.
 (.metadata.annotations["dev.slipway.io/behaviour"] // "") as $asked
 | ([(.spec.initContainers // [])[], .spec.containers[]] | map(.image | split(":") | last)) as $tags
 | if $asked != "" then $asked
