@@ -112,9 +112,9 @@ func TestWhatExecuteRefuses(t *testing.T) {
 	require.Contains(t, e.call("POST", "/api/v1/plans/far/execute", "").is(http.StatusUnprocessableEntity, "nobody knows the party").reasons(),
 		"party nobody-at-all is not known")
 
-	e.party.refuse("222", "is not there")
+	e.party.refuse("222", "Deployment shop/222 is not there")
 	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusUnprocessableEntity, "the party cannot do it")
-	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222: is not there", refused.reasons(), "item and workload are named")
+	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222 is not there", refused.reasons(), "item and workload are named")
 	require.Empty(t, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
 }
 

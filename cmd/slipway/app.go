@@ -19,6 +19,8 @@ type app struct {
 	// screen is the size of the terminal that out is, in characters; ok is false when out is none.
 	screen func() (width, height int, ok bool)
 	colour bool
+	// errIsTerminal says whether a person reads err.
+	errIsTerminal bool
 	now    func() time.Time
 	// wait pauses between attempts; it ends early with the context.
 	wait func(ctx context.Context, d time.Duration)
@@ -36,6 +38,7 @@ func newApp(in io.Reader, out, errors *os.File) *app {
 		width, height, err := term.GetSize(fd)
 		return width, height, err == nil && width > 0 && height > 4
 	}
+	a.errIsTerminal = term.IsTerminal(int(errors.Fd()))
 	_, _, terminal := a.screen()
 	a.colour = terminal && os.Getenv("NO_COLOR") == ""
 	return a

@@ -71,7 +71,7 @@ func (a *app) apply(c *cobra.Command, what application, files []string, name, ou
 	if len(findings) > 0 {
 		return a.refuseDocuments(findings, "nothing was sent")
 	}
-	api, err := connect(c)
+	api, err := a.connectToWrite(c)
 	if err != nil {
 		return err
 	}

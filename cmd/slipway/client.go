@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,11 +33,30 @@ func connect(command *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newClient(values.API)
+}
+
+// connectToWrite is connect for a command that changes something. A person who named no engine is told which one it will be.
+func (a *app) connectToWrite(command *cobra.Command) (*client.Client, error) {
+	values, provenance, err := settings.Load(command.Flags())
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	chosen := slices.ContainsFunc(provenance.Entries, func(e settings.Entry) bool {
+		return e.Name == "api" && e.Source.Kind != settings.FromDefault
+	})
+	if !chosen && a.errIsTerminal {
+		a.printf(a.err, "engine: %s (the default; --api or SLIPWAY_API names another)\n", values.API)
+	}
+	return newClient(values.API)
+}
+
+func newClient(address string) (*client.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	transport.ResponseHeaderTimeout = answerTimeout
-	caller := &caller{address: values.API, http: &http.Client{Transport: transport}}
-	return client.NewClient(values.API, client.WithHTTPClient(caller))
+	caller := &caller{address: address, http: &http.Client{Transport: transport}}
+	return client.NewClient(address, client.WithHTTPClient(caller))
 }
 
 // clientFlags adds the flags of a command that talks to the API.
@@ -143,8 +163,8 @@ func (w *who) flags(command *cobra.Command) {
 
 // name is the actor, by default the operating system's user.
 func (w *who) name() string {
-	if w.actor != "" {
-		return w.actor
+	if actor := strings.TrimSpace(w.actor); actor != "" {
+		return actor
 	}
 	if current, err := user.Current(); err == nil {
 		return current.Username

@@ -33,7 +33,7 @@ func (a *app) deleteCommand(d deletion) *cobra.Command {
 		Args:              someNames("a "+d.noun, d.argument),
 		ValidArgsFunction: a.completeAll(d.complete),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := connect(c)
+			api, err := a.connectToWrite(c)
 			if err != nil {
 				return err
 			}

@@ -118,13 +118,10 @@ func briefly(s plan.ServiceStatus) string {
 func (d drawing) header(t plan.Task) []line {
 	state := string(t.State)
 	if t.StartedAt != nil {
-		end := d.now()
+		// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
+		state += fmt.Sprintf(", %s since it began", shortDuration(d.now().Sub(*t.StartedAt)))
 		if t.FinishedAt != nil {
-			end = *t.FinishedAt
-		}
-		state += " for " + shortDuration(end.Sub(*t.StartedAt))
-		if t.State.Final() && t.FinishedAt != nil {
-			state = fmt.Sprintf("%s after %s", t.State, shortDuration(end.Sub(*t.StartedAt)))
+			state = fmt.Sprintf("%s after %s", t.State, shortDuration(t.FinishedAt.Sub(*t.StartedAt)))
 		}
 	}
 	return []line{

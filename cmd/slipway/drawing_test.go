@@ -37,7 +37,7 @@ func longTask(states ...string) plan.Task {
 	return t
 }
 
-const longHeader = "task long-1, plan long\nRunning for 1m00s: wave 2 runs\n\n"
+const longHeader = "task long-1, plan long\nRunning, 1m00s since it began: wave 2 runs\n\n"
 
 func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 	a.now = func() time.Time { return noon.Add(5 * time.Second) }
 	view.drawing.now = a.now
 	view.tick()
-	require.Contains(t, screen.String(), "Running for 1m10s", "time goes on between the events")
+	require.Contains(t, screen.String(), "Running, 1m10s since it began", "time goes on between the events")
 
 	view.drawing.now = func() time.Time { return noon }
 	done := shopTaskIn(plan.TaskSucceeded, "done")

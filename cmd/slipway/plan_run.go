@@ -35,7 +35,7 @@ With --watch the task is followed to its end, and the exit code says how it ende
 					return usagef("--%s means nothing without --watch", given)
 				}
 			}
-			api, err := connect(c)
+			api, err := a.connectToWrite(c)
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,10 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
   slipway plan run shop --watch            # release, and follow it to its end`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// Cobra makes --version of it.
+		Version: thisBuild().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}")
 	root.AddGroup(
 		&cobra.Group{ID: groupRelease, Title: "Release:"},
 		&cobra.Group{ID: groupEngine, Title: "Run the engine:"},

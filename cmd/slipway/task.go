@@ -108,7 +108,7 @@ func (a *app) listTasks(c *cobra.Command, params client.ListTasksParams, most in
 	}
 	table := newTable("ID", "PLAN", "STATE", "AGE", "TOOK", "REASON")
 	for _, t := range tasks {
-		table.add(t.ID, t.Plan, string(t.State), a.age(t.CreatedAt), orDash(a.took(t.StartedAt, t.FinishedAt)), clipped(oneLine(t.Reason), 60))
+		table.add(t.ID, t.Plan, string(t.State), a.age(t.CreatedAt), orDash(a.took(t.StartedAt, t.FinishedAt)), orDash(clipped(oneLine(t.Reason), 60)))
 	}
 	a.printf(a.out, "%s", table)
 	return nil

@@ -18,17 +18,19 @@ func TestTaskList(t *testing.T) {
 	api.on("GET /api/v1/tasks", func(r request) answer {
 		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "more", Items: []client.TaskSummary{
 			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li", CreatedAt: before(5 * time.Minute), StartedAt: beforeP(4 * time.Minute)},
+			{ID: "bank-7", Plan: "bank", State: plan.TaskRunning, CreatedAt: before(6 * time.Minute), StartedAt: beforeP(6 * time.Minute)},
 			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: "service 111 failed: " + strings.Repeat("x", 60), CreatedAt: before(time.Hour),
 				StartedAt: beforeP(time.Hour), FinishedAt: beforeP(58 * time.Minute)},
 		}})
 	})
-	got := slipway(t, api, "task", "list", "--state", "paused", "--state", "Failed", "--plan", "shop", "--limit", "2")
-	require.Equal(t, outcome{out: `ID       PLAN   STATE    AGE     TOOK    REASON
-shop-2   shop   Paused   5m00s   4m00s   paused by li
-shop-1   shop   Failed   1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 39) + `…
+	got := slipway(t, api, "task", "list", "--state", "paused", "--state", "Failed", "--plan", "shop", "--limit", "3")
+	require.Equal(t, outcome{out: `ID       PLAN   STATE     AGE     TOOK    REASON
+shop-2   shop   Paused    5m00s   4m00s   paused by li
+bank-7   bank   Running   6m00s   6m00s   -
+shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 39) + `…
 `}, got)
 	require.Len(t, api.requests(), 1, "--limit ends the paging")
-	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=2", api.requests()[0].query, "filters go to the API; states may be in any case")
+	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query, "filters go to the API; states may be in any case")
 
 	wrong := slipway(t, api, "task", "list", "--state", "Broken")
 	require.Equal(t, exitUsage, wrong.code)
@@ -56,7 +58,7 @@ func TestTaskGet(t *testing.T) {
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	got := slipway(t, api, "task", "get", "shop-1")
 	require.Equal(t, outcome{out: `task shop-1, plan shop: release of the shop
-Running for 1m05s: wave 1 of 2: 1 of 2 services is done
+Running, 1m05s since it began: wave 1 of 2: 1 of 2 services is done
 
 wave 1 of 2, priority 3: 1 Running, 1 Succeeded
   111   RESTART one by one   Running     1m04s   being released

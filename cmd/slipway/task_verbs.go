@@ -14,6 +14,8 @@ import (
 // verb says what one of the commands that steer a task does.
 type verb struct {
 	name, short, long string
+	// because is the reason that the example gives.
+	because string
 	// legalIn are the states in which the verb is worth completing.
 	legalIn []plan.TaskState
 	call    func(ctx context.Context, api *client.Client, id string, body client.VerbRequest) (*http.Response, error)
@@ -21,17 +23,17 @@ type verb struct {
 
 func taskVerbs() []verb {
 	return []verb{
-		{name: string(plan.VerbPause), short: "Pause a task", legalIn: []plan.TaskState{plan.TaskPending, plan.TaskRunning},
+		{name: string(plan.VerbPause), short: "Pause a task", because: "wait for the database team", legalIn: []plan.TaskState{plan.TaskPending, plan.TaskRunning},
 			long: "Pause a task. What is being released is finished first; nothing new is begun until the task is resumed.",
 			call: func(ctx context.Context, api *client.Client, id string, body client.VerbRequest) (*http.Response, error) {
 				return api.PauseTask(ctx, id, &client.PauseTaskParams{SlipwayVia: via()}, body)
 			}},
-		{name: string(plan.VerbResume), short: "Resume a task", legalIn: []plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
+		{name: string(plan.VerbResume), short: "Resume a task", because: "the database is ready", legalIn: []plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
 			long: "Resume a task that is Pausing, Paused or Interrupted. It goes on where it was; what is done is not done again.",
 			call: func(ctx context.Context, api *client.Client, id string, body client.VerbRequest) (*http.Response, error) {
 				return api.ResumeTask(ctx, id, &client.ResumeTaskParams{SlipwayVia: via()}, body)
 			}},
-		{name: string(plan.VerbStop), short: "Stop a task for good",
+		{name: string(plan.VerbStop), short: "Stop a task for good", because: "the release is called off",
 			legalIn: []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
 			long:    "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed.",
 			call: func(ctx context.Context, api *client.Client, id string, body client.VerbRequest) (*http.Response, error) {
@@ -55,11 +57,11 @@ func (a *app) taskVerbCommand(v verb) *cobra.Command {
 		Use:               v.name + " ID",
 		Short:             v.short,
 		Long:              v.long + " A refusal says why, and the exit code is 1.",
-		Example:           fmt.Sprintf("  slipway task %s shop-20261102093000-k3v9q --reason \"wait for the database team\"", v.name),
+		Example:           fmt.Sprintf("  slipway task %s shop-20261102093000-k3v9q --reason %q", v.name, v.because),
 		Args:              exactName("a task", "ID"),
 		ValidArgsFunction: a.complete(taskIDs(v.legalIn...)),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := connect(c)
+			api, err := a.connectToWrite(c)
 			if err != nil {
 				return err
 			}

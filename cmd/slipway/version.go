@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -45,6 +46,19 @@ func thisBuild() build {
 	return b
 }
 
+// String tells a person, in a line or two.
+func (b build) String() string {
+	text := fmt.Sprintf("slipway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+	if b.Commit == "" {
+		return text
+	}
+	changed := ""
+	if b.Modified {
+		changed = ", with changes that are not committed"
+	}
+	return text + fmt.Sprintf("commit %s of %s%s\n", b.Commit, b.Built, changed)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
@@ -56,14 +70,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if done, err := a.printObject(output, b); done || err != nil {
 				return err
 			}
-			a.printf(a.out, "slipway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
-			if b.Commit != "" {
-				changed := ""
-				if b.Modified {
-					changed = ", with changes that are not committed"
-				}
-				a.printf(a.out, "commit %s of %s%s\n", b.Commit, b.Built, changed)
-			}
+			a.printf(a.out, "%s", b)
 			return nil
 		},
 	}

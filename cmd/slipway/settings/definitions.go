@@ -14,6 +14,8 @@ type definition struct {
 	groups      []Group
 	// choices are the values of an enumeration, for errors and shell completion.
 	choices []string
+	// neverEmpty: an empty flag is no value but a slip, such as a shell variable that is not set.
+	neverEmpty bool
 	// apply reads the text into the settings. Its error says what is wrong with the value and what would be right.
 	apply func(s *Settings, text string) error
 }
@@ -65,9 +67,9 @@ var definitions = []definition{
 	{name: "install-crds", kind: kindBool, fallback: "false", groups: frontEnd,
 		description: "install or update the custom resource definitions at the start",
 		apply:       func(s *Settings, text string) error { return boolean(&s.InstallCRDs, text) }},
-	{name: "party", kind: kindList, groups: []Group{Worker},
+	{name: "party", kind: kindList, groups: []Group{Worker}, neverEmpty: true,
 		description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; empty: the engine's queue and the default party's",
-		apply:       func(s *Settings, text string) error { return names(&s.Parties, text, partyName) }},
+		apply:       func(s *Settings, text string) error { return parties(&s.Parties, text) }},
 	{name: "watch-namespaces", kind: kindList, groups: workers,
 		description: "watch workloads in these namespaces only; empty: in all",
 		apply:       func(s *Settings, text string) error { return names(&s.WatchNamespaces, text, namespaceName) }},

@@ -48,6 +48,9 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		} else if inFile {
 			text, source = fromFile.text, Source{Kind: FromFile, Name: path, Line: fromFile.line}
 		}
+		if d.neverEmpty && flag.Changed && text == "" {
+			problems = append(problems, fmt.Errorf("%s (%s): names nothing: leave the flag out, or give a value", d.name, source))
+		}
 		problems = check(problems, d, &result, text, source)
 		provenance.Entries = append(provenance.Entries, entry(d, text, source))
 	}

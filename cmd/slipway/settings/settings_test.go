@@ -302,6 +302,36 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 			groups: []Group{Worker}, args: []string{"--party", "alice="},
 			want: `a setting is wrong: party (flag --party): "alice=" names no queue after the =: want 1 to 255 characters`,
 		},
+		"TwoQueues": {
+			reason: "A worker that polls a queue of nobody looks well and does nothing.",
+			groups: []Group{Worker}, args: []string{"--party", "a=b=c"},
+			want: `a setting is wrong: party (flag --party): "a=b=c" has a second =: want PARTY or PARTY=QUEUE`,
+		},
+		"QueueWithoutParty": {
+			reason: "A queue belongs to a party.",
+			groups: []Group{Worker}, args: []string{"--party", "=b"},
+			want: `a setting is wrong: party (flag --party): "" is not the name of a party: want lower-case letters, digits, - and ., at most 63`,
+		},
+		"EmptyParty": {
+			reason: "A shell variable that is not set must not make the centre's worker out of a party's.",
+			groups: []Group{Worker}, args: []string{"--party", ""},
+			want: "a setting is wrong: party (flag --party): names nothing: leave the flag out, or give a value",
+		},
+		"EmptyPartyAmongOthers": {
+			reason: "Nor may the variable of one party of several be dropped silently.",
+			groups: []Group{Worker}, args: []string{"--party", "alice", "--party", ""},
+			want: `a setting is wrong: party (flag --party): "alice," has an empty party among the others: remove it, or name it`,
+		},
+		"QueueWithBlank": {
+			reason: "A blank in a queue's name is a slip.",
+			groups: []Group{Worker}, env: map[string]string{"SLIPWAY_PARTY": "alice=my queue"},
+			want: `a setting is wrong: party (env SLIPWAY_PARTY): "alice=my queue" names a queue with a blank or a character that cannot be printed: want the queue of the Party object`,
+		},
+		"EnginesQueue": {
+			reason: "A party's worker would take the engine's work and fail at it.",
+			groups: []Group{Worker}, file: "party: [alice=slipway]\n",
+			want: `a setting is wrong: party (file slipway.yaml:1): "alice=slipway" names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object`,
+		},
 		"NotABool": {
 			reason: "Only true and false are.",
 			groups: []Group{Server}, env: map[string]string{"SLIPWAY_INSTALL_CRDS": "yes"},

@@ -9,8 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/workflows"
 )
 
 // addressUse says what an address is for, which decides what may be left out of it.
@@ -159,6 +163,16 @@ func namespaceName(text string) error {
 	return nil
 }
 
+// parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have no worker.
+func parties(into *[]string, text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if text != "" && strings.TrimSpace(part) == "" {
+			return fmt.Errorf("%q has an empty party among the others: remove it, or name it", text)
+		}
+	}
+	return names(into, text, partyName)
+}
+
 // partyName reads "alice", or "alice=queue" for a party whose queue is not called after it.
 func partyName(text string) error {
 	name, queue, own := strings.Cut(text, "=")
@@ -167,6 +181,20 @@ func partyName(text string) error {
 	}
 	if own && (queue == "" || len(queue) > 255) {
 		return fmt.Errorf("%q names no queue after the =: want 1 to 255 characters", text)
+	}
+	return queueName(text, queue)
+}
+
+// queueName refuses what only a slip makes the name of a queue; a worker that polls a queue of nobody looks well and does nothing.
+func queueName(text, queue string) error {
+	illegal := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	switch {
+	case strings.Contains(queue, "="):
+		return fmt.Errorf("%q has a second =: want PARTY or PARTY=QUEUE", text)
+	case !utf8.ValidString(queue) || strings.ContainsFunc(queue, illegal):
+		return fmt.Errorf("%q names a queue with a blank or a character that cannot be printed: want the queue of the Party object", text)
+	case queue == workflows.QueueEngine:
+		return fmt.Errorf("%q names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object", text)
 	}
 	return nil
 }
