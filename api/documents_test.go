@@ -129,6 +129,15 @@ func TestValidate(t *testing.T) {
 	require.Len(t, broken.Errors, 3, "every error at once: %v", broken.Errors)
 	require.Empty(t, broken.Waves)
 
+	partly := validate("deployPlanItems:\n- {serviceId: 998, deployment: STAR}\n- {serviceId: 999, deployment: START}\n- {serviceId: 111, deployment: START, deployLabel: none}\n" +
+		"- {serviceId: 222, deployment: COMPILE_DEPLOY, compileRepoPath: http://example.com/app.git, compileRepoBranch: main}\n")
+	require.Len(t, partly.Errors, 4, "items without errors of their own are held against the catalogue at once: %v", partly.Errors)
+	require.Equal(t, []int{1, 2, 3, 4}, []int{partly.Errors[0].Item, partly.Errors[1].Item, partly.Errors[2].Item, partly.Errors[3].Item}, "each keeps its number")
+	require.Contains(t, partly.Errors[1].Reason, "service 999 is not in the catalogue")
+	require.NotContains(t, fmt.Sprint(partly.Errors), "998 is not", "of an item with an error of its own the catalogue says nothing")
+	require.Contains(t, fmt.Sprint(partly.Warnings), "not available yet")
+	require.Empty(t, partly.Waves, "the order is not known")
+
 	var many strings.Builder
 	many.WriteString("deployPlanItems:\n")
 	for i := range 1000 {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -101,9 +102,11 @@ func (h *handlers) resolve(ctx context.Context, document plan.Document) (plan.Er
 }
 
 func serviceIDs(document plan.Document) []plan.ServiceID {
-	ids := make([]plan.ServiceID, len(document.Items))
-	for i, item := range document.Items {
-		ids[i] = item.ServiceID
+	ids := make([]plan.ServiceID, 0, len(document.Items))
+	for _, item := range document.Items {
+		if item.ServiceID != "" {
+			ids = append(ids, item.ServiceID)
+		}
 	}
 	return ids
 }
@@ -126,14 +129,34 @@ func (h *handlers) ValidatePlan(c echo.Context) error {
 	result := ValidateResult{Waves: []Wave{}, Warnings: warningProblems(warnings)}
 	if len(wrong) == 0 {
 		result.Waves = waves(document)
-		if wrong, err = h.resolve(c.Request().Context(), document); err != nil {
-			return err
-		}
-		result.Warnings = append(result.Warnings, fieldProblems(plan.Unbuilt(document))...)
 	}
+	document, sound := withoutWrong(document, wrong)
+	refusals, err := h.resolve(c.Request().Context(), document)
+	if err != nil {
+		return err
+	}
+	for _, refusal := range refusals {
+		if refusal.Item == 0 || sound[refusal.Item-1] {
+			wrong = append(wrong, refusal)
+		}
+	}
+	result.Warnings = append(result.Warnings, fieldProblems(plan.Unbuilt(document))...)
 	result.Errors = fieldProblems(wrong)
 	result.Valid = len(wrong) == 0
 	return c.JSON(http.StatusOK, result)
+}
+
+// withoutWrong blanks the items that have an error of their own, which leaves the others their numbers, and says which are sound. What a
+// wrong item was meant to be nobody knows, so the catalogue has nothing to say of it.
+func withoutWrong(document plan.Document, wrong strictyaml.Errors) (rest plan.Document, sound []bool) {
+	rest = plan.Document{Comment: document.Comment, Items: slices.Clone(document.Items)}
+	sound = slices.Repeat([]bool{true}, len(rest.Items))
+	for _, e := range wrong {
+		if e.Item > 0 && e.Item <= len(rest.Items) {
+			rest.Items[e.Item-1], sound[e.Item-1] = plan.Item{}, false
+		}
+	}
+	return rest, sound
 }
 
 func waves(document plan.Document) []Wave {

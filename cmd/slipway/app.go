@@ -21,9 +21,11 @@ type app struct {
 	colour bool
 	// errIsTerminal says whether a person reads err.
 	errIsTerminal bool
-	now    func() time.Time
+	now           func() time.Time
 	// wait pauses between attempts; it ends early with the context.
 	wait func(ctx context.Context, d time.Duration)
+	// mostFindings is how many findings on one document are printed; 0: all of them.
+	mostFindings int
 	// begun is set when a command's arguments were accepted: an error before is one of usage.
 	begun bool
 }
@@ -76,7 +78,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		a.printf(a.err, "interrupted\n")
 		return exitSignal
 	}
-	a.printf(a.err, "%s", explain(err))
+	a.printf(a.err, "%s", explain(err, a.mostFindings))
 	if exit != nil {
 		return exit.code
 	}
@@ -88,11 +90,14 @@ func (a *app) printf(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
 
-// markBegun makes every command of the tree note that it began, which tells errors of usage from the others.
+// markBegun makes every command of the tree note that it began, which tells errors of usage from the others, and for whom it prints.
 func (a *app) markBegun(command *cobra.Command) {
 	if run := command.RunE; run != nil {
 		command.RunE = func(c *cobra.Command, args []string) error {
 			a.begun = true
+			if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == outputTable {
+				a.mostFindings = mostFindings
+			}
 			return run(c, args)
 		}
 	}

@@ -27,7 +27,8 @@ type applied struct {
 	// Outcome is created, replaced, unchanged or refused.
 	Outcome string `json:"outcome"`
 	Error   string `json:"error,omitempty"`
-
+	// Errors are all that the API finds wrong with a document that it refuses.
+	Errors   []client.FieldProblem `json:"errors,omitempty"`
 	Warnings []client.FieldProblem `json:"warnings,omitempty"`
 }
 
@@ -100,11 +101,9 @@ func (a *app) sendAll(c *cobra.Command, api *client.Client, what application, do
 		var problem *problemError
 		if errors.As(err, &problem) {
 			refused++
-			result = applied{Outcome: "refused", Error: problem.Error()}
+			result = applied{Outcome: "refused", Error: problem.Error(), Errors: locate(d.body, problem.Errors)}
 			a.printf(a.err, "error: %s %s: %s\n", what.noun, d.name, problem)
-			for _, f := range findingsOf(d.file, locate(d.body, problem.Errors)) {
-				a.printf(a.err, "  %s\n", f)
-			}
+			a.printf(a.err, "%s", findingLines("  ", findingsOf(d.file, result.Errors), a.mostFindings))
 		} else if err != nil {
 			return fmt.Errorf("%s %s: %w", what.noun, d.name, err)
 		} else if output == outputTable {
@@ -112,9 +111,7 @@ func (a *app) sendAll(c *cobra.Command, api *client.Client, what application, do
 		}
 		result.Name = d.name
 		results = append(results, result)
-		for _, f := range findingsOf(d.file, locate(d.body, result.Warnings)) {
-			a.printf(a.err, "warning: %s\n", f)
-		}
+		a.printf(a.err, "%s", findingLines("warning: ", findingsOf(d.file, locate(d.body, result.Warnings)), a.mostFindings))
 	}
 	if _, err := a.printObject(output, results); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (a *app) deleteAll(c *cobra.Command, api *client.Client, d deletion, names 
 				return err
 			}
 			outcome.Error, failed = err.Error(), true
-			a.printf(a.err, "%s", explain(err))
+			a.printf(a.err, "%s", explain(err, a.mostFindings))
 		} else if output == outputTable {
 			a.printf(a.out, "%s %s deleted\n", d.noun, name)
 		}

@@ -88,8 +88,27 @@ func findingsOf(file string, problems []client.FieldProblem) []finding {
 	return all
 }
 
-// explain is an error as it is printed: what happened, everything that is wrong, and what to do.
-func explain(err error) string {
+// mostFindings is how many findings on one document are printed where they come beside something else; -o json prints all.
+const mostFindings = 20
+
+// findingLines are the findings, one on a line with the prefix. Beyond the most, when that is not 0, they are counted only.
+func findingLines(prefix string, findings []finding, most int) string {
+	shown := findings
+	if most > 0 && len(findings) > most {
+		shown = findings[:most]
+	}
+	var text strings.Builder
+	for _, f := range shown {
+		fmt.Fprintf(&text, "%s%s\n", prefix, f)
+	}
+	if rest := len(findings) - len(shown); rest > 0 {
+		fmt.Fprintf(&text, "%s… and %d more (-o json prints all)\n", prefix, rest)
+	}
+	return text.String()
+}
+
+// explain is an error as it is printed: what happened, what is wrong, of that so many lines at most, and what to do.
+func explain(err error, most int) string {
 	var text strings.Builder
 	var problem *problemError
 	var unreachable *unreachableError
@@ -97,9 +116,7 @@ func explain(err error) string {
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
 	case errors.As(err, &problem):
-		for _, f := range findingsOf("", problem.Errors) {
-			fmt.Fprintf(&text, "  %s\n", f)
-		}
+		text.WriteString(findingLines("  ", findingsOf("", problem.Errors), most))
 		if problem.Current != nil {
 			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, oneLine(problem.Current.Reason))
 		}

@@ -126,7 +126,7 @@ func TestPlanRun(t *testing.T) {
 	got := slipway(t, api, "plan", "run", "shop", "--reason", "release 2.4", "--actor", "li", "--idempotency-key", "pipeline-7")
 	require.Equal(t, outcome{out: "plan shop runs as task shop-1\n", err: "Follow it with: slipway task watch shop-1\n"}, got)
 	slipway(t, api, "plan", "run", "shop")
-	slipway(t, api, "plan", "run", "shop")
+	slipway(t, api, "plan", "run", "shop", "--actor", " ")
 
 	asked := api.requests()
 	require.Equal(t, "li", asked[0].field(t, "actor"))
@@ -135,6 +135,7 @@ func TestPlanRun(t *testing.T) {
 	me, err := user.Current()
 	require.NoError(t, err)
 	require.Equal(t, me.Username, asked[1].field(t, "actor"), "without --actor the operating system's user acts")
+	require.Equal(t, me.Username, asked[2].field(t, "actor"), "an empty --actor names nobody, so it counts as not given")
 	require.NotEmpty(t, asked[1].header.Get("Idempotency-Key"), "there is always a key, so that a repeat on the way is no second task")
 	require.NotEqual(t, asked[1].header.Get("Idempotency-Key"), asked[2].header.Get("Idempotency-Key"), "two runs are two tasks")
 	for _, r := range asked {
@@ -184,11 +185,41 @@ func TestPlanRunProblems(t *testing.T) {
 	}
 }
 
+func TestManyFindingsAreCounted(t *testing.T) {
+	t.Parallel()
+	var many []client.FieldProblem
+	for n := range 960 {
+		many = append(many, client.FieldProblem{Item: n + 1, Reason: "is not there"})
+	}
+	api := newFakeAPI(t)
+	api.on("PUT /api/v1/plans/shop", func(request) answer {
+		return answerJSON(http.StatusOK, client.PutPlanResult{Name: "shop", Changed: true, Warnings: many})
+	})
+	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return problem(http.StatusUnprocessableEntity, "960 reasons", many...) })
+	path := write(t, "shop.yaml", shopPlan)
+
+	saved := slipway(t, api, "plan", "apply", "-f", path)
+	require.Equal(t, 21, strings.Count(saved.err, "\n"), "a person sees the first twenty:\n%s", saved.err)
+	require.True(t, strings.HasSuffix(saved.err, "item 20: is not there\nwarning: … and 940 more (-o json prints all)\n"), saved.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"), "a program gets all")
+
+	run := slipway(t, api, "plan", "run", "shop")
+	require.True(t, strings.HasPrefix(run.err, "error: 960 reasons\n  item 1: is not there\n"), run.err)
+	require.True(t, strings.HasSuffix(run.err, "  item 20: is not there\n  … and 940 more (-o json prints all)\n"), run.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "run", "shop", "-o", "json").err, "is not there"), "all of them when asked")
+
+	api.on("PUT /api/v1/plans/shop", func(request) answer { return problem(http.StatusBadRequest, "960 errors", many...) })
+	refused := slipway(t, api, "plan", "apply", "-f", path)
+	require.True(t, strings.HasSuffix(refused.err, "  … and 940 more (-o json prints all)\n"), refused.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"), "what a refusal says is for programs too")
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(shopPlan, "deployment: STOP", "deployment: STOPP", 1)
 	wave := []client.Wave{{Priority: 3, Items: []client.WaveItem{{Item: 1, ServiceID: "0111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}}}
 	missing := client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"}
+	wrong := client.FieldProblem{Item: 2, Field: "deployPlanItems[1].deployment", Line: 9, Reason: "is wrong"}
 	cases := map[string]struct {
 		reason string
 		text   string
@@ -208,6 +239,27 @@ func TestValidate(t *testing.T) {
 			want: outcome{
 				out:  "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is not valid, 1 error (checked against the catalogue)\n",
 				err:  "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n",
+				code: exitFailure,
+			},
+		},
+		"SoundItems": {
+			reason: "Items without errors of their own are held against the catalogue at once, errors come in the order of the file, and the output says how far.",
+			text:   bad, answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{wrong, missing}, Warnings: []client.FieldProblem{}},
+			want: outcome{
+				out: "shop.yaml: the plan is not valid, 2 errors (checked against the catalogue, but for 1 item with errors of its own)\n",
+				err: "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n" +
+					"error: shop.yaml:9: item 2, deployPlanItems[1].deployment: is wrong\n",
+				code: exitFailure,
+			},
+		},
+		"Unreadable": {
+			reason: "A document of which nothing can be read was not checked against the catalogue, and nobody says so.",
+			text:   "deployPlanItems: 7\n",
+			answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{{Line: 1, Field: "deployPlanItems", Reason: "is no list"}},
+				Warnings: []client.FieldProblem{}},
+			want: outcome{
+				out:  "shop.yaml: the plan is not valid, 1 error (nothing was checked against the catalogue: that takes an item without errors)\n",
+				err:  "error: shop.yaml:1: deployPlanItems: is no list\n",
 				code: exitFailure,
 			},
 		},

@@ -112,6 +112,34 @@ func TestTaskVerbs(t *testing.T) {
 	}
 }
 
+func TestVerbExamplesHaveTheirOwnReasons(t *testing.T) {
+	t.Parallel()
+	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready", "stop": "the release is called off"} {
+		help := slipway(t, nil, "task", verb, "--help")
+		require.Contains(t, help.out, "slipway task "+verb+" shop-20261102093000-k3v9q --reason \""+reason+"\"\n", "nobody resumes in order to wait")
+	}
+}
+
+func TestDrawingSaysWhatTheTimeIs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		task   plan.Task
+		want   string
+	}{
+		"Paused":      {"The time is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"), "Paused, 1m05s since it began: paused by li"},
+		"Interrupted": {"Nor that of the trouble.", shopTaskIn(plan.TaskInterrupted, "no cluster"), "Interrupted, 1m05s since it began: no cluster"},
+		"Stopped":     {"A task that is over took as long as it took.", shopTaskIn(plan.TaskStopped, "stopped by li"), "Stopped after 1m00s: stopped by li"},
+		"Pending":     {"Before it begins there is no time.", plan.Task{State: plan.TaskPending, Reason: "accepted"}, "Pending: accepted"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, plainDrawing.whole(c.task)[1], c.reason)
+		})
+	}
+}
+
 func TestTaskReport(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +22,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `Check a plan: its waves, and everything that is wrong with it, each with file and line. FILE holds plans as "slipway plan
 apply" takes them, or is - for the standard input. Nothing is stored and no cluster is changed.
 
-The engine is asked, so that the plan is checked against the catalogue as well. When it does not answer, or with --offline,
+The engine is asked, so that the plan is checked against the catalogue as well; an item that has an error of its own is once that is
+mended, and the output says so. When the engine does not answer, or with --offline,
 the document alone is checked, and the output says so. The exit code is 1 when there are errors; warnings are none.`,
 		Example: `  slipway validate shop.yaml
   slipway validate --offline - < shop.yaml`,
@@ -36,8 +40,12 @@ the document alone is checked, and the output says so. The exit code is 1 when t
 type validation struct {
 	File string `json:"file"`
 	Name string `json:"name,omitempty"`
-	// Catalogue says whether the plan was checked against the catalogue.
+	// Catalogue says whether the plan was checked against the catalogue, all of its items that have no errors of their own.
 	Catalogue bool `json:"catalogue"`
+	// scope says the same to people, and how far.
+	scope string
+	// answered says whether the engine was asked and answered.
+	answered bool
 	client.ValidateResult
 }
 
@@ -68,7 +76,7 @@ func (a *app) validate(c *cobra.Command, file string, offline bool, output strin
 		if err != nil {
 			return err
 		}
-		if !v.Catalogue {
+		if !v.answered {
 			api = nil // asked once in vain is enough
 		}
 		all, valid = append(all, v), valid && v.Valid
@@ -92,14 +100,43 @@ func (a *app) validateDocument(c *cobra.Command, api *client.Client, d document)
 		if err == nil {
 			found := answer.value
 			found.Errors, found.Warnings = locate(d.body, found.Errors), locate(d.body, found.Warnings)
-			return validation{File: d.file, Name: d.name, Catalogue: true, ValidateResult: found}, nil
+			slices.SortStableFunc(found.Errors, func(a, b client.FieldProblem) int { return cmp.Compare(a.Line, b.Line) })
+			scope, some := catalogueScope(d.body)
+			return validation{File: d.file, Name: d.name, Catalogue: some, scope: scope, answered: true, ValidateResult: found}, nil
 		}
 		if !errors.As(err, &unreachable) {
 			return validation{}, err
 		}
 		a.printf(a.err, "warning: %s\n", err)
 	}
-	return validation{File: d.file, Name: d.name, ValidateResult: validateHere(d.body)}, nil
+	return validation{File: d.file, Name: d.name, scope: "checked without the catalogue, so services may be missing from it",
+		ValidateResult: validateHere(d.body)}, nil
+}
+
+// catalogueScope says how much of a document the engine can have held against the catalogue, and whether that is anything: an item with an
+// error of its own says too little.
+func catalogueScope(body []byte) (scope string, some bool) {
+	document, _, wrong := plan.Decode(body)
+	items := map[int]bool{}
+	for _, e := range wrong {
+		if e.Item > 0 {
+			items[e.Item] = true
+		}
+	}
+	switch {
+	case len(document.Items) == len(items):
+		return "nothing was checked against the catalogue: that takes an item without errors", false
+	case len(items) > 0:
+		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", count(len(items), "item"), whose(len(items))), true
+	}
+	return "checked against the catalogue", true
+}
+
+func whose(n int) string {
+	if n == 1 {
+		return "its"
+	}
+	return "their"
 }
 
 // validateHere checks a document by the engine's own rules, as far as they need no catalogue.
@@ -132,14 +169,10 @@ func (a *app) printValidations(all []validation) {
 		for _, f := range findingsOf(v.File, v.Errors) {
 			a.printf(a.err, "error: %s\n", f)
 		}
-		against := "against the catalogue"
-		if !v.Catalogue {
-			against = "without the catalogue, so services may be missing from it"
-		}
 		verdict := "the plan is valid"
 		if !v.Valid {
 			verdict = "the plan is not valid, " + count(len(v.Errors), "error")
 		}
-		a.printf(a.out, "%s: %s (checked %s)\n", v.File, verdict, against)
+		a.printf(a.out, "%s: %s (%s)\n", v.File, verdict, v.scope)
 	}
 }

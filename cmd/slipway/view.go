@@ -82,6 +82,15 @@ func (a *app) noteTrouble(u update) {
 	}
 }
 
+// clock is a time as a person reads it today: the date is there when it is another.
+func clock(at, today time.Time) string {
+	at = at.In(today.Location())
+	if at.Format(time.DateOnly) != today.Format(time.DateOnly) {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
+}
+
 // logView prints one line for each change.
 type logView struct {
 	app  *app
@@ -93,8 +102,9 @@ func (v *logView) show(u update) {
 		v.app.noteTrouble(u)
 		return
 	}
-	for _, line := range changes(v.last, *u.task) {
-		v.app.printf(v.app.out, "%s  %s\n", v.app.now().Format(time.TimeOnly), line)
+	look := v.app.now()
+	for _, line := range changes(v.last, *u.task, look) {
+		v.app.printf(v.app.out, "%s  %s\n", clock(line.at, look), line.text)
 	}
 	v.last = *u.task
 }

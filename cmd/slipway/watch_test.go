@@ -118,7 +118,7 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	done.Services[1].Workloads[0].State, done.Services[1].Workloads[0].Message = plan.ItemSucceeded, "restarted"
 	done.Services[1].Workloads[1].State = plan.ItemSucceeded
 	done.Services[2].Reason = done.Services[2].Workloads[0].Message
-	done.History = []plan.Decision{{At: noon, Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: plan.OutcomeAccepted, Message: "pausing"}}
+	done.History = []plan.Decision{{At: before(10 * time.Second), Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: plan.OutcomeAccepted, Message: "pausing"}}
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, ": hello\n\n")
 		sendEvent(t, w, "state", "run-1.1", shopTask()) // as it was: tells nothing
@@ -128,19 +128,19 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	})
 	got := slipway(t, api, "task", "watch", "shop-1")
 	require.Equal(t, outcome{
-		out: `12:00:00  task shop-1 is Running: wave 1 of 2: 1 of 2 services is done
-12:00:00  wave 1 of 2 begins: priority 3, 2 services
-12:00:00    service 111: RESTART one by one Running: being released
+		out: `11:58:56  wave 1 of 2 begins: priority 3, 2 services
+11:58:56    service 111: RESTART one by one Running: being released
+11:59:00    service 222: STOP Succeeded after 4s: stopped
+11:59:00    service 222: Deployment shop/cart Succeeded: stopped: scaled from 3 to 0
 12:00:00    service 111: Deployment shop/order Running: 2 of 3 pods are new and ready
-12:00:00    service 222: STOP Succeeded after 4s: stopped
-12:00:00    service 222: Deployment shop/cart Succeeded: stopped: scaled from 3 to 0
+12:00:00  task shop-1 is Running: wave 1 of 2: 1 of 2 services is done
 12:00:00    service 111: Deployment shop/order Running: 3 of 3 pods are new and ready
-12:00:00  task shop-1 is Succeeded: 2 of 2 waves are done
-12:00:00  pause by li via cli, accepted: pausing
-12:00:00    service 111: RESTART one by one Succeeded after 59s: restarted
-12:00:00    service 111: Deployment shop/order Succeeded: restarted
-12:00:00    service 111: alice: StatefulSet shop/order-db Succeeded
-12:00:00    service 222: STOP Succeeded after 4s: stopped: scaled from 3 to 0
+11:59:00    service 222: STOP Succeeded after 4s: stopped: scaled from 3 to 0
+11:59:50  pause by li via cli, accepted: pausing
+11:59:55    service 111: RESTART one by one Succeeded after 59s: restarted
+11:59:55    service 111: Deployment shop/order Succeeded: restarted
+11:59:55    service 111: alice: StatefulSet shop/order-db Succeeded
+11:59:55  task shop-1 is Succeeded: 2 of 2 waves are done
 12:00:00  wave 2 of 2 begins: priority 1, 1 service
 12:00:00    service 333: START Succeeded
 task shop-1 is Succeeded after 1m00s
@@ -148,6 +148,23 @@ Report: slipway task report shop-1
 `,
 		err: "12:00:00  the state may be out of date: Temporal does not answer\n",
 	}, got)
+}
+
+func TestWatchTellsThePastByItsOwnTimes(t *testing.T) {
+	t.Parallel()
+	task := shopTaskIn(plan.TaskStopped, "stopped by li")
+	yesterday, later := before(24*time.Hour), before(23*time.Hour)
+	task.Services = task.Services[2:]
+	task.Services[0].StartedAt, task.Services[0].FinishedAt, task.FinishedAt = &yesterday, &later, &later
+	task.Services[0].Workloads = []plan.WorkloadStatus{}
+	task.History = []plan.Decision{{At: before(90 * time.Minute), Actor: "li", Via: "cli", Verb: plan.VerbResume, Outcome: plan.OutcomeRefused, Message: "it is over"}}
+	api := watchedAPI(t)
+	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
+	require.Contains(t, slipway(t, api, "task", "watch", "shop-1").out, `2026-11-01 12:00:00  wave 1 of 1 begins: priority 3, 1 service
+2026-11-01 13:00:00    service 222: STOP Succeeded after 1h00m: stopped
+2026-11-01 13:00:00  task shop-1 is Stopped: stopped by li
+10:30:00  resume by li via cli, refused: it is over
+`, "who comes late reads when it happened, with the date when it was not today")
 }
 
 func TestWatchAsJSONPrintsOneObjectOnALine(t *testing.T) {
