@@ -40,12 +40,22 @@ type httpServer struct {
 const headerTimeout = 10 * time.Second
 
 // newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
-func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner) (*httpServer, error) {
+func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner, registry *prometheus.Registry) (*httpServer, error) {
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
 	}
-	return &httpServer{api: a, listener: listener, log: log, down: down, server: &http.Server{Handler: a, ReadHeaderTimeout: headerTimeout}}, nil
+	server := &http.Server{Handler: measured(a, registry), ReadHeaderTimeout: headerTimeout}
+	return &httpServer{api: a, listener: listener, log: log, down: down, server: server}, nil
+}
+
+// measured counts and times requests by method and status. An event stream counts when it ends.
+func measured(handler http.Handler, registry *prometheus.Registry) http.Handler {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_http_request_duration_seconds",
+		Help: "How long HTTP requests took, event streams included.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}, []string{"code", "method"})
+	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_http_requests_in_flight", Help: "HTTP requests that are being answered, event streams included."})
+	registry.MustRegister(seconds, inFlight)
+	return promhttp.InstrumentHandlerInFlight(inFlight, promhttp.InstrumentHandlerDuration(seconds, handler))
 }
 
 func (h *httpServer) start(context.Context) error {

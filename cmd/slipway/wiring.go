@@ -147,8 +147,8 @@ var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activ
 
 var serverModule = fx.Module("server",
 	fx.Provide(newAPI),
-	fx.Invoke(func(lc fx.Lifecycle, a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner) error {
-		server, err := newHTTPServer(a, s, log, down)
+	fx.Invoke(func(lc fx.Lifecycle, a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner, registry *prometheus.Registry) error {
+		server, err := newHTTPServer(a, s, log, down, registry)
 		if err != nil {
 			return err
 		}

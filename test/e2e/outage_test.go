@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
 )
 
 // The API server is away for longer than the budget: the task is interrupted, not failed, and resume goes on where it was.
@@ -46,23 +49,33 @@ func TestClusterAway(t *testing.T) {
 	require.LessOrEqual(t, e.DeploymentGeneration("one"), stamped+1, "resume stamps nothing again: it gives back the strategy at most")
 }
 
-// Temporal is killed in mid-task and comes back on its file: the task goes on.
-func TestTemporalKilled(t *testing.T) {
+// Temporal is killed at random moments of a task and comes back on its file: the task goes on, and nothing is done twice.
+func TestTemporalKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
 	p := harness.NewPrivateStack(t)
 	e := harness.Start(t, harness.Options{Stack: &p.Stack})
 	e.Deployment("one", 3, slowToReady)
 	e.WaitReadyPods("one", 3)
 	e.PutService("1", "", "Deployment/one")
 	e.PutPlan("shop", "deployPlanItems: [{serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
+	watch := observer.Start(t, e.Kube, e.Apps)
 	id := e.Execute("shop")
 	for range 3 {
+		timer := time.NewTimer(time.Duration(random.Int64N(int64(2 * time.Second))))
+		<-timer.C
 		p.Kill(harness.PartTemporal)
 		p.StartPart(harness.PartTemporal)
 	}
 	task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
-	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Equal(t, plan.TaskSucceeded, task.State, "seed %d: %s", seed, task.Reason)
+	one := observer.Name{Kind: "Deployment", Name: "one"}
+	watch.RequireAtMostOneOut(t, one)
+	seen := watch.Timeline(t)
+	require.Len(t, seen.Made[one], 3, "no pod is restarted twice, seed %d:\n%s", seed, seen)
 }
 
 // `slipway dev` needs nothing but a kubeconfig and an address: here those of another stack.
