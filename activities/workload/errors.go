@@ -69,7 +69,7 @@ func unreachableFailure(req operation.Request, spent int64, err error) *failure.
 }
 
 func forbiddenFailure(req operation.Request, spent int64, err error) *failure.Error {
-	e := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission: %s", req.Workload, text(err))
+	e := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", req.Workload, text(err))
 	e.SpentSeconds = spent
 	return e
 }

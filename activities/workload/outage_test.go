@@ -159,8 +159,7 @@ func TestPermissionLost(t *testing.T) {
 	ended := b.begin(req)
 	take()
 	app := requireFailure(t, <-ended, failure.Forbidden)
-	require.Contains(t, app.Message(), "this party's worker lacks a permission: ")
-	require.Contains(t, app.Message(), "Grant it, then resume")
+	require.Contains(t, app.Message(), "this party's worker lacks a permission, which has to be granted: ")
 }
 
 func TestPreflightNamesMissingPermissions(t *testing.T) {
