@@ -1,0 +1,50 @@
+package workload_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+)
+
+// before has something happen in the cluster between the decision for the n-th change and its arrival at the API server.
+func (b *bench) before(n int32, happen func()) {
+	var seen atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPatch && seen.Add(1) == n {
+			happen()
+		}
+		return nil, nil
+	})
+}
+
+// Two releases look at a free workload at the same moment: the one whose write comes second finds that it is taken, and has changed nothing.
+func TestTwoReleasesOfOneMoment(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 2, nil)
+	b.settled(order, 2)
+	before := b.whole(order)
+	b.before(1, func() {
+		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"},"labels":{"slipway.io/claimed":"true"}}}`)
+	})
+	b.fails(b.request(order, plan.Restart, plan.Parallel), failure.Claimed)
+	after := b.whole(order)
+	require.Equal(t, before.spec, after.spec, "the release that came second changes nothing")
+	require.Equal(t, before.marker, after.marker)
+	require.Zero(t, b.traffic.written())
+}
+
+// A claim is taken away between a decision and its write: the write does not happen, and what the new holder has put there stays.
+func TestClaimTakenAwayUnderAWrite(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 2, nil)
+	b.settled(order, 2)
+	b.before(2, func() { b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"}}}`) })
+	b.fails(b.request(order, plan.Restart, plan.Parallel), failure.ClaimLost)
+	require.Equal(t, 1, b.traffic.written(), "only what was written under the claim")
+	require.Equal(t, dead, b.whole(order).annotations["slipway.io/claimed-by"], "the new holder keeps its claim")
+}
