@@ -31,7 +31,8 @@ func TestTwoReleasesOfOneMoment(t *testing.T) {
 	b.before(1, func() {
 		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"},"labels":{"slipway.io/claimed":"true"}}}`)
 	})
-	b.fails(b.request(order, plan.Restart, plan.Parallel), failure.Claimed)
+	app := b.fails(b.request(order, plan.Restart, plan.Parallel), failure.Claimed)
+	require.Contains(t, app.Message(), "task/t0/1-order", "the holder is named")
 	after := b.whole(order)
 	require.Equal(t, before.spec, after.spec, "the release that came second changes nothing")
 	require.Equal(t, before.marker, after.marker)
@@ -44,7 +45,8 @@ func TestClaimTakenAwayUnderAWrite(t *testing.T) {
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
 	b.before(2, func() { b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"}}}`) })
-	b.fails(b.request(order, plan.Restart, plan.Parallel), failure.ClaimLost)
+	app := b.fails(b.request(order, plan.Restart, plan.Parallel), failure.ClaimLost)
+	require.NotEmpty(t, app.Message())
 	require.Equal(t, 1, b.traffic.written(), "only what was written under the claim")
 	require.Equal(t, dead, b.whole(order).annotations["slipway.io/claimed-by"], "the new holder keeps its claim")
 }
