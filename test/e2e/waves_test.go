@@ -225,3 +225,28 @@ func TestReportAndDelete(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, e.Call(http.MethodDelete, "/api/v1/tasks/"+id, "").Status)
 	require.Equal(t, http.StatusNotFound, e.Call(http.MethodGet, "/api/v1/tasks/"+id, "").Status, "a deleted task is gone")
 }
+
+// A task runs the plan and the catalogue as they were when it was executed, whatever is put there meanwhile.
+func TestTheCatalogueChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	e.Deployment("slow", 2, slowToReady)
+	e.Deployment("asked", 1, nil)
+	e.Deployment("other", 1, nil)
+	for name, n := range map[string]int{"slow": 2, "asked": 1, "other": 1} {
+		e.WaitReadyPods(name, n)
+	}
+	e.PutService("1", "", "Deployment/slow")
+	e.PutService("2", "", "Deployment/asked")
+	e.PutPlan("shop", "deployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART}\n- {serviceId: 2, priority: 1, deployment: STOP}\n")
+	id := e.Execute("shop")
+	e.WaitFor(id, "the first wave running", func(task plan.Task) bool { return task.Services[0].State == plan.ItemRunning })
+	e.PutService("2", "", "Deployment/other")
+	e.PutPlan("shop", "deployPlanItems: [{serviceId: 2, deployment: STOP}]")
+
+	task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Equal(t, "asked", task.Services[1].Workloads[0].Name)
+	e.WaitReadyPods("asked", 0)
+	e.WaitReadyPods("other", 1)
+}
