@@ -77,11 +77,11 @@ var situations = map[string]situation{
 	},
 	"statefulset/RESTART/PARALLEL": {
 		reason: "a StatefulSet's pods are deleted all at once", kind: "StatefulSet", op: plan.Restart, method: plan.Parallel, pods: 3,
-		make: statefulSetOf(3, burst), writes: 2, generations: 1, message: "restarted: 3 of 3 pods are ready",
+		make: statefulSetOf(3, burst), writes: 2, generations: 2, message: "restarted: 3 of 3 pods are ready",
 	},
 	"statefulset/RESTART/PARALLEL/ordered": {
 		reason: "they come back in their order where the StatefulSet says so", kind: "StatefulSet", op: plan.Restart, method: plan.Parallel, pods: 3,
-		make: statefulSetOf(3, nil), writes: 2, generations: 1, message: "restarted: 3 of 3 pods are ready",
+		make: statefulSetOf(3, nil), writes: 2, generations: 2, message: "restarted: 3 of 3 pods are ready",
 	},
 	"statefulset/RESTART/SEQUENTIAL/OnDelete": {
 		reason: "a StatefulSet that waits for its pods to be deleted gets them deleted one by one", kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3,

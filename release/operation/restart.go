@@ -63,8 +63,8 @@ func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
 		return lend(seen, Borrowed{Path: PathUpdateUnavailable, Lent: unavailable}, Borrowed{Path: PathUpdateSurge, Lent: none})
 	}
 	switch {
-	case byDeletion && req.Method == plan.Sequential:
-		// Its controller would delete pods beside us, so that it has to hold still.
+	case byDeletion:
+		// Its controller would delete pods beside us, by name, and might hit one that has just come: it has to hold still.
 		return lend(seen, Borrowed{Path: PathUpdateStrategy, Lent: json.RawMessage(`{"type":"` + UpdateOnDelete + `"}`)})
 	case !byDeletion && len(seen.Settings[PathUpdateUnavailable]) > 0:
 		return lend(seen, Borrowed{Path: PathUpdateUnavailable, Lent: json.RawMessage(`1`)})

@@ -47,7 +47,8 @@ func TestRestartBorrows(t *testing.T) {
 		"StatefulSet, one by one": {"its own update takes one pod at a time", operation.KindStatefulSet, plan.Sequential, statefulSet, nil, false},
 		"StatefulSet that takes more": {"a limit of its own is borrowed", operation.KindStatefulSet, plan.Sequential, limited, []operation.Setting{
 			{Path: operation.PathUpdateUnavailable, Value: raw(`1`), Was: raw(`2`)}}, false},
-		"StatefulSet, all at once": {"pods are deleted", operation.KindStatefulSet, plan.Parallel, statefulSet, nil, true},
+		"StatefulSet, all at once": {"pods are deleted, and its own update holds still: it would delete beside us, by name", operation.KindStatefulSet, plan.Parallel, statefulSet, []operation.Setting{
+			{Path: operation.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[operation.PathUpdateStrategy]}}, true},
 		"StatefulSet with a pod out": {"its own update would take a second pod: it holds still meanwhile", operation.KindStatefulSet, plan.Sequential, unready, []operation.Setting{
 			{Path: operation.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[operation.PathUpdateStrategy]}}, true},
 		"StatefulSet, OnDelete": {"it replaces nothing by itself", operation.KindStatefulSet, plan.Sequential, onDelete, nil, true},
