@@ -18,6 +18,10 @@ func beginRestarting(req Request, seen Observed) Decision {
 		return finish(req, seen, Result{Message: "nothing to do: it has no pods"})
 	}
 	stamped := seen.Marker == req.Marker
+	if stamped && seen.lagging() {
+		// The pods may all be new: what is not counted yet is no reason to take the workload once more.
+		return wait(req, seen, "its controller has not seen the last change yet")
+	}
 	if stamped && replaced(seen) {
 		return finish(req, seen, Result{Message: restarted(seen), Changed: true})
 	}

@@ -308,3 +308,16 @@ func TestValidate(t *testing.T) {
 	}
 	require.Nil(t, operation.Validate(request(operation.KindStatefulSet, plan.Restart, plan.Sequential)))
 }
+
+// A restart that is over is asked for once more before the workload's controller has seen its last write, the one that gave everything back.
+func TestARestartThatIsOverIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	seen := running(3)
+	seen.Marker, seen.Generation = marker, seen.ObservedGeneration+1
+	req := request(operation.KindDeployment, plan.Restart, plan.Sequential)
+	require.Equal(t, operation.ActWait, operation.Decide(req, seen).Action, "what is not counted yet is no reason to take the workload once more")
+	seen.ObservedGeneration = seen.Generation
+	d := operation.Decide(req, seen)
+	require.Equal(t, operation.ActDone, d.Action, "once it is counted, the restart is seen to be over")
+	require.Contains(t, d.Result.Message, "restarted: 3 of 3 pods are ready")
+}
