@@ -121,9 +121,12 @@ func (o options) complete() (options, error) {
 	if o.UIPort == 0 {
 		o.UIPort = o.Port + 1000
 	}
-	for flagName, port := range map[string]int{"--port": o.Port, "--ui-port": o.UIPort} {
-		if port < 1 || port > 65535 {
-			return options{}, fmt.Errorf("%s %d is not a port: want 1 to 65535", flagName, port)
+	for _, given := range []struct {
+		flag string
+		port int
+	}{{"--port", o.Port}, {"--ui-port", o.UIPort}} {
+		if given.port < 1 || given.port > 65535 {
+			return options{}, fmt.Errorf("%s %d is not a port: want 1 to 65535", given.flag, given.port)
 		}
 	}
 	if o.Retention < time.Hour {
