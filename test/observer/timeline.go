@@ -59,10 +59,12 @@ type Pod struct{ Name, UID string }
 type state struct {
 	pods      map[string]*corev1.Pod
 	workloads map[Name]runtime.Object
+	// asked are the pods, by UID, that somebody asked to go with a grace period.
+	asked map[string]bool
 }
 
 func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
-	s := state{pods: map[string]*corev1.Pod{}, workloads: map[Name]runtime.Object{}}
+	s := state{pods: map[string]*corev1.Pod{}, workloads: map[Name]runtime.Object{}, asked: map[string]bool{}}
 	known := map[string]bool{}
 	for _, obj := range first {
 		s.put(obj)
@@ -95,13 +97,12 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 	return tl, nil
 }
 
-// struck says whether a pod vanished that nobody had asked to go: every controller, and Slipway, leaves a pod its grace period, so that it is
-// first seen on its way out. Only the node that KWOK plays deletes at once, by name, and under load it may hit the successor of a pod that
-// it deletes twice. That is no restart of anybody's.
+// struck says whether a pod went that nobody had asked to go: every controller, and Slipway, leaves a pod its grace period. Only the node
+// that KWOK plays deletes without one, by name, and under load it may hit the successor of a pod that it deletes twice. That is no restart of
+// anybody's. (The API server marks a pod with a grace period of 0 as well before it takes it away.)
 func (s *state) struck(gone *corev1.Pod) bool {
-	last := s.pods[gone.Name]
 	grace := gone.Spec.TerminationGracePeriodSeconds
-	return last != nil && last.UID == gone.UID && last.DeletionTimestamp == nil && grace != nil && *grace > 0
+	return !s.asked[string(gone.UID)] && grace != nil && *grace > 0
 }
 
 // strike takes a pod that was struck off the list of those that were made.
@@ -115,6 +116,9 @@ func (s *state) put(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		s.pods[o.Name] = o
+		if grace := o.DeletionGracePeriodSeconds; o.DeletionTimestamp != nil && grace != nil && *grace > 0 {
+			s.asked[string(o.UID)] = true
+		}
 	default:
 		s.workloads[nameOf(obj)] = obj
 	}

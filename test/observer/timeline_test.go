@@ -85,14 +85,20 @@ func TestTimelineLeavesOutWhatTheNodeStruckDown(t *testing.T) {
 		p.Spec.TerminationGracePeriodSeconds = &grace
 		return p
 	}
+	marked := func(grace int64) *corev1.Pod {
+		p := with(pod("b", false, true), 1)
+		p.DeletionGracePeriodSeconds = &grace
+		return p
+	}
 	cases := map[string]struct {
 		reason  string
 		changes []change
 		made    int
 	}{
-		"struck":        {"a pod that vanishes unasked, its grace period notwithstanding, is the node's doing", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Deleted, with(pod("b", false, false), 1)}}, 0},
-		"asked to go":   {"a pod that was asked to go first was deleted by somebody", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Modified, with(pod("b", false, true), 1)}, {13, watch.Deleted, with(pod("b", false, true), 1)}}, 1},
-		"without grace": {"a pod without a grace period goes at once, whoever deletes it", []change{{11, watch.Added, with(pod("b", false, false), 0)}, {12, watch.Deleted, with(pod("b", false, false), 0)}}, 1},
+		"struck":         {"a pod that vanishes unasked, its grace period notwithstanding, is the node's doing", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Deleted, with(pod("b", false, false), 1)}}, 0},
+		"asked to go":    {"a pod that was asked to go first was deleted by somebody", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Modified, marked(1)}, {13, watch.Modified, marked(0)}, {14, watch.Deleted, marked(0)}}, 1},
+		"marked without": {"the API server marks what the node deletes, without a grace period", []change{{11, watch.Added, with(pod("b", false, false), 1)}, {12, watch.Modified, marked(0)}, {13, watch.Deleted, marked(0)}}, 0},
+		"without grace":  {"a pod without a grace period goes at once, whoever deletes it", []change{{11, watch.Added, with(pod("b", false, false), 0)}, {12, watch.Deleted, with(pod("b", false, false), 0)}}, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
