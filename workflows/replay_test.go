@@ -17,7 +17,8 @@ import (
 )
 
 // Every history that was ever recorded replays on this build: a release that was started by an earlier build finishes on this one.
-// Histories are kept by the version that recorded them and never recorded again; `make histories` adds what is missing.
+// Histories are kept by the version that recorded them and never recorded again: run with
+// SLIPWAY_RECORD_HISTORIES naming a folder there, the tests of test/e2e add what is missing.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
