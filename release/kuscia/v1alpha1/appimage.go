@@ -1,0 +1,195 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AppImage is an application that parties can run: its image, its configuration files, and how it is deployed for each role (kuscia-semantics §3).
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=aimg
+// +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image.name`
+// +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.spec.image.tag`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type AppImage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec AppImageSpec `json:"spec"`
+}
+
+// AppImageSpec is what an AppImage is.
+type AppImageSpec struct {
+	Image AppImageInfo `json:"image"`
+	// ConfigTemplates are configuration files by name; what stands in them as {{.NAME}} is replaced by the container's environment variable of that name.
+	// +optional
+	ConfigTemplates map[string]string `json:"configTemplates,omitempty"`
+	// DeployTemplates say how the application is deployed, each for some roles.
+	// +kubebuilder:validation:MinItems=1
+	DeployTemplates []DeployTemplate `json:"deployTemplates"`
+}
+
+// AppImageInfo names an image.
+type AppImageInfo struct {
+	// Name and Tag are the image's repository and tag.
+	Name string `json:"name"`
+	Tag  string `json:"tag"`
+	// ID is the digest that the image is to have, Sign a signature; both are kept, and nobody checks them.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// +optional
+	Sign string `json:"sign,omitempty"`
+}
+
+// DeployTemplate says how an application is deployed for some roles.
+type DeployTemplate struct {
+	Name string `json:"name"`
+	// Role is the roles that the template is for, apart by commas; "": those that no other template is for.
+	// +optional
+	Role string `json:"role,omitempty"`
+	// Replicas is how many pods there are when a party does not say; absent: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+	// NetworkPolicy says which roles may call which ports.
+	// +optional
+	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
+	Spec          PodTemplate    `json:"spec"`
+}
+
+// NetworkPolicy says which roles may call which ports.
+type NetworkPolicy struct {
+	Ingresses []Ingress `json:"ingresses,omitempty"`
+}
+
+// Ingress lets roles call ports.
+type Ingress struct {
+	From  IngressFrom   `json:"from,omitempty"`
+	Ports []IngressPort `json:"ports,omitempty"`
+}
+
+// IngressFrom names roles.
+type IngressFrom struct {
+	Roles []string `json:"roles,omitempty"`
+}
+
+// IngressPort names a port of the template.
+type IngressPort struct {
+	Port string `json:"port,omitempty"`
+}
+
+// PodTemplate is the part of a pod that an AppImage says.
+type PodTemplate struct {
+	// RestartPolicy is kept; a Deployment's pods are always restarted.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;OnFailure;Never
+	RestartPolicy corev1.RestartPolicy `json:"restartPolicy,omitempty"`
+	// +kubebuilder:validation:MinItems=1
+	Containers []Container `json:"containers"`
+	// Affinity is a pod's affinity, as in Kubernetes.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+}
+
+// Container is a container of an application.
+type Container struct {
+	Name string `json:"name"`
+	// +optional
+	Command []string `json:"command,omitempty"`
+	// +optional
+	Args []string `json:"args,omitempty"`
+	// +optional
+	WorkingDir string `json:"workingDir,omitempty"`
+	// ConfigVolumeMounts put rendered configuration files into the container.
+	// +optional
+	ConfigVolumeMounts []ConfigVolumeMount `json:"configVolumeMounts,omitempty"`
+	// +optional
+	Ports []ContainerPort `json:"ports,omitempty"`
+	// +optional
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+	// +optional
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// +optional
+	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
+	// +optional
+	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
+	// +optional
+	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
+	// MetricProbe says where the application's metrics are.
+	// +optional
+	MetricProbe *MetricProbe `json:"metricProbe,omitempty"`
+	// +optional
+	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+}
+
+// ConfigVolumeMount puts the file SubPath of the ConfigTemplates at MountPath.
+type ConfigVolumeMount struct {
+	MountPath string `json:"mountPath"`
+	SubPath   string `json:"subPath"`
+}
+
+// ContainerPort is a port of an application.
+type ContainerPort struct {
+	Name string `json:"name"`
+	// Port is its number; 0 or absent: one is allocated.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// +optional
+	// +kubebuilder:default=HTTP
+	Protocol PortProtocol `json:"protocol,omitempty"`
+	// +optional
+	// +kubebuilder:default=Local
+	Scope PortScope `json:"scope,omitempty"`
+}
+
+// PortProtocol is what is spoken on a port.
+// +kubebuilder:validation:Enum=HTTP;GRPC
+type PortProtocol string
+
+// The protocols.
+const (
+	ProtocolHTTP PortProtocol = "HTTP"
+	ProtocolGRPC PortProtocol = "GRPC"
+)
+
+// PortScope is who may call a port.
+// +kubebuilder:validation:Enum=Cluster;Domain;Local
+type PortScope string
+
+// The scopes.
+const (
+	// ScopeCluster: the other parties too.
+	ScopeCluster PortScope = "Cluster"
+	// ScopeDomain: the party itself.
+	ScopeDomain PortScope = "Domain"
+	// ScopeLocal: the pod itself.
+	ScopeLocal PortScope = "Local"
+)
+
+// MetricProbe says where metrics are.
+type MetricProbe struct {
+	// +optional
+	Path string `json:"path,omitempty"`
+	// Port is the name of a port.
+	Port string `json:"port"`
+}
+
+// AppImageList is a list of AppImages.
+// +kubebuilder:object:root=true
+type AppImageList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []AppImage `json:"items"`
+}

@@ -1,0 +1,256 @@
+package v1alpha1
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is (kuscia-semantics §2.1).
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=kd
+// +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"
+// +kubebuilder:printcolumn:name="TotalParties",type=integer,JSONPath=`.status.totalParties`
+// +kubebuilder:printcolumn:name="AvailableParties",type=integer,JSONPath=`.status.availableParties`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type KusciaDeployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec KusciaDeploymentSpec `json:"spec"`
+	// +optional
+	Status KusciaDeploymentStatus `json:"status,omitempty"`
+}
+
+// KusciaDeploymentSpec is what a serving is asked to be.
+type KusciaDeploymentSpec struct {
+	// Initiator is the domain of the party that asks.
+	Initiator string `json:"initiator"`
+	// InputConfig is handed to every party's containers as INPUT_CONFIG.
+	// +optional
+	InputConfig string `json:"inputConfig,omitempty"`
+	// +kubebuilder:validation:MinItems=1
+	Parties []Party `json:"parties"`
+}
+
+// Party is one party of a serving.
+type Party struct {
+	// DomainID is who it is, and the namespace of its cluster in which it runs.
+	DomainID string `json:"domainID"`
+	// AppImageRef is the AppImage that it runs.
+	AppImageRef string `json:"appImageRef"`
+	// Role picks the AppImage's template and is a part of its objects' names.
+	// +optional
+	Role string `json:"role,omitempty"`
+	// ServiceNamePrefix takes the place of the Deployment's name in the names of its Services.
+	// +optional
+	ServiceNamePrefix string `json:"serviceNamePrefix,omitempty"`
+	// Template is what differs from the AppImage's template.
+	// +optional
+	Template PartyTemplate `json:"template,omitempty"`
+}
+
+// PartyTemplate is what a party has otherwise than its AppImage says.
+type PartyTemplate struct {
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Strategy is how pods are replaced, as of a Deployment; absent: RollingUpdate with 25% and 25%.
+	// +optional
+	Strategy *appsv1.DeploymentStrategy `json:"strategy,omitempty"`
+	// Spec is a pod's. Its affinity and its containers' resources are taken; anything else in it is refused.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Spec *corev1.PodSpec `json:"spec,omitempty"`
+}
+
+// Phase is the state of a serving or of a party of it (design §7).
+type Phase string
+
+// The phases.
+const (
+	// PhasePending: nothing has been observed yet. It is written "".
+	PhasePending Phase = ""
+	// PhaseProgressing: an operation runs and a party lacks what was asked, or a party has no available replica.
+	PhaseProgressing Phase = "Progressing"
+	// PhasePartialAvailable: every party serves, some with fewer replicas than asked.
+	PhasePartialAvailable Phase = "PartialAvailable"
+	// PhaseAvailable: every party has all replicas.
+	PhaseAvailable Phase = "Available"
+	// PhaseFailed: a party cannot be brought to what was asked, and nothing is being done about it.
+	PhaseFailed Phase = "Failed"
+	// PhaseUnknown: a party cannot be reached.
+	PhaseUnknown Phase = "Unknown"
+)
+
+// KusciaDeploymentStatus is what a serving is.
+type KusciaDeploymentStatus struct {
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// Reason is one word for why it is in that phase, Message a sentence.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message          string `json:"message,omitempty"`
+	TotalParties     int    `json:"totalParties"`
+	AvailableParties int    `json:"availableParties"`
+	// PartyDeploymentStatuses are the parties' Deployments by domain and name.
+	// +optional
+	PartyDeploymentStatuses map[string]map[string]PartyDeploymentStatus `json:"partyDeploymentStatuses,omitempty"`
+	// LastReconcileTime is when the status was last written.
+	// +optional
+	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`
+	// ObservedGeneration is the generation of the spec that was last begun with.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Operation is what is being done, or was done last.
+	// +optional
+	Operation *Operation `json:"operation,omitempty"`
+	// Served is the last version that all parties came to run: what an update that fails goes back to.
+	// +optional
+	Served *Served `json:"served,omitempty"`
+}
+
+// PartyDeploymentStatus is the state of one party's Deployment.
+type PartyDeploymentStatus struct {
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// +optional
+	Role string `json:"role,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Replicas is how many are asked for.
+	Replicas            int32 `json:"replicas"`
+	UpdatedReplicas     int32 `json:"updatedReplicas"`
+	AvailableReplicas   int32 `json:"availableReplicas"`
+	UnavailableReplicas int32 `json:"unavailableReplicas"`
+	// Conditions are the Deployment's.
+	// +optional
+	Conditions []appsv1.DeploymentCondition `json:"conditions,omitempty"`
+	// +optional
+	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
+	// Version is the digest of what the Deployment is told to run; the numbers are of that version.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no news.
+	// +optional
+	DeploymentUID string `json:"deploymentUid,omitempty"`
+	// +optional
+	DeploymentVersion string `json:"deploymentVersion,omitempty"`
+	// Queue is the task queue of the party's worker when an operation last began with it.
+	// +optional
+	Queue string `json:"queue,omitempty"`
+	// ObservedAt is when what the party's worker saw reached the centre; absent: it has not been seen yet.
+	// +optional
+	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
+	// PodReason and PodMessage are the word of the first pod that does not serve.
+	// +optional
+	PodReason string `json:"podReason,omitempty"`
+	// +optional
+	PodMessage string `json:"podMessage,omitempty"`
+	// Missing are the party's objects that somebody else has deleted.
+	// +optional
+	Missing []string `json:"missing,omitempty"`
+	// Failure is why the last operation failed here; it stays until everything that was asked runs.
+	// +optional
+	Failure string `json:"failure,omitempty"`
+	// Away says that the party's worker does not answer.
+	// +optional
+	Away string `json:"away,omitempty"`
+}
+
+// Operation is one create, update, recreation or deletion of a serving: one Temporal workflow.
+type Operation struct {
+	// Kind is create, update, recreate or delete; or refuse, for a spec that cannot be run and so has no workflow.
+	Kind string `json:"kind"`
+	// Generation is the spec's.
+	Generation int64 `json:"generation"`
+	// +optional
+	WorkflowID string `json:"workflowId,omitempty"`
+	// +optional
+	RunID string `json:"runId,omitempty"`
+	// Version is the digest of what the parties are brought to: the new version, or when that failed the former one.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Done says that it is over.
+	// +optional
+	Done bool `json:"done,omitempty"`
+	// Reason and Message say why it failed; they stay until the next operation.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// WaitingFor is the person whom it waits for; absent: nobody.
+	// +optional
+	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
+	// History is what people have sent to it, oldest first; of many the newest.
+	// +optional
+	History []Decision `json:"history,omitempty"`
+	// Former is the operation that was under way when this one began; it is asked to give way.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Former *Operation `json:"former,omitempty"`
+}
+
+// WaitingFor is the wait of an operation for a person, which has no end of its own.
+type WaitingFor struct {
+	// Kind is approval, for a party that comes next, or resume, for an operation that somebody has paused.
+	Kind  string      `json:"kind"`
+	Since metav1.Time `json:"since"`
+	// Party is who begins with an approval.
+	// +optional
+	Party string `json:"party,omitempty"`
+	// Gate stands for this party in this run of the operation: an approval that sends it back approves nothing else.
+	// +optional
+	Gate string `json:"gate,omitempty"`
+	// Message says what is waited for, and what to send.
+	Message string `json:"message"`
+}
+
+// Decision is one verb that somebody sent to an operation, and what became of it.
+type Decision struct {
+	At metav1.Time `json:"at"`
+	// Actor is who sent it, as they said; Via through which front door.
+	Actor string `json:"actor"`
+	Via   string `json:"via"`
+	Verb  string `json:"verb"`
+	// Party is the one that it was about.
+	// +optional
+	Party string `json:"party,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Key is the idempotency key that it was sent with.
+	// +optional
+	Key string `json:"key,omitempty"`
+	// Outcome is accepted or refused; Message says what it did, or why it was refused and what to do instead.
+	Outcome string `json:"outcome"`
+	Message string `json:"message"`
+}
+
+// Served is a version of a serving that all its parties came to run, whole: AppImages may have changed since.
+type Served struct {
+	Generation int64 `json:"generation"`
+	// Digest tells versions apart.
+	Digest string `json:"digest"`
+	// Version is the version, gzip-compressed JSON.
+	Version []byte `json:"version"`
+}
+
+// KusciaDeploymentList is a list of servings.
+// +kubebuilder:object:root=true
+type KusciaDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []KusciaDeployment `json:"items"`
+}

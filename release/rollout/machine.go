@@ -1,0 +1,244 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+)
+
+// Setup is what a rollout is told at its start and never changes.
+type Setup struct {
+	Spec Spec
+	// Claim is the claim on the workload; its run is the first of the workflow's chain. Release stands for this release within the chain: its record.
+	Claim   string
+	Release string
+	// Workflow is where it runs.
+	Workflow  plan.WorkflowRef
+	CreatedAt time.Time
+	// Actor, Reason and Via are who started it, why, and through which front door.
+	Actor  string
+	Reason string
+	Via    string
+	// UnreachableBudgetSeconds is how long the party may be out of reach before the status says so.
+	UnreachableBudgetSeconds int64
+	// BringHome only brings home what an earlier release left on the workload.
+	BringHome bool
+}
+
+// Machine is the state machine of a rollout (design §6.1): what is to be done next and why, what results, failures and verbs change.
+// It knows no clock, no workflow and no cluster. Its state is Carried.
+type Machine struct {
+	setup Setup
+	c     Carried
+	// epoch is raised by whatever changes the direction: an action of an earlier epoch tells facts, but moves nothing on.
+	epoch int
+	// running is the action that is being carried out, interrupted whether it is to be stopped.
+	running     *Action
+	interrupted bool
+}
+
+// NewMachine begins a rollout.
+func NewMachine(setup Setup, now time.Time) *Machine {
+	spec := setup.Spec
+	m := &Machine{setup: setup, c: Carried{Stage: StageBegin}}
+	m.c.Status = Status{
+		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
+		Style: spec.Strategy.Style, Phase: PhaseProgressing, Reason: "about to begin", CurrentStepState: StateBeforeUpgrade,
+		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
+		CreatedAt: setup.CreatedAt, LastUpdateTime: now, History: []Decision{}, Record: setup.Release,
+	}
+	ref := setup.Workflow
+	m.c.Status.Workflow = &ref
+	verb, what := VerbStart, "the rollout was started"
+	if setup.BringHome {
+		verb, what = VerbRollback, "what an earlier release left on the workload is brought home"
+	}
+	m.note(Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, plan.OutcomeAccepted, what, now)
+	if setup.BringHome {
+		m.c.Ending = EndRollback
+	}
+	if spec.Strategy.Paused && !setup.BringHome {
+		m.c.Status.Paused, m.c.PausedBy = true, "its strategy says paused"
+	}
+	m.enterStep(1, now)
+	return m
+}
+
+// ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.
+func ResumeMachine(setup Setup, carried Carried) *Machine {
+	m := &Machine{setup: setup, c: carried}
+	ref := setup.Workflow
+	m.c.Status.Workflow = &ref
+	return m
+}
+
+// Carry is the machine's state. It may be taken while nothing is being carried out.
+func (m *Machine) Carry() Carried { return m.c }
+
+// Status is the rollout as it is now.
+func (m *Machine) Status() Status { return m.c.Status }
+
+// Next says what to do now. It is not asked while an activity is being carried out. Rests end by the clock: it is asked again at Until.
+func (m *Machine) Next(now time.Time) Action {
+	for {
+		a, ready := m.decide(now)
+		if ready {
+			a.epoch, a.ending = m.epoch, m.c.Ending
+			m.explain(a, now)
+			return a
+		}
+	}
+}
+
+// Start notes that an action is being carried out.
+func (m *Machine) Start(a Action) {
+	m.running, m.interrupted = &a, false
+	switch a.Kind {
+	case ActBegin:
+		m.c.Claimed = true
+	case ActMove:
+		m.c.Moved, m.c.Loose = true, true
+	case ActFinish:
+		m.c.Moved = m.c.Moved || a.Finish.To == SideNew
+	case ActRoute:
+		m.startRoute(a)
+	}
+}
+
+func (m *Machine) startRoute(a Action) {
+	if a.shared {
+		return
+	}
+	switch a.Route.Action {
+	case RoutePin:
+		m.c.Pinned = Maybe
+	case RouteEnsure, RouteToNew:
+		m.c.Routed = Maybe
+		m.c.CanaryServices = !a.Route.NoCanary
+	}
+}
+
+// Interrupts says whether the action that is being carried out is to be stopped, since something else is to be done now.
+func (m *Machine) Interrupts() bool { return m.running != nil && m.interrupted }
+
+// Resting says whether the machine waits for a message or the clock only, and has written nothing off: it may continue as new.
+func (m *Machine) Resting() bool {
+	return m.running == nil && m.c.Stage != StageOver && m.c.Stage != StageComplete
+}
+
+// Over says that nothing is left to be done.
+func (m *Machine) Over() bool { return m.c.Stage == StageOver }
+
+// Superseded says whether a newer release takes this one's place when it is over.
+func (m *Machine) Superseded() bool { return m.c.Superseding }
+
+// decide is one round of Next: an action, or a change of state after which it is asked again.
+func (m *Machine) decide(now time.Time) (Action, bool) {
+	switch {
+	case m.c.Stage == StageOver && m.c.Superseding:
+		return Action{Kind: ActSupersede}, true
+	case m.c.Stage == StageOver:
+		return Action{Kind: ActClose}, true
+	case m.c.Stage == StageComplete:
+		return Action{Kind: ActComplete, Summary: "write the record"}, true
+	case m.c.Trouble != nil:
+		if a, needed := m.shelter(); needed {
+			return a, true
+		}
+		return m.held(), true
+	case m.c.AgainAt != nil && now.Before(*m.c.AgainAt):
+		return Action{Kind: ActRest, Until: m.c.AgainAt, Summary: "before the party is tried again", waits: WaitParty, why: m.awayReason()}, true
+	}
+	m.c.AgainAt = nil
+	if m.c.Holder != "" {
+		return Action{Kind: ActAskHolder, Summary: "ask whether the claim's holder is alive", waits: WaitParty,
+			Holder: &operation.ClaimHolderRequest{Claim: m.c.Holder},
+			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.c.Holder)}, true
+	}
+	a, ready := m.onStage(now)
+	if !ready || !m.needsGrace(a, now) {
+		return a, ready
+	}
+	return Action{Kind: ActRest, Until: m.c.GraceUntil, Summary: "routes take effect", waits: WaitTraffic,
+		why: fmt.Sprintf("%s: the changed routes are left to take effect until %s", m.place(), clock(*m.c.GraceUntil))}, true
+}
+
+// needsGrace says whether changed routes have to take effect first. A rollback's own first write of the routes need not wait, nor need pods that come to rest:
+// it makes safe.
+func (m *Machine) needsGrace(a Action, now time.Time) bool {
+	if m.c.GraceUntil == nil {
+		return false
+	}
+	if !now.Before(*m.c.GraceUntil) {
+		m.c.GraceUntil = nil
+		return false
+	}
+	if a.Kind == ActRest && a.Until == nil { // it waits anyway: the time is looked at again before anything is done
+		return false
+	}
+	rescue := a.Kind == ActRoute && a.Route.Action == RouteToStable && m.c.Ending == EndRollback
+	return !rescue && !a.Halts() && (a.Activity() || a.Until.Before(*m.c.GraceUntil))
+}
+
+func (m *Machine) onStage(now time.Time) (Action, bool) {
+	switch m.c.Stage {
+	case StageBegin:
+		return m.begin()
+	case StageHold:
+		return m.hold()
+	case StageSteps, StageBack:
+		return m.throughSteps(now)
+	default: // StageAdopt, StageFinal
+		return m.finalise(now)
+	}
+}
+
+// begin claims the workload, over the claim of a dead workflow where need be.
+func (m *Machine) begin() (Action, bool) {
+	if m.c.Ending != EndNone && !m.c.Claimed && !m.setup.BringHome && m.c.Ending != EndNew {
+		m.close(m.c.Ending.phase()) // nothing was done: nothing is to be undone
+		return Action{}, false
+	}
+	request := &BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change, Adopt: m.setup.BringHome}
+	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "claim " + m.workload(), waits: WaitParty,
+		why: "claiming " + m.workload() + " before anything is changed"}, true
+}
+
+// hold takes part in the shared TrafficRouting: its routes are made once, before the first pod moves.
+func (m *Machine) hold() (Action, bool) {
+	name := m.setup.Spec.Strategy.TrafficRoutingRef
+	switch {
+	case name == "" || m.c.SharedRouted:
+		m.c.Stage = StageSteps
+		return Action{}, false
+	case m.c.Shared == nil:
+		return m.takePart(name), true
+	default:
+		return m.sharedRoute(RouteEnsure, "routes of TrafficRouting "+name), true
+	}
+}
+
+func (m *Machine) holding(name string) *HoldTrafficRequest {
+	return &HoldTrafficRequest{Namespace: m.setup.Spec.Namespace, Name: name, Holder: m.setup.Claim}
+}
+
+func (m *Machine) subject() Subject {
+	s := Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.c.UID, Claim: m.setup.Claim, TakeOver: m.c.TakeOver,
+		DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds, SpentSeconds: m.c.SpentSeconds}
+	if m.c.Away == "" {
+		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
+	}
+	return s
+}
+
+// close ends the rollout in that phase: what is left is the record.
+func (m *Machine) close(phase Phase) {
+	m.c.Stage, m.c.Closing = StageComplete, phase
+}
+
+func (m *Machine) workload() string {
+	w := m.setup.Spec
+	return fmt.Sprintf("%s %s/%s", w.WorkloadRef.Kind, w.Namespace, w.WorkloadRef.Name)
+}

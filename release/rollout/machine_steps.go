@@ -1,0 +1,233 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/plan"
+)
+
+func (m *Machine) step() Step { return m.setup.Spec.Strategy.Steps[m.c.Status.CurrentStepIndex-1] }
+
+func (m *Machine) steps() int { return len(m.setup.Spec.Strategy.Steps) }
+
+// enterStep goes to a step, from 1. Each time is a visit of its own.
+func (m *Machine) enterStep(n int, now time.Time) {
+	s := &m.c.Status
+	s.CurrentStepIndex, s.CurrentStepState = n, StateBeforeUpgrade
+	m.c.Visit++
+	m.c.RestUntil, m.c.ExpiresAt, m.c.Expired, m.c.Check, m.c.SpentSeconds = nil, nil, false, CheckNone, 0
+	at := now
+	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &at, nil
+}
+
+// throughSteps is the way of a step: before the pods, the pods, the traffic, the rest (design §6.1).
+func (m *Machine) throughSteps(now time.Time) (Action, bool) {
+	s := &m.c.Status
+	switch {
+	case m.c.Check != CheckNone || m.lookAgain():
+		return m.move(m.c.Check == CheckLook), true
+	case s.Paused && m.c.Loose:
+		return m.halt("it is paused, " + m.c.PausedBy), true
+	case s.Paused:
+		return m.pausedHere(), true
+	}
+	if m.c.Stage == StageBack && m.needsStableRoutes() {
+		return m.route(RouteToStable, Traffic{}), true
+	}
+	switch s.CurrentStepState {
+	case StateBeforeUpgrade:
+		if a, needed := m.before(); needed {
+			return a, true
+		}
+		s.CurrentStepState = StateUpgrade
+	case StateUpgrade:
+		return m.move(false), true
+	case StateTrafficRouting:
+		if m.routes() {
+			return m.route(RouteEnsure, m.step().Asks()), true
+		}
+		s.CurrentStepState = StatePaused
+	case StatePaused:
+		return m.rest(now)
+	default:
+		m.nextStep(now)
+	}
+	return Action{}, false
+}
+
+// routes says whether the current step moves traffic.
+func (m *Machine) routes() bool {
+	return m.c.Stage == StageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
+}
+
+// needsStableRoutes: a rollback in batches takes traffic back before the first pod.
+func (m *Machine) needsStableRoutes() bool {
+	return m.setup.Spec.Strategy.HasTraffic() && m.c.Routed != No
+}
+
+// before is what the Services and routes need before the step's pods move: the stable Service pinned to the stable pods while there are to be
+// any, unpinned before the last of them goes, and everything given back before a step that leaves traffic to the pods.
+func (m *Machine) before() (Action, bool) {
+	if m.c.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
+		return Action{}, false
+	}
+	if !m.step().Routes() {
+		switch {
+		case m.c.Pinned != No:
+			return m.route(RouteUnpin, Traffic{}), true
+		case m.c.Routed != No:
+			return m.route(RouteToStable, Traffic{}), true
+		case m.c.CanaryServices:
+			return m.route(RouteRemoveCanary, Traffic{}), true
+		}
+		return Action{}, false
+	}
+	if m.setup.Spec.Strategy.DisableGenerateCanaryService {
+		return Action{}, false
+	}
+	takesAll := m.setup.Spec.Strategy.Style == StylePartition && (m.takesAll() || m.allNew())
+	switch {
+	case takesAll && m.c.Pinned != No:
+		return m.route(RouteUnpin, Traffic{}), true
+	case !takesAll && m.c.Pinned != Yes && !m.c.PutBackPods: // the pods come first that somebody's edit has taken
+		return m.route(RoutePin, Traffic{}), true
+	}
+	return Action{}, false
+}
+
+// takesAll says whether the step leaves no stable pod. A share below 100 % leaves one, unless there is one pod only.
+func (m *Machine) takesAll() bool {
+	return Target(m.step().Replicas, m.c.Status.Replicas) >= m.c.Status.Replicas
+}
+
+// allNew says whether no stable pod is left, as far as is known.
+func (m *Machine) allNew() bool {
+	return m.c.Status.Replicas > 0 && m.c.Status.CanaryReplicas >= m.c.Status.Replicas
+}
+
+// rest is the pause of a step: for a person, for a time, or none.
+func (m *Machine) rest(now time.Time) (Action, bool) {
+	step := m.step()
+	switch {
+	case m.c.Promoted, m.passes(), step.PauseSeconds != nil && *step.PauseSeconds <= 0:
+		m.c.Status.CurrentStepState = StateReady
+		return Action{}, false
+	case step.PauseSeconds == nil:
+		return m.awaitApproval(now)
+	}
+	if m.c.RestUntil == nil {
+		until := now.Add(time.Duration(*step.PauseSeconds) * time.Second)
+		m.c.RestUntil = &until
+	}
+	if now.Before(*m.c.RestUntil) {
+		return Action{Kind: ActRest, Until: m.c.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: WaitTimer,
+			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.c.RestUntil))}, true
+	}
+	m.policyDecides(VerbApprove, fmt.Sprintf("the pause of %s is over", m.stepOf()), now)
+	m.c.Status.CurrentStepState = StateReady
+	return Action{}, false
+}
+
+// passes: the last step at 100 % of a canary needs no pause, since nothing is left to be looked at beside it; a blue-green's does, since the old
+// version is still there (kruise-semantics §2.3).
+func (m *Machine) passes() bool {
+	r := m.step().Replicas
+	return m.setup.Spec.Strategy.Style != StyleBlueGreen && m.c.Status.CurrentStepIndex == m.steps() && r.Type == intstr.String && r.StrVal == "100%"
+}
+
+func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
+	if m.c.Expired {
+		return Action{Kind: ActRest, waits: WaitResume, why: fmt.Sprintf("%s: nobody approved in time; resume has it wait for an approval again, rollback or stop ends it", m.stepOf())}, true
+	}
+	seconds := m.setup.Spec.Policy.ApprovalExpiresSeconds
+	if seconds > 0 && m.c.ExpiresAt == nil {
+		at := now.Add(time.Duration(seconds) * time.Second)
+		m.c.ExpiresAt = &at
+	}
+	if m.c.ExpiresAt != nil && !now.Before(*m.c.ExpiresAt) {
+		m.expire(now)
+		return Action{}, false
+	}
+	why := fmt.Sprintf("%s is done: it waits for somebody to approve it", m.stepOf())
+	if m.c.ExpiresAt != nil {
+		why += ", until " + clock(*m.c.ExpiresAt)
+	}
+	return Action{Kind: ActRest, Until: m.c.ExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepOf()), waits: WaitApproval, why: why}, true
+}
+
+// expire is policy.onExpiry.
+func (m *Machine) expire(now time.Time) {
+	m.c.ExpiresAt = nil
+	if m.setup.Spec.Policy.OnExpiry == OnFailureRollback && m.c.Stage == StageSteps {
+		m.policyDecides(VerbRollback, fmt.Sprintf("nobody approved %s in time: the policy rolls back", m.stepOf()), now)
+		m.rollBack(now)
+		return
+	}
+	m.c.Expired = true
+	m.policyDecides(VerbPause, fmt.Sprintf("nobody approved %s in time: it waits for a resume", m.stepOf()), now)
+}
+
+// nextStep goes on to the next step, or to finalising after the last.
+func (m *Machine) nextStep(now time.Time) {
+	s := &m.c.Status
+	at := now
+	s.Steps[s.CurrentStepIndex-1].FinishedAt = &at
+	if s.CurrentStepIndex < m.steps() {
+		m.enterStep(s.CurrentStepIndex+1, now)
+		return
+	}
+	s.CurrentStepState = StateCompleted
+	if m.c.Stage == StageBack {
+		m.finish(EndRollback)
+		return
+	}
+	m.finish(EndSuccess)
+}
+
+// rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.
+func (m *Machine) rollBack(now time.Time) {
+	if m.c.Stage == StageSteps && m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == StylePartition && m.c.Moved && m.c.Status.CanaryReplicas > 0 {
+		m.turn()
+		m.c.Ending, m.c.Stage, m.c.From, m.c.Promoted = EndRollback, StageBack, m.c.Status.CanaryReplicas, false
+		for i := range m.c.Status.Steps {
+			m.c.Status.Steps[i].StartedAt, m.c.Status.Steps[i].FinishedAt = nil, nil
+		}
+		m.enterStep(1, now)
+		return
+	}
+	m.finish(EndRollback)
+}
+
+// finish turns to finalising. Before the claim is taken, and while another's remains are brought home, it only notes where to.
+func (m *Machine) finish(ending Ending) {
+	m.turn()
+	m.c.Ending = ending
+	if m.c.Stage == StageBegin || m.c.Stage == StageAdopt && ending != EndFrozen && ending != EndGone {
+		return
+	}
+	m.c.Stage, m.c.FinalMove, m.c.Leaving = StageFinal, 0, LeavingAsk
+}
+
+// turn drops what held the rollout, and stops what is being carried out.
+func (m *Machine) turn() {
+	m.epoch++
+	m.interrupted = m.running != nil && m.running.stoppable()
+	m.c.Trouble, m.c.Status.Paused, m.c.PausedBy, m.c.Check, m.c.Expired = nil, false, "", CheckNone, false
+	m.c.Away, m.c.AwayCount, m.c.AgainAt, m.c.SpentSeconds = "", 0, nil, 0
+	m.c.RestUntil, m.c.ExpiresAt = nil, nil
+	m.c.Status.Phase = PhaseProgressing
+}
+
+// policyDecides notes what a rule decided in nobody's name.
+func (m *Machine) policyDecides(verb Verb, message string, now time.Time) {
+	m.note(Command{Verb: verb, Actor: "policy", Via: "policy"}, plan.OutcomeAccepted, message, now)
+}
+
+func (m *Machine) stepOf() string {
+	return fmt.Sprintf("step %d of %d", m.c.Status.CurrentStepIndex, m.steps())
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

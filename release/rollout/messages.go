@@ -1,0 +1,311 @@
+package rollout
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
+)
+
+// The activities of a party's queue. Messages are only ever extended: recorded histories carry them.
+const (
+	// ActivityPreflight checks without a write whether a rollout can be carried out. PreflightRequest → PreflightResult.
+	ActivityPreflight = "rollout.Preflight"
+	// ActivityBegin claims the workload and saves what there is to save, before the first change. BeginRequest → BeginResult.
+	ActivityBegin = "rollout.Begin"
+	// ActivityMove brings a step's number of pods to the new version, sub-batch by sub-batch, and waits for them. MoveRequest → MoveResult.
+	ActivityMove = "rollout.Move"
+	// ActivityRoute makes one change of the traffic. RouteRequest → RouteResult.
+	ActivityRoute = "rollout.Route"
+	// ActivityFinish makes one move of finalising with the pods. FinishRequest → FinishResult.
+	ActivityFinish = "rollout.Finish"
+)
+
+// The centre's activities for a TrafficRouting that several rollouts share, on the engine's own queue.
+const (
+	// ActivityHoldTraffic notes a rollout as a holder of a TrafficRouting. HoldTrafficRequest → HoldTrafficResult.
+	ActivityHoldTraffic = "home.HoldTraffic"
+	// ActivityLeaveTraffic says whether the holder is the last; the last restores the routes and then leaves. LeaveTrafficRequest → LeaveTrafficResult.
+	ActivityLeaveTraffic = "home.LeaveTraffic"
+	// ActivityCompleteRollout writes the rollout's final status, asked from its own workflow, into its record. CompleteRequest → nothing.
+	ActivityCompleteRollout = "home.CompleteRollout"
+)
+
+// Subject is what every request of a rollout's activity names.
+type Subject struct {
+	Workload catalog.Workload `json:"workload"`
+	// Name is the rollout's.
+	Name string `json:"name"`
+	// UID is the workload's own as Begin found it, "" until then: another object of its name is not what was claimed.
+	UID string `json:"uid,omitempty"`
+	// Claim is operation.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that may be replaced.
+	Claim    string `json:"claim"`
+	TakeOver string `json:"takeOver,omitempty"`
+	// DeadlineSeconds is how long the pods may take; SpentSeconds is what interrupted attempts have used of it. Time out of reach does not count.
+	DeadlineSeconds int64 `json:"deadlineSeconds"`
+	SpentSeconds    int64 `json:"spentSeconds,omitempty"`
+	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the activity fails with failure.Unreachable; 0: it is
+	// patient, and tries for ever without a word to the workflow.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds,omitempty"`
+}
+
+// PreflightRequest asks a party's worker about one rollout. Claim and TakeOver are not looked at.
+type PreflightRequest struct {
+	Subject
+	Strategy Strategy `json:"strategy"`
+	Change   Change   `json:"change"`
+	// Shared is the TrafficRouting's own part when the strategy refers to one.
+	Shared *SharedTraffic `json:"shared,omitempty"`
+}
+
+// SharedTraffic is what a TrafficRouting asks: its routings, used without canary Services.
+type SharedTraffic struct {
+	Name     string    `json:"name"`
+	Routings []Routing `json:"routings"`
+	Traffic  Traffic   `json:"traffic"`
+}
+
+// PreflightResult lists what cannot be done; empty: everything can.
+type PreflightResult struct {
+	Refusals []Refusal `json:"refusals,omitempty"`
+	// Holder is the claim that another release has on the workload or on an object that routes to it, and On that object; "" when it is free.
+	Holder string `json:"holder,omitempty"`
+	On     string `json:"on,omitempty"`
+	// Frozen says that a frozen split of an earlier release waits on the workload: this release brings it home first.
+	Frozen bool `json:"frozen,omitempty"`
+}
+
+// Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole.
+type Refusal struct {
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// BeginRequest asks for the claim.
+type BeginRequest struct {
+	Subject
+	Strategy Strategy `json:"strategy"`
+	Change   Change   `json:"change"`
+	// Adopt says that a saved state that is already there (a frozen split, a dead rollout) is only taken over: the caller brings it home next.
+	Adopt bool `json:"adopt,omitempty"`
+}
+
+// BeginResult is what the workload was like.
+type BeginResult struct {
+	Replicas int32 `json:"replicas"`
+	// Stable is Saved.Stable, StableHash the value of the pods' revision label (see RevisionLabel).
+	Stable     string `json:"stable"`
+	StableHash string `json:"stableHash"`
+	Generation int64  `json:"generation"`
+	// UID is the workload's.
+	UID string `json:"uid,omitempty"`
+	// Adopted is what an earlier release left on the workload and nobody has brought home yet. Nothing else was done then but taking the claim:
+	// finalise it to stable, then begin again.
+	Adopted *Adopted `json:"adopted,omitempty"`
+	Message string   `json:"message"`
+}
+
+// Adopted is the part of Saved that decides how it is brought home.
+type Adopted struct {
+	Style          Style     `json:"style"`
+	Routings       []Routing `json:"routings,omitempty"`
+	NoCanary       bool      `json:"noCanary,omitempty"`
+	TrafficRouting string    `json:"trafficRouting,omitempty"`
+}
+
+// MoveRequest asks for a step's pods.
+type MoveRequest struct {
+	Subject
+	// Step is the step's number, from 1; for messages.
+	Step  int   `json:"step"`
+	Style Style `json:"style"`
+	// Replicas is how many pods are to be of the new version.
+	Replicas intstr.IntOrString `json:"replicas"`
+	// Change makes the new version of the template; it is applied by the first Move only. Template is the new template's digest once it is known.
+	Change   Change `json:"change"`
+	Template string `json:"template,omitempty"`
+	// PutBack has a template that somebody else has edited replaced by ours again (verb retry after drift).
+	PutBack          bool                `json:"putBack,omitempty"`
+	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
+	// Rest says that the step rests afterwards: nothing but the gate stays on the workload, and AnnotationRest is written.
+	Rest bool `json:"rest,omitempty"`
+	// Halt only brings to rest what an interrupted Move has left: no pod is moved on, and nothing of the step is waited for.
+	Halt bool `json:"halt,omitempty"`
+	// Back moves pods to the stable version instead: Replicas of those that were new when the rollback began (From). Only StylePartition.
+	Back bool  `json:"back,omitempty"`
+	From int32 `json:"from,omitempty"`
+	// CanaryMetadata is for StyleCanary.
+	CanaryMetadata *PodMetadata `json:"canaryMetadata,omitempty"`
+	// KeepStable says that the stable Service is pinned to the stable pods: one of them stays, however small the workload was scaled meanwhile.
+	KeepStable bool `json:"keepStable,omitempty"`
+	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
+	// An edited template or a deleted workload fails with failure.Drift and failure.Gone; a new size is followed.
+	Look bool `json:"look,omitempty"`
+}
+
+// MoveResult is what the pods are like. A failure of kind WorkloadFailed carries the same numbers in its details.
+type MoveResult struct {
+	// Replicas is the workload's size, Target the number that was asked, in pods.
+	Replicas     int32 `json:"replicas"`
+	Target       int32 `json:"target"`
+	Updated      int32 `json:"updated"`
+	UpdatedReady int32 `json:"updatedReady"`
+	StableReady  int32 `json:"stableReady"`
+	// Canary is the new revision in the form of Saved.Canary, CanaryHash the value of its pods' revision label.
+	Canary     string `json:"canary"`
+	CanaryHash string `json:"canaryHash"`
+	// Template is the digest of the new pod template as the API server keeps it.
+	Template   string `json:"template"`
+	Generation int64  `json:"generation"`
+	Message    string `json:"message"`
+}
+
+// RouteAction is one change of the traffic.
+type RouteAction string
+
+// The changes. Each is level-based: made twice it changes nothing the second time.
+const (
+	// RoutePin pins the stable Service to the stable revision.
+	RoutePin RouteAction = "PinStableService"
+	// RouteEnsure sees to the canary Service and has the routes do what RouteRequest.Traffic asks.
+	RouteEnsure RouteAction = "EnsureRoutes"
+	// RouteUnpin gives the stable Service its own selector back (RestoreStableService).
+	RouteUnpin RouteAction = "RestoreStableService"
+	// RouteToStable gives the routes back: the routing objects are what they were (FinalisingStepRouteTrafficToStable).
+	RouteToStable RouteAction = "RouteTrafficToStable"
+	// RouteToNew sends everything to the new version (FinalisingStepRouteTrafficToNew).
+	RouteToNew RouteAction = "RouteTrafficToNew"
+	// RouteRemoveCanary removes the canary Services (RemoveCanaryService).
+	RouteRemoveCanary RouteAction = "RemoveCanaryService"
+)
+
+// RouteRequest asks for one change of the traffic.
+type RouteRequest struct {
+	Subject
+	Action   RouteAction `json:"action"`
+	Routings []Routing   `json:"routings"`
+	Traffic  Traffic     `json:"traffic"`
+	// StableHash and CanaryHash are values of the pods' revision label (RevisionLabel of the kind).
+	StableHash string `json:"stableHash"`
+	CanaryHash string `json:"canaryHash,omitempty"`
+	// CanaryLabels are the labels of PatchPodTemplateMetadata: part of the canary Service's selector.
+	CanaryLabels map[string]string `json:"canaryLabels,omitempty"`
+	// NoCanary leaves the Services alone and names the stable Service as the canary's: DisableGenerateCanaryService, or a shared TrafficRouting.
+	NoCanary bool `json:"noCanary,omitempty"`
+	// Overwrite writes over what somebody else has edited meanwhile (verb retry after drift); without it that fails with failure.Drift.
+	Overwrite bool `json:"overwrite,omitempty"`
+}
+
+// RouteResult says what was done.
+type RouteResult struct {
+	// Modified says whether anything was written: then the routes need GraceSeconds to take effect.
+	Modified     bool   `json:"modified"`
+	GraceSeconds int64  `json:"graceSeconds,omitempty"`
+	Message      string `json:"message"`
+}
+
+// FinishAction is one move of finalising with the pods.
+type FinishAction string
+
+// The moves.
+const (
+	// FinishResume gives the workload back what was borrowed, and waits until it is whole: of the new version, or of the stable one.
+	FinishResume FinishAction = "ResumeWorkload"
+	// FinishRelease removes the extra workload and everything of ours from the workload, the claim last.
+	FinishRelease FinishAction = "ReleaseWorkloadControl"
+	// FinishFreeze gives the claim back and leaves everything else: the split holds (stop to frozen).
+	FinishFreeze FinishAction = "Freeze"
+	// FinishResumeAndRelease is both in one, for a rollout without traffic.
+	FinishResumeAndRelease FinishAction = "ResumeAndRelease"
+	// FinishAutoscalers gives the autoscalers of a workload that was deleted their limits back, whatever is there of its name by now.
+	FinishAutoscalers FinishAction = "RestoreAutoscalers"
+)
+
+// Side is a version: what a release is brought to.
+type Side string
+
+// The sides.
+const (
+	SideStable Side = "stable"
+	SideNew    Side = "new"
+)
+
+// FinishRequest asks for one move. What was borrowed is read from the workload itself (Saved).
+type FinishRequest struct {
+	Subject
+	Action FinishAction `json:"action"`
+	To     Side         `json:"to"`
+	// Template is the digest of the new template, for To new: somebody else's edit is drift. "": not looked at.
+	Template string `json:"template,omitempty"`
+	// Change is for a rollout that is finished to new before its first Move has set the template.
+	Change Change `json:"change"`
+	// PutBack: as in MoveRequest.
+	PutBack bool `json:"putBack,omitempty"`
+}
+
+// FinishResult is what the pods are like.
+type FinishResult struct {
+	MoveResult
+}
+
+// HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.
+type HoldTrafficRequest struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Holder is the rollout's claim.
+	Holder string `json:"holder"`
+	// DeadlineSeconds is how long to wait for another release that gives the routes back; 0: without a limit.
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
+}
+
+// HoldTrafficResult is what the TrafficRouting asks.
+type HoldTrafficResult struct {
+	Shared SharedTraffic `json:"shared"`
+	// Claim is the claim under which its routes are written, the same for all holders.
+	Claim string `json:"claim"`
+}
+
+// LeaveTrafficRequest says that a holder leaves. Restored says that it was told to restore the routes, and has.
+type LeaveTrafficRequest struct {
+	HoldTrafficRequest
+	Restored bool `json:"restored,omitempty"`
+}
+
+// LeaveTrafficResult says what the leaving holder has to do. Gone: the object was deleted; its routes are restored from what is saved.
+type LeaveTrafficResult struct {
+	// Restore says that no other holder is left: restore the routes of Shared, then leave with Restored.
+	Restore bool          `json:"restore"`
+	Shared  SharedTraffic `json:"shared"`
+	Claim   string        `json:"claim"`
+}
+
+// CompleteRequest names the record of a rollout that is over, and its workflow.
+type CompleteRequest struct {
+	Record     string `json:"record"`
+	WorkflowID string `json:"workflowId"`
+	RunID      string `json:"runId"`
+	// Party, Namespace, Name are the subject whose old records are pruned.
+	Party     string `json:"party"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// SignalObserved is what a party's watch on claimed workloads sends to the release when somebody else has changed a workload at rest: Observed.
+const SignalObserved = "slipway.observed"
+
+// Observed is what was noticed. It is a hint: the workflow has the workload looked at.
+type Observed struct {
+	// What is "edited", "scaled" or "deleted".
+	What string `json:"what"`
+	// Message says it in a sentence.
+	Message string `json:"message"`
+}
+
+// RevisionLabel is the label of a workload's pods that tells their revision (kruise-semantics §3.1).
+func RevisionLabel(kind string) string {
+	switch kind {
+	case "Deployment", "CloneSet":
+		return "pod-template-hash"
+	default:
+		return "controller-revision-hash"
+	}
+}

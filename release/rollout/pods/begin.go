@@ -1,0 +1,113 @@
+package pods
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+)
+
+// Refuses says why a rollout cannot begin on a workload as it is, "" when it can (design §1, principle 6).
+func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
+	switch {
+	case seen.Deleting:
+		return fmt.Sprintf("%s is being deleted", s.Workload)
+	case seen.SavedProblem != "":
+		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): put its settings right by hand and remove that annotation",
+			s.Workload, rollout.AnnotationSaved, seen.SavedProblem)
+	case seen.Busy != "":
+		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back", s.Workload)
+	case seen.Replicas == 0:
+		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
+	case seen.Lagging():
+		return fmt.Sprintf("%s: its controller has not looked at its last change yet: wait a moment, then run this again", s.Workload)
+	}
+	if reason := tech.Refuses(seen); reason != "" {
+		return fmt.Sprintf("%s %s", s.Workload, reason)
+	}
+	if _, known := tech.Stable(seen); !known {
+		return fmt.Sprintf("%s: the revision that it runs cannot be told from its revisions: wait until its controller has caught up, then run this again", s.Workload)
+	}
+	return ""
+}
+
+// Begin decides on the claim and on what is saved, in one write, before the first change.
+func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
+	s := req.Subject
+	switch {
+	case seen.Deleting:
+		return failf(failure.Gone, "%s is being deleted by somebody else", s.Workload)
+	case seen.SavedProblem != "":
+		return failf(failure.Refused, "%s", Refuses(tech, s, seen))
+	case seen.Claim == s.Claim && seen.Saved == nil:
+		return failf(failure.ClaimLost, "%s: somebody removed the annotation %s: look at its template and update settings by hand", s.Workload, rollout.AnnotationSaved)
+	case seen.Claim == s.Claim:
+		return begun(req, seen, *seen.Saved)
+	case seen.Claim != "" && seen.Claim != s.TakeOver:
+		return claimed(s, seen)
+	case seen.Saved != nil:
+		return takeOver(s, seen)
+	case req.Adopt:
+		return Decision{Action: ActDone, Reason: "nothing of an earlier release is on it", Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Message: "nothing of an earlier release is on it"}}
+	}
+	if seen.Lagging() {
+		return judge(s, seen, "", "its controller has not looked at its last change yet", 0, rollout.MoveResult{Replicas: seen.Replicas})
+	}
+	if reason := Refuses(tech, s, seen); reason != "" {
+		return failf(failure.Refused, "%s", reason)
+	}
+	saved := save(tech, req, seen)
+	d := Set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable), &Write{
+		Step: "begin", Held: seen.Claim, Fresh: true, Claim: s.Claim,
+		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(), rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
+	})
+	answer := begun(req, seen, saved)
+	d.Ends, d.Begun = true, answer.Begun
+	return d
+}
+
+// begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).
+func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) Decision {
+	result := &rollout.BeginResult{Replicas: seen.Replicas, UID: seen.UID, Stable: saved.Stable, Generation: seen.Generation, StableHash: hashOf(saved.Stable, seen),
+		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
+	if saved.Claim != req.Claim {
+		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService, TrafficRouting: saved.TrafficRouting}
+		result.Message = fmt.Sprintf("the unfinished rollout %s was adopted: it is brought home first", saved.Name)
+	}
+	return Decision{Action: ActDone, Reason: result.Message, Begun: result}
+}
+
+// hashOf is the value of the pods' revision label of a revision; its name when the revision is not there any more.
+func hashOf(name string, seen Observed) string {
+	if r, ok := seen.Find(name); ok {
+		return r.Hash
+	}
+	return name
+}
+
+func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
+	stable, _ := tech.Stable(seen)
+	saved := rollout.Saved{
+		Name: req.Name, WorkflowID: holderOf(req.Claim), Claim: req.Claim, Style: req.Strategy.Style,
+		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: seen.Template, Replicas: seen.Replicas,
+		Settings: map[string]json.RawMessage{}, Routings: req.Strategy.Routings, DisableGenerateCanaryService: req.Strategy.DisableGenerateCanaryService,
+		TrafficRouting: req.Strategy.TrafficRoutingRef,
+	}
+	for _, path := range tech.Pointers() {
+		saved.Settings[path] = json.RawMessage("null")
+		if own := seen.Settings[path]; !absent(own) {
+			saved.Settings[path] = own
+		}
+	}
+	switch req.Strategy.Style {
+	case rollout.StyleCanary:
+		saved.CanaryWorkload = req.Workload.WorkloadRef.Name + rollout.CanarySuffix
+		saved.CanaryMetadata = req.Strategy.PatchPodTemplateMetadata
+	case rollout.StyleBlueGreen:
+		for _, a := range seen.Autoscalers {
+			saved.Autoscalers = append(saved.Autoscalers, a.Name)
+		}
+	}
+	return saved
+}

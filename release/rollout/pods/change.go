@@ -1,0 +1,179 @@
+package pods
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+// Digest is the SHA-256 of a pod template's canonical JSON: keys in order, without nulls and without what a revision adds to it.
+func Digest(template map[string]any) string {
+	raw, err := json.Marshal(clean(template))
+	if err != nil {
+		return "" // no JSON object came in: then nothing equals it
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Stripped is a revision's pod template without what the revision's controller has added: the label pod-template-hash and the mark "$patch".
+func Stripped(template map[string]any) map[string]any {
+	out, _ := clean(template).(map[string]any)
+	delete(out, "$patch")
+	meta, _ := out["metadata"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	delete(labels, rollout.RevisionLabel("Deployment"))
+	if meta != nil && labels != nil && len(labels) == 0 {
+		delete(meta, "labels")
+	}
+	return out
+}
+
+// clean is a copy without nulls.
+func clean(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			if e != nil {
+				out[k] = clean(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = clean(e)
+		}
+		return out
+	}
+	return v
+}
+
+// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch is a strategic
+// merge patch for kinds of apps/v1 and a JSON merge patch for others (design §8.1).
+func Apply(change rollout.Change, apiVersion string, template map[string]any) (map[string]any, error) {
+	copied, _ := clean(template).(map[string]any)
+	if len(change.TemplatePatch) == 0 {
+		return copied, setImages(change.Images, copied)
+	}
+	original, err := json.Marshal(copied)
+	if err != nil {
+		return nil, err
+	}
+	var patched []byte
+	if apiVersion == operation.APIVersion {
+		patched, err = strategicpatch.StrategicMergePatch(original, change.TemplatePatch, corev1.PodTemplateSpec{})
+	} else {
+		patched, err = merge(original, change.TemplatePatch)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the patch cannot be merged into the pod template: %w", err)
+	}
+	var typed corev1.PodTemplateSpec
+	strict := json.NewDecoder(bytes.NewReader(patched))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&typed); err != nil {
+		return nil, fmt.Errorf("the patched pod template is not valid: %w", err)
+	}
+	var out map[string]any
+	return out, json.Unmarshal(patched, &out)
+}
+
+// merge is a JSON merge patch (RFC 7386).
+func merge(original, patch []byte) ([]byte, error) {
+	var target, change any
+	if err := json.Unmarshal(original, &target); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(patch, &change); err != nil {
+		return nil, err
+	}
+	return json.Marshal(mergeValue(target, change))
+}
+
+func mergeValue(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out, ok := target.(map[string]any)
+	if !ok {
+		out = map[string]any{}
+	}
+	for k, v := range changes {
+		if v == nil {
+			delete(out, k)
+			continue
+		}
+		out[k] = mergeValue(out[k], v)
+	}
+	return out
+}
+
+func setImages(images map[string]string, template map[string]any) error {
+	spec, _ := template["spec"].(map[string]any)
+	found := map[string]bool{}
+	var names []string
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := spec[list].([]any)
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			name, _ := container["name"].(string)
+			names = append(names, name)
+			if image, ok := images[name]; ok {
+				container["image"], found[name] = image, true
+			}
+		}
+	}
+	var missing []string
+	for name := range images {
+		if !found[name] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return fmt.Errorf("the workload has no container %s; it has %s", strings.Join(missing, ", "), strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// WithMetadata is the pod template of the extra workload: with the label that is its own, and what patchPodTemplateMetadata adds.
+func WithMetadata(template map[string]any, workload string, add *rollout.PodMetadata) map[string]any {
+	out, _ := clean(template).(map[string]any)
+	meta := child(out, "metadata")
+	labels := child(meta, "labels")
+	labels[rollout.LabelCanaryOf] = CanaryOf(workload)
+	if add != nil {
+		for k, v := range add.Labels {
+			labels[k] = v
+		}
+		if len(add.Annotations) > 0 {
+			annotations := child(meta, "annotations")
+			for k, v := range add.Annotations {
+				annotations[k] = v
+			}
+		}
+	}
+	return out
+}
+
+func child(parent map[string]any, key string) map[string]any {
+	m, ok := parent[key].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+		parent[key] = m
+	}
+	return m
+}

@@ -1,0 +1,146 @@
+package pods_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// TestAHaltInMidStep leaves on the workload what a step that rests leaves, wherever the step was interrupted.
+func TestAHaltInMidStep(t *testing.T) {
+	t.Parallel()
+	strategy := func(unavailable, surge int) string {
+		return fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, unavailable)
+	}
+	for _, tc := range []struct {
+		reason, template string
+		back             bool
+		live, want       string
+	}{
+		{"as many may be out as are new: one at rest", newTemplate, false, strategy(8, 0), strategy(1, 0)},
+		{"on the way back", stableTemplate, true, strategy(6, 0), strategy(1, 0)},
+		{"somebody else's template with our limits is the least that may keep them", "t-other", false, strategy(8, 0), strategy(1, 0)},
+		{"pods that came beside the others stay until they are ready: no other may go for them", newTemplate, false, strategy(4, 2), strategy(0, 2)},
+		{"it rests already", newTemplate, false, strategy(1, 0), ""},
+	} {
+		w := newToy(10, strategy(3, 0))
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+		require.True(t, w.write(begun.Write, w.generation))
+		w.template = tc.template
+		w.settings["/spec/strategy"], w.settings["/spec/minReadySeconds"] = json.RawMessage(tc.live), json.RawMessage("2147483646")
+		w.settings["/spec/progressDeadlineSeconds"] = json.RawMessage("2147483647")
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StylePartition, Replicas: intstr.FromString("100%"), Template: newTemplate, Halt: true, Back: tc.back, From: 8}
+		d := pods.Move(tech, req, w.observe())
+		require.NotEmpty(t, d.Reason, tc.reason)
+		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its numbers are told", tc.reason)
+		if tc.want == "" {
+			require.Equal(t, pods.ActDone, d.Action, tc.reason)
+			continue
+		}
+		require.Equal(t, pods.ActWrite, d.Action, tc.reason)
+		require.True(t, d.Ends, "%s: nothing is waited for", tc.reason)
+		require.Nil(t, d.Write.Template, tc.reason)
+		require.Equal(t, ourClaim, d.Write.Held, tc.reason)
+		require.Len(t, d.Write.Settings, 1, tc.reason)
+		require.JSONEq(t, tc.want, string(d.Write.Settings[0].Value), tc.reason)
+	}
+}
+
+// TestAHaltOfWhatIsNotOurs writes nothing: before the first pod, and on a workload that somebody has taken.
+func TestAHaltOfWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("100%"), Halt: true}
+	require.Equal(t, pods.ActDone, pods.Move(tech, req, w.observe()).Action, "its own limits stand on it")
+	w.claim = "somebody@else"
+	d := pods.Move(tech, req, w.observe())
+	require.Equal(t, pods.ActFail, d.Action)
+	require.Equal(t, failure.ClaimLost, d.Failure.Kind)
+}
+
+// TestAnyHalt interrupts a step of a toy Deployment anywhere, brings it to rest, and has somebody else edit the template at that moment, or the step go on: nothing
+// takes more ready pods than its own limits allow, and what goes on comes to the same end.
+func TestAnyHalt(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
+		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
+		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+		if own == 0 && surge == 0 {
+			surge = 1
+		}
+		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: rollout.StylePartition, floor: size - own, excess: surge}
+		r.begin()
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StylePartition, Replicas: intstr.FromInt32(size)}
+		if first := int32(rapid.IntRange(0, int(size)).Draw(t, "first")); first > 0 {
+			r.move(1, intstr.FromInt32(first), false, 0)
+			req.Template = newTemplate
+			if rapid.Bool().Draw(t, "back") {
+				req.Back, req.From, req.Replicas = true, first, intstr.FromString("100%")
+			}
+		}
+		r.interrupted(req, rapid.IntRange(0, 60).Draw(t, "moves"))
+		req.Halt = true
+		r.until("halt", func(seen pods.Observed) pods.Decision { return pods.Move(tech, req, seen) })
+		r.stuck("halted")
+		if rapid.Bool().Draw(t, "goes on") {
+			req.Halt = false
+			r.until("what goes on", func(seen pods.Observed) pods.Decision { return pods.Move(tech, req, seen) })
+			want := map[bool]int32{false: size}[req.Back]
+			if n := w.set(newTemplate).asked; n != want {
+				t.Fatalf("%d pods are new, %d should be", n, want)
+			}
+			return
+		}
+		r.floor = min(r.floor, size-1) // at rest one may be out, whatever its own limits
+		w.template = rapid.SampledFrom([]string{stableTemplate, "t-other"}).Draw(t, "edited to")
+		w.generation++
+		r.stuck("edited")
+		r.quiet("edited")
+	})
+}
+
+// stuck lets the controllers move on while no pod gets ready any more.
+func (r *run) stuck(what string) {
+	for range 20 {
+		r.w.sync()
+		r.check(what)
+		for _, s := range r.w.sets {
+			s.settle()
+		}
+		r.w.report()
+		r.check(what)
+	}
+}
+
+// interrupted lets an activity and the world move on for a while.
+func (r *run) interrupted(req rollout.MoveRequest, moves int) {
+	for range moves {
+		switch m := rapid.IntRange(0, 9).Draw(r.t, "move"); {
+		case m < 3:
+			r.step("interrupted", func(seen pods.Observed) pods.Decision { return pods.Move(r.tech, req, seen) })
+		case m < 5:
+			r.w.sync()
+		case m < 8:
+			r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")].settle()
+			r.w.report()
+		default:
+			r.kubelet()
+		}
+		r.check("interrupted")
+	}
+}

@@ -1,0 +1,150 @@
+package pods_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// TestStrangersAreNamed says so when pods of somebody else's edit are left after ours was put back.
+func TestStrangersAreNamed(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	set := func(template string, n int32) *toySet {
+		return &toySet{template: template, asked: n, total: n, ready: n, gated: true}
+	}
+	w.sets = []*toySet{set(stableTemplate, 1), set("t-other", 1), set(newTemplate, 8)}
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("80%"), Template: newTemplate}
+
+	w.template = "t-other"
+	d := pods.Move(tech, req, w.observe())
+	require.Equal(t, pods.ActFail, d.Action, "an edited template holds the rollout")
+	require.Contains(t, d.Reason, "retry puts the rollout's template back")
+	numbers, _ := d.Failure.Data.(rollout.MoveResult)
+	require.Equal(t, int32(10), numbers.Replicas, "the pods' numbers travel with it")
+	require.Equal(t, int32(8), numbers.UpdatedReady)
+
+	req.PutBack = true
+	d = pods.Move(tech, req, w.observe())
+	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
+	require.Equal(t, newTemplate, d.Write.Template.Revision)
+	require.True(t, w.write(d.Write, w.generation))
+	w.observed = w.generation
+
+	d = pods.Move(tech, req, w.observe())
+	require.Equal(t, pods.ActDone, d.Action, d.Reason)
+	require.Equal(t, "step 1: 8 of 8 new pods are ready, 1 of neither version, which somebody else's edit has left, stay until more pods move", d.Reason)
+}
+
+// TestPutBackBesideAnExtraWorkload waits for the stable pods that somebody's edit has taken: its Service is pinned to them next.
+func TestPutBackBesideAnExtraWorkload(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StyleCanary)
+	seen := func(template string, stable, ready int32) pods.Observed {
+		return pods.Observed{
+			Claim: ourClaim, Template: template, Expected: newTemplate, Replicas: 4, Total: 4, Ready: 4,
+			Saved:    &rollout.Saved{Style: rollout.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
+			Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)},
+			Revisions: []pods.Revision{
+				{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Total: stable, Ready: ready},
+				{Name: "o", Hash: "o", Template: "t-other", Counted: true, Total: 4 - stable, Ready: 4 - stable},
+			},
+			Extra: &pods.Extra{Name: "web-canary", Of: pods.CanaryOf("web"), Template: newTemplate, Replicas: 2, Total: 2, Ready: 2, Updated: 2, Hash: "c"},
+		}
+	}
+	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StyleCanary, Replicas: intstr.FromString("50%"), Template: newTemplate}
+	for _, tc := range []struct {
+		reason  string
+		putBack bool
+		seen    pods.Observed
+		want    pods.Action
+		says    string
+	}{
+		{"an edit holds it", false, seen("t-other", 0, 0), pods.ActFail, "somebody else changed its pod template"},
+		{"retry puts the template back", true, seen("t-other", 0, 0), pods.ActWrite, "stable template back"},
+		{"its controller is at it", true, seen(stableTemplate, 2, 2), pods.ActWait, "bringing the stable pods back"},
+		{"as many as its own limits ask are ready", true, seen(stableTemplate, 4, 3), pods.ActDone, "2 of 2 new pods are ready"},
+		{"any other step waits for no stable pod", false, seen(stableTemplate, 2, 2), pods.ActDone, "2 of 2 new pods are ready"},
+	} {
+		req.PutBack = tc.putBack
+		d := pods.Move(tech, req, tc.seen)
+		require.Equal(t, tc.want, d.Action, "%s: %s", tc.reason, d.Reason)
+		require.Contains(t, d.Reason, tc.says, tc.reason)
+	}
+}
+
+// TestAFreezeInMidStepLeavesTheGateOnly: what a step needs while it moves pods is no setting for a workload that nobody looks after.
+func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	w.template = newTemplate
+	w.settings["/spec/strategy"] = json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":8}}`)
+	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze, To: rollout.SideStable, Template: newTemplate}, w.observe())
+	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
+	require.True(t, d.Write.Release, "the claim is given back in the same write")
+	var strategy string
+	for _, s := range d.Write.Settings {
+		if s.Path == "/spec/strategy" {
+			strategy = string(s.Value)
+		}
+	}
+	require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`, strategy)
+}
+
+// TestAnotherObjectOfTheNameIsLeftAlone: a workload that was deleted and made again is not what was claimed, and what routed to it can be given back.
+func TestAnotherObjectOfTheNameIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate"}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	seen := w.observe()
+	seen.UID = "second"
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("20%")}
+	req.UID = "first"
+	d := pods.Move(tech, req, seen)
+	require.Equal(t, pods.ActFail, d.Action)
+	require.Equal(t, failure.Gone, d.Failure.Kind)
+	require.Contains(t, d.Reason, "another of the same name")
+}
+
+// TestTheAutoscalersOfADeletedWorkload are given back, but for those that the release of another workload of its name has borrowed meanwhile.
+func TestTheAutoscalersOfADeletedWorkload(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StyleBlueGreen)
+	req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishAutoscalers, To: rollout.SideStable}
+	req.UID = "first"
+	pinned := []pods.Autoscaler{{Name: "free"}, {Name: "web", Pinned: true}}
+	lists := &rollout.Saved{Autoscalers: []string{"web"}}
+	for _, tc := range []struct {
+		reason string
+		seen   pods.Observed
+		want   pods.Action
+	}{
+		{"nothing of the name is there", pods.Observed{Autoscalers: pinned}, pods.ActAutoscaler},
+		{"another is there, which nobody releases", pods.Observed{UID: "second", Autoscalers: pinned}, pods.ActAutoscaler},
+		{"it is on its way out", pods.Observed{UID: "first", Claim: ourClaim, Deleting: true, Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"it was made again with everything that stood on it", pods.Observed{UID: "second", Claim: ourClaim, Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"another release of the next one has borrowed it", pods.Observed{UID: "second", Claim: "rollout/default/shop/web@run-2", Saved: lists, Autoscalers: pinned}, pods.ActDone},
+		{"another release of the next one was frozen", pods.Observed{UID: "second", Saved: lists, Autoscalers: pinned}, pods.ActDone},
+		{"another release that pins none does not give it back", pods.Observed{UID: "second", Claim: "rollout/default/shop/web@run-2", Saved: &rollout.Saved{}, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"none is pinned any more", pods.Observed{Autoscalers: pinned[:1]}, pods.ActDone},
+	} {
+		d := pods.Finish(tech, req, tc.seen)
+		require.Equal(t, tc.want, d.Action, "%s: %s", tc.reason, d.Reason)
+		require.NotEmpty(t, d.Reason, tc.reason)
+		if tc.want == pods.ActAutoscaler {
+			require.Equal(t, pods.AutoscalerChange{Name: "web"}, *d.Autoscaler, "%s: it is restored", tc.reason)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package pods
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+// pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
+const pathUpdateStrategy = "/spec/updateStrategy"
+
+// updateStrategy is spec.updateStrategy of the kinds that have a partition: a CloneSet's stands in it, the others' in rollingUpdate.
+type updateStrategy struct {
+	Type           string              `json:"type"`
+	Paused         bool                `json:"paused"`
+	Partition      *intstr.IntOrString `json:"partition"`
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
+	MaxSurge       *intstr.IntOrString `json:"maxSurge"`
+	RollingUpdate  struct {
+		Paused          bool                `json:"paused"`
+		Partition       *intstr.IntOrString `json:"partition"`
+		MaxUnavailable  *intstr.IntOrString `json:"maxUnavailable"`
+		MaxSurge        *intstr.IntOrString `json:"maxSurge"`
+		UnorderedUpdate json.RawMessage     `json:"unorderedUpdate"`
+	} `json:"rollingUpdate"`
+}
+
+func parseStrategy(raw json.RawMessage) updateStrategy {
+	var s updateStrategy
+	if !absent(raw) {
+		_ = json.Unmarshal(raw, &s) // the API server has checked it
+	}
+	return s
+}
+
+// partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the workload's own limits
+// (design §6.2). One write sets template and partition; nothing of the limits is touched, so that at rest nothing is parked that is not the workload's own.
+type partitioned struct {
+	// nested says that the partition stands in rollingUpdate.
+	nested bool
+	// ordinals says that the partition is the ordinal from which on pods are updated, rather than a number of pods that are kept.
+	ordinals bool
+	// share says that the partition may be a share, which keeps the split in proportion while the workload is scaled.
+	share bool
+}
+
+func (partitioned) Pointers() []string { return []string{pathUpdateStrategy} }
+
+func (partitioned) ByPods() bool { return true }
+
+func (partitioned) untouched() bool { return false }
+
+// Refuses a workload whose own update is still running, or stands still.
+func (k partitioned) Refuses(seen Observed) string {
+	s := parseStrategy(seen.Settings[pathUpdateStrategy])
+	switch {
+	case s.Type == operation.UpdateOnDelete:
+		return "updates its pods only when somebody deletes them (update type OnDelete): set its update type to RollingUpdate first"
+	case s.Paused || s.RollingUpdate.Paused:
+		return "has a paused update strategy: resume it first"
+	}
+	return unfinished(seen)
+}
+
+// unfinished says that not every pod is of the live template.
+func unfinished(seen Observed) string {
+	if seen.Updated >= seen.Replicas && seen.Total <= seen.Updated {
+		return ""
+	}
+	return fmt.Sprintf("is still being updated (%d of %d pods are of its newest template, %d in all): wait until that is done, then run this again",
+		seen.Updated, seen.Replicas, seen.Total)
+}
+
+// Stable is the revision of the live template: every pod is of it, or the rollout is refused.
+func (partitioned) Stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
+
+// liveRevision is the revision that the status names, else the newest that was made of the live template.
+func liveRevision(seen Observed) (Revision, bool) {
+	if r, ok := seen.Find(seen.Update); ok {
+		return r, true
+	}
+	return seen.Made(seen.Template)
+}
+
+// Next sets the template and the partition that lets the controller bring the target number of pods to the version aimed at. On the way back, pods that are not
+// ready are deleted: a controller that goes by ordinals would wait for them.
+func (k partitioned) Next(t Task, seen Observed) Decision {
+	if !t.Placed && t.Target == 0 && t.Total == 0 {
+		return Done("no pod is asked for yet")
+	}
+	if d, holding := k.hold(t, seen); holding {
+		return d
+	}
+	keep := k.keep(t, seen)
+	w := &Write{Step: "partition", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], keep, t.Size)}}, seen)}
+	if !t.Placed {
+		template := t.Template
+		w.Template = &template
+	}
+	if w.Template != nil || len(w.Settings) > 0 {
+		return Set(fmt.Sprintf("let its controller bring %d of %d pods to that version", t.Target, t.Size), w)
+	}
+	if t.Request.Back {
+		if d := k.Unstick(t.Aim, seen); d.Action == ActDelete {
+			return d
+		}
+	}
+	if k.leftOver(t, seen) {
+		return Wait("the pods that they stand in for are about to go")
+	}
+	return Done("")
+}
+
+// leftOver says whether pods of a CloneSet are still there that those of the version aimed at have surged beside. Where some of these are not ready, the controller
+// may have to keep them: then they are not waited for. Nor are a DaemonSet's: it may have pods on nodes that are none of its own any more.
+func (k partitioned) leftOver(t Task, seen Observed) bool {
+	if !k.share || t.Total < t.Target || t.Ready < t.Total {
+		return false
+	}
+	others := int32(0)
+	for _, p := range seen.Pods {
+		if !p.Deleting && !p.Finished && p.Revision != t.Aim.Hash {
+			others++
+		}
+	}
+	return others > max(t.Size-t.Target, 0)
+}
+
+// hold stops the update that somebody else's edit has set off, before that edit is undone: a controller that goes by ordinals takes the highest pod of the wrong
+// version at once, even if the one that it has just taken for the edit is not back yet.
+func (k partitioned) hold(t Task, seen Observed) (Decision, bool) {
+	if !k.ordinals || !t.Request.PutBack || t.Placed {
+		return Decision{}, false
+	}
+	w := &Write{Step: "hold", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], t.Size, t.Size)}}, seen)}
+	if len(w.Settings) > 0 {
+		return Set("stop the update that somebody else's edit has set off", w), true
+	}
+	settled := int32(0)
+	for _, p := range seen.Pods {
+		if stuck, _ := p.Stuck(); !p.Deleting && (p.Ready || stuck) {
+			settled++
+		}
+	}
+	if seen.Lagging() || settled < t.Size {
+		return Wait("the update that somebody else's edit has set off is coming to a halt"), true
+	}
+	return Decision{}, false
+}
+
+// calm brings an update that is under way to a halt before every pod is told to go home: a controller that goes by ordinals takes the highest pod of the wrong
+// version at once, even if a lower one that it has just taken is not back yet. Pods below the partition come back as the stable version, so that those of the
+// new one that never get ready are deleted meanwhile. Nothing has to be done where no pod is out and none is about to be.
+func (k partitioned) calm(stable Revision, seen Observed) (Decision, bool) {
+	strategy := parseStrategy(seen.Settings[pathUpdateStrategy])
+	asked := seen.Replicas
+	if p := strategy.RollingUpdate.Partition; p != nil {
+		asked = max(seen.Replicas-p.IntVal, 0)
+	}
+	settled, held := int32(0), asked == 0
+	for _, p := range seen.Pods {
+		// A stable pod in trouble of its own is not waited for.
+		if stuck, _ := p.Stuck(); !p.Deleting && (p.Ready || stuck && p.Revision == stable.Hash) {
+			settled++
+		}
+	}
+	whole := settled >= seen.Replicas && !seen.Lagging()
+	if !k.ordinals || whole && (held || seen.Updated >= asked) {
+		return Decision{}, false
+	}
+	w := &Write{Step: "hold", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], seen.Replicas, seen.Replicas)}}, seen)}
+	if len(w.Settings) > 0 {
+		return Set("stop the update that is under way before every pod goes home", w), true
+	}
+	if d := k.Unstick(stable, seen); d.Action == ActDelete {
+		return d, true
+	}
+	return Wait("the update that was under way is coming to a halt"), true
+}
+
+// keep is the partition. Going back by ordinals, the new pods are the highest ones, and of them the highest go first.
+func (k partitioned) keep(t Task, seen Observed) int32 {
+	own := parseStrategy(seen.Saved.Settings[pathUpdateStrategy])
+	if t.Request.Back && k.ordinals && absent(own.RollingUpdate.UnorderedUpdate) {
+		back := t.Target - (t.Size - min(t.Request.From, t.Size))
+		return t.Size - max(back, 0)
+	}
+	return t.Size - t.Target
+}
+
+// with is an update strategy with another partition; every other field is its own.
+func (k partitioned) with(own json.RawMessage, keep, size int32) json.RawMessage {
+	partition := any(keep)
+	if k.share {
+		partition = shareOf(keep, size)
+	}
+	if k.nested {
+		return withFields(own, []string{"rollingUpdate"}, map[string]any{"partition": partition})
+	}
+	return withFields(own, nil, map[string]any{"partition": partition})
+}
+
+// shareOf is the share that keeps exactly so many pods (CloneSet: rounded up, and below 100 % never all of them); where no share does, the number itself.
+func shareOf(keep, size int32) any {
+	switch {
+	case keep <= 0 || size <= 0:
+		return int32(0)
+	case keep >= size:
+		return "100%"
+	}
+	for percent := 100 * keep / size; percent <= 100*keep/size+1 && percent < 100; percent++ {
+		if min(rollout.ShareUp(intstr.FromString(fmt.Sprintf("%d%%", percent)), size), size-1) == keep && percent > 0 {
+			return fmt.Sprintf("%d%%", percent)
+		}
+	}
+	return keep
+}
+
+// withFields sets fields of an object, or of an object within it, and keeps the others.
+func withFields(own json.RawMessage, under []string, fields map[string]any) json.RawMessage {
+	root := map[string]any{}
+	if !absent(own) {
+		_ = json.Unmarshal(own, &root) // the API server has checked it
+	}
+	at := root
+	for _, name := range under {
+		next, ok := at[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			at[name] = next
+		}
+		at = next
+	}
+	for name, value := range fields {
+		at[name] = value
+	}
+	out, err := json.Marshal(root)
+	if err != nil {
+		panic(err) // it was JSON before
+	}
+	return out
+}
+
+// Rest changes nothing: the partition is all that there is.
+func (partitioned) Rest(Task, Observed) []Setting { return nil }
+
+// Home gives the strategy back; a partition of the workload's own comes last, since it would keep pods from going home.
+func (k partitioned) Home(seen Observed) (first, last []Setting) {
+	own := seen.Saved.Settings[pathUpdateStrategy]
+	s := parseStrategy(own)
+	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
+		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
+			return []Setting{{pathUpdateStrategy, k.with(own, 0, 0)}}, []Setting{{pathUpdateStrategy, own}}
+		}
+	}
+	return []Setting{{pathUpdateStrategy, own}}, nil
+}
+
+// Unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: one ordinal at a time, its controller waits for each of them
+// to get ready before it goes on.
+func (k partitioned) Unstick(to Revision, seen Observed) Decision {
+	if !k.ordinals || to.Hash == "" {
+		return Decision{}
+	}
+	var stuck []operation.Pod
+	for _, p := range seen.Pods {
+		if p.Revision != to.Hash && !p.Ready && !p.Deleting {
+			stuck = append(stuck, p)
+		}
+	}
+	if len(stuck) == 0 {
+		return Decision{}
+	}
+	return Decision{Action: ActDelete, Delete: stuck, Reason: fmt.Sprintf("delete %d pods of another version that are not ready: its controller would wait for them", len(stuck))}
+}

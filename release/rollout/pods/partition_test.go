@@ -1,0 +1,338 @@
+package pods
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+func strategyOf(text string) map[string]json.RawMessage {
+	return map[string]json.RawMessage{pathUpdateStrategy: json.RawMessage(text)}
+}
+
+func TestPartitionRefusals(t *testing.T) {
+	ordered := partitioned{nested: true, ordinals: true}
+	for _, test := range []struct {
+		reason   string
+		tech     Technique
+		strategy string
+		updated  int32
+		total    int32
+		want     string
+	}{
+		{"a settled StatefulSet can be rolled out", ordered, `{"type":"RollingUpdate"}`, 4, 4, ""},
+		{"one that is updated by deletion only cannot", ordered, `{"type":"OnDelete"}`, 4, 4, "set its update type to RollingUpdate"},
+		{"nor a DaemonSet that is", byDeletion{}, `{"type":"OnDelete"}`, 4, 4, "set its update type to RollingUpdate"},
+		{"a paused update would never move", ordered, `{"rollingUpdate":{"paused":true}}`, 4, 4, "resume it first"},
+		{"a paused CloneSet neither", partitioned{share: true}, `{"paused":true}`, 4, 4, "resume it first"},
+		{"an update under way leaves no stable revision", ordered, `{"type":"RollingUpdate"}`, 3, 4, "still being updated (3 of 4"},
+		{"a partition of its own is no obstacle", ordered, `{"rollingUpdate":{"partition":2}}`, 4, 4, ""},
+		{"deletion takes pods out, which maxUnavailable 0 forbids", byDeletion{}, `{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`, 4, 4, "set maxUnavailable to at least 1"},
+	} {
+		got := test.tech.Refuses(Observed{Settings: strategyOf(test.strategy), Replicas: 4, Updated: test.updated, Total: test.total})
+		if test.want == "" {
+			require.Empty(t, got, test.reason)
+		} else {
+			require.Contains(t, got, test.want, test.reason)
+		}
+	}
+}
+
+func TestPartitionIsTheOnlyFieldThatChanges(t *testing.T) {
+	for _, test := range []struct {
+		reason     string
+		tech       partitioned
+		own        string
+		keep, size int32
+		want       string
+	}{
+		{"a StatefulSet's stands in rollingUpdate", partitioned{nested: true, ordinals: true}, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2,"partition":0}}`, 3, 4,
+			`{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2,"partition":3}}`},
+		{"where there is no rollingUpdate, it is made", partitioned{nested: true}, `{"type":"RollingUpdate"}`, 3, 4, `{"type":"RollingUpdate","rollingUpdate":{"partition":3}}`},
+		{"a CloneSet's is a share where one fits, and keeps what we do not know", partitioned{share: true}, `{"type":"InPlaceIfPossible","scatterStrategy":[{"key":"a"}]}`, 3, 4,
+			`{"type":"InPlaceIfPossible","scatterStrategy":[{"key":"a"}],"partition":"75%"}`},
+		{"where there is no strategy at all, there is one with a partition", partitioned{share: true}, ``, 0, 4, `{"partition":0}`},
+	} {
+		require.JSONEq(t, test.want, string(test.tech.with(json.RawMessage(test.own), test.keep, test.size)), test.reason)
+	}
+}
+
+func TestAPartitionOfItsOwnComesBackLast(t *testing.T) {
+	own := `{"rollingUpdate":{"partition":2,"maxUnavailable":1}}`
+	first, last := partitioned{nested: true, ordinals: true}.Home(Observed{Saved: &rollout.Saved{Settings: strategyOf(own)}})
+	require.JSONEq(t, `{"rollingUpdate":{"partition":0,"maxUnavailable":1}}`, string(first[0].Value), "its own partition would keep pods from going home")
+	require.JSONEq(t, own, string(last[0].Value), "it has it back in the end")
+	first, last = partitioned{share: true}.Home(Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"partition":"0%"}`)}})
+	require.JSONEq(t, `{"partition":"0%"}`, string(first[0].Value), "a partition of nothing keeps nothing back")
+	require.Empty(t, last)
+}
+
+// TestAShareKeepsExactlyWhatIsAsked checks the share against the rule by which a CloneSet's controller resolves it.
+func TestAShareKeepsExactlyWhatIsAsked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.Int32Range(1, 2000).Draw(t, "size")
+		keep := rapid.Int32Range(0, size).Draw(t, "keep")
+		got := shareOf(keep, size)
+		kept := int32(0)
+		switch v := got.(type) {
+		case int32:
+			kept = v
+		case string:
+			var percent float64
+			_, err := fmt.Sscanf(v, "%f%%", &percent)
+			require.NoError(t, err)
+			kept = int32(math.Ceil(percent * float64(size) / 100))
+			if v != "100%" && size > 1 {
+				kept = min(kept, size-1)
+			}
+		}
+		require.Equal(t, keep, kept, "%v of %d", got, size)
+		if size <= 100 && keep > 0 && keep < size {
+			require.IsType(t, "", got, "up to a hundred pods there always is a share, and it keeps the proportion when the workload is scaled")
+		}
+	})
+}
+
+func TestGoingBackByOrdinalsTakesTheHighestFirst(t *testing.T) {
+	ordered := partitioned{nested: true, ordinals: true}
+	saved := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
+	back := func(size, from, target int32) Task {
+		return Task{Request: rollout.MoveRequest{Back: true, From: from}, Size: size, Target: target}
+	}
+	require.Equal(t, int32(10), ordered.keep(back(10, 4, 6), saved), "none of the four new pods is asked to go back yet")
+	require.Equal(t, int32(9), ordered.keep(back(10, 4, 7), saved), "one: that of ordinal 9")
+	require.Equal(t, int32(6), ordered.keep(back(10, 4, 10), saved), "all four: from ordinal 6 on")
+	require.Equal(t, int32(7), ordered.keep(Task{Size: 10, Target: 3}, saved), "forward: the three highest")
+	unordered := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"unorderedUpdate":{"priorityStrategy":{}}}}`)}}
+	require.Equal(t, int32(3), ordered.keep(back(10, 4, 7), unordered), "without an order the partition is a number of pods")
+	require.Equal(t, int32(3), partitioned{share: true}.keep(back(10, 4, 7), saved), "as it is of a CloneSet")
+}
+
+func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
+	pod := func(name, revision string) operation.Pod {
+		return operation.Pod{Name: name, Revision: revision, Ready: true}
+	}
+	for _, test := range []struct {
+		reason string
+		change func(seen *Observed, task *Task)
+		want   Action
+	}{
+		{"both new pods are ready beside a third stable one, which their surge has left over", func(*Observed, *Task) {}, ActWait},
+		{"it is about to go: the split is as asked", func(seen *Observed, _ *Task) { seen.Pods[4].Deleting = true }, ActDone},
+		{"a new pod is missing: that is told by the numbers, not here", func(seen *Observed, task *Task) {
+			seen.Pods = seen.Pods[1:]
+			task.Total, task.Ready = 1, 1
+		}, ActDone},
+		{"a new pod is not ready, and may be so: its controller may not be allowed to take another", func(seen *Observed, task *Task) {
+			seen.Pods[0].Ready = false
+			task.Ready, task.Tolerated = 1, 1
+		}, ActDone},
+		{"going back, it is the new ones that are left over", func(seen *Observed, task *Task) {
+			task.Request, task.Aim = rollout.MoveRequest{Back: true, From: 2}, Revision{Name: "old", Hash: "old"}
+			task.Total, task.Ready = 3, 3
+			task.Target = 3
+		}, ActWait},
+	} {
+		seen := Observed{PodsSeen: true, Replicas: 4, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}, Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`),
+			Pods: []operation.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}
+		task := Task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
+		test.change(&seen, &task)
+		if task.Request.Back {
+			seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: partitioned{share: true}.with(json.RawMessage(`{"maxSurge":1}`), task.Size-task.Target, task.Size)}
+		}
+		require.Equal(t, test.want, partitioned{share: true}.Next(task, seen).Action, test.reason)
+	}
+}
+
+func TestPutBackStopsTheOthersUpdateFirst(t *testing.T) {
+	ordered := partitioned{nested: true, ordinals: true}
+	own := strategyOf(`{"rollingUpdate":{"partition":0}}`)
+	task := Task{Request: rollout.MoveRequest{PutBack: true}, Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "w-new"}}
+	seen := Observed{PodsSeen: true, Replicas: 2, Saved: &rollout.Saved{Settings: own}, Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`),
+		Pods: []operation.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}
+	d := ordered.Next(task, seen)
+	require.Equal(t, "hold", d.Write.Step, "first nothing more is taken")
+	require.Nil(t, d.Write.Template)
+	seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: d.Write.Settings[0].Value}
+	require.Equal(t, ActWait, ordered.Next(task, seen).Action, "then what is out comes back")
+	seen.Pods[1] = operation.Pod{Name: "w-1", Ready: true}
+	d = ordered.Next(task, seen)
+	require.NotNil(t, d.Write.Template, "and then the template is set, with the partition of the step")
+	require.JSONEq(t, `{"rollingUpdate":{"partition":1}}`, string(d.Write.Settings[0].Value))
+	seen.Pods[1] = operation.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
+	require.NotNil(t, ordered.Next(task, seen).Write.Template, "a pod that the edit has broken is not waited for")
+}
+
+func TestUnstickTakesNoReadyPod(t *testing.T) {
+	home := Revision{Name: "w-home", Hash: "home"}
+	seen := Observed{PodsSeen: true, Pods: []operation.Pod{
+		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"}, {Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "home"},
+	}}
+	d := partitioned{ordinals: true}.Unstick(home, seen)
+	require.Equal(t, ActDelete, d.Action)
+	require.Len(t, d.Delete, 1)
+	require.Equal(t, "stuck", d.Delete[0].Name, "a pod that serves goes only when the controller says so; one of the version aimed at never")
+	require.NotEqual(t, ActDelete, partitioned{share: true}.Unstick(home, seen).Action, "other controllers do not wait for broken pods")
+	require.NotEqual(t, ActDelete, partitioned{ordinals: true}.Unstick(Revision{}, seen).Action, "as long as the revision is not known, no pod is of another")
+}
+
+// TestDeletionKeepsTheLimit plays a DaemonSet's nodes: whatever happens to the pods, no deletion takes a pod that serves beyond maxUnavailable, none is of the version
+// aimed at, and no more become new than are asked for.
+func TestDeletionKeepsTheLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.Int32Range(1, 12).Draw(t, "size")
+		limit := rapid.Int32Range(1, size).Draw(t, "maxUnavailable")
+		tolerated := rapid.Int32Range(0, 2).Draw(t, "tolerated")
+		task := Task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"), Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
+		seen := Observed{PodsSeen: true, Replicas: size, Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))},
+			Settings: strategyOf(string(onDelete))}
+		serving, old, unready, coming := int32(0), int32(0), int32(0), size
+		for i := range size {
+			p := operation.Pod{Name: fmt.Sprint(i), Revision: rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
+				Available: rapid.Bool().Draw(t, "available"), Deleting: rapid.IntRange(0, 5).Draw(t, "leaving") == 0}
+			if rapid.IntRange(0, 7).Draw(t, "missing") == 0 {
+				continue
+			}
+			p.Ready = p.Available
+			seen.Pods = append(seen.Pods, p)
+			if p.Deleting {
+				continue
+			}
+			if p.Available {
+				serving++
+			} else if p.Revision == "new" {
+				unready++
+			}
+			if p.Revision == "new" {
+				task.Total++
+			} else {
+				old++
+			}
+			coming--
+		}
+		d := byDeletion{}.Next(task, seen)
+		if d.Action != ActDelete {
+			return
+		}
+		taken := int32(0)
+		for _, p := range d.Delete {
+			require.Equal(t, "old", p.Revision)
+			require.False(t, p.Deleting)
+			if p.Available {
+				taken++
+			}
+		}
+		if taken > 0 {
+			require.LessOrEqual(t, size-serving+taken, limit+min(tolerated, unready), "of %d pods that serve, %d go", serving, taken)
+		}
+		require.LessOrEqual(t, task.Total+coming+int32(len(d.Delete)), task.Target, "a node without a pod gets a new one as well")
+	})
+}
+
+func TestDeletionTakesUnhealthyPodsFirst(t *testing.T) {
+	task := Task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
+	seen := Observed{PodsSeen: true, Replicas: 4, Settings: strategyOf(string(onDelete)), Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
+	for i, available := range []bool{true, true, false, true} {
+		seen.Pods = append(seen.Pods, operation.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available, Available: available})
+	}
+	d := byDeletion{}.Next(task, seen)
+	require.Len(t, d.Delete, 1, "one is out already, and one may be")
+	require.Equal(t, "2", d.Delete[0].Name)
+}
+
+func TestCloneSetBlueGreen(t *testing.T) {
+	tech := cloneSetBlueGreen{partitioned{share: true}}
+	own := map[string]json.RawMessage{pathUpdateStrategy: json.RawMessage(`{"type":"ReCreate","maxUnavailable":"20%","partition":0,"maxSurge":0}`)}
+	lent := func(surge int) map[string]json.RawMessage {
+		return map[string]json.RawMessage{pathMinReadySeconds: gateMinReady,
+			pathUpdateStrategy: json.RawMessage(fmt.Sprintf(`{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":%d}`, surge))}
+	}
+	subject := rollout.MoveRequest{Replicas: intstr.FromString("100%")}
+	at := func(settings map[string]json.RawMessage) Observed {
+		return Observed{Replicas: 4, Settings: settings, Saved: &rollout.Saved{Settings: own}}
+	}
+	first := tech.Next(Task{Request: subject, Size: 4, Target: 4}, at(own))
+	require.Equal(t, ActWrite, first.Action)
+	require.NotNil(t, first.Write.Template, "template, surge and gate come in one write")
+	require.Len(t, first.Write.Settings, 2)
+	require.JSONEq(t, string(lent(4)[pathUpdateStrategy]), string(first.Write.Settings[0].Value))
+	require.Equal(t, ActWait, tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(lent(4))).Action, "a surge of all that is still coming up")
+	require.Equal(t, ActDone, tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(lent(4))).Action)
+	require.Equal(t, ActWrite, tech.Next(Task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(lent(1))).Action, "up to a half it grows")
+	refused := tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(lent(2)))
+	require.Equal(t, ActFail, refused.Action, "beyond a half its controller would not go, so that it is said rather than waited for")
+	require.Equal(t, failure.Refused, refused.Failure.Kind)
+	back, _ := tech.Home(at(lent(4)))
+	require.Len(t, back, 2, "strategy and gate")
+	require.JSONEq(t, string(own[pathUpdateStrategy]), string(back[0].Value))
+	require.Empty(t, back[1].Value, "a field that was absent is taken away again")
+}
+
+// A controller that goes by ordinals is brought to a halt before every pod goes home, or two pods would be out at once.
+func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
+	t.Parallel()
+	tech := partitioned{nested: true, ordinals: true}
+	stable := Revision{Name: "web-1", Hash: "web-1"}
+	ready := operation.Pod{Name: "ready", Ready: true, Revision: "web-1"}
+	fresh := operation.Pod{Name: "fresh", Ready: true, Revision: "web-2"}
+	out := operation.Pod{Name: "out", Revision: "web-2"}
+	own := strategyOf(`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)
+	at := func(partition int) map[string]json.RawMessage {
+		return strategyOf(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"partition":%d}}`, partition))
+	}
+	for _, c := range []struct {
+		reason   string
+		settings map[string]json.RawMessage
+		pods     []operation.Pod
+		updated  int32
+		want     Action
+	}{
+		{"at rest nothing is under way: the pods go home at once", at(2), []operation.Pod{ready, ready, fresh}, 1, ""},
+		{"a pod that is out stops the update first", at(1), []operation.Pod{ready, out, fresh}, 1, ActWrite},
+		{"so does one that is about to be taken", at(1), []operation.Pod{ready, ready, fresh}, 1, ActWrite},
+		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []operation.Pod{ready, out, fresh}, 1, ActDelete},
+		{"a pod that is on its way is waited for", at(3), []operation.Pod{ready, fresh}, 1, ActWait},
+		{"once every pod is ready, they go home", at(3), []operation.Pod{ready, ready, fresh}, 1, ""},
+	} {
+		seen := Observed{Replicas: 3, Updated: c.updated, Settings: c.settings, Pods: c.pods, PodsSeen: true, Saved: &rollout.Saved{Settings: own}}
+		d, waits := tech.calm(stable, seen)
+		require.Equal(t, c.want, d.Action, c.reason)
+		require.Equal(t, c.want != "", waits, c.reason)
+	}
+}
+
+// A CloneSet's controller surges by no more than what is still to be updated: a blue-green that could not go on is refused before it begins.
+func TestStepsThatACloneSetCannotMake(t *testing.T) {
+	t.Parallel()
+	steps := func(replicas ...string) (out []rollout.Step) {
+		for _, r := range replicas {
+			out = append(out, rollout.Step{Replicas: intstr.Parse(r)})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		reason string
+		tech   Technique
+		steps  []rollout.Step
+		want   int
+		refuse bool
+	}{
+		{"everything at once can be made", cloneSetBlueGreen{}, steps("100%", "100%"), 0, false},
+		{"up to a half it grows", cloneSetBlueGreen{}, steps("1", "50%"), 0, false},
+		{"beyond a half it does not", cloneSetBlueGreen{}, steps("50%", "50%", "100%"), 2, true},
+		{"a Deployment does", deploymentBlueGreen{}, steps("50%", "100%"), 0, false},
+	} {
+		step, reason := RefusesSteps(c.tech, c.steps, 4)
+		require.Equal(t, c.refuse, reason != "", c.reason)
+		require.Equal(t, c.want, step, c.reason)
+	}
+}

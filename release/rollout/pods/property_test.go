@@ -1,0 +1,257 @@
+package pods_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// run drives one rollout in a toy cluster whose parts move in any order, with the process killed anywhere and late writes of killed attempts.
+type run struct {
+	t      *rapid.T
+	w      *toy
+	tech   pods.Technique
+	style  rollout.Style
+	floor  int32
+	excess int32
+	// ghost is a decision of an attempt that was given up but still runs.
+	ghost           *pods.Decision
+	ghostGeneration int64
+}
+
+// until lets the world move until the activity ends.
+func (r *run) until(what string, decide func(pods.Observed) pods.Decision) pods.Decision {
+	for moves := 0; ; moves++ {
+		if moves > 3000 {
+			r.t.Fatalf("%s does not come to an end: %+v", what, r.w.observe())
+		}
+		switch m := rapid.IntRange(0, 9).Draw(r.t, "move"); {
+		case m < 3:
+			if d, ended := r.step(what, decide); ended {
+				return d
+			}
+		case m < 5:
+			r.w.sync()
+		case m < 8:
+			s := r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")]
+			s.settle()
+			r.w.report()
+		case m == 8 && r.ghost != nil:
+			if r.ghost.Write != nil {
+				r.w.write(r.ghost.Write, r.ghostGeneration)
+			}
+			r.ghost = nil
+		default:
+			r.kubelet()
+		}
+		r.check(what)
+	}
+}
+
+func (r *run) step(what string, decide func(pods.Observed) pods.Decision) (pods.Decision, bool) {
+	seen := r.w.observe()
+	d := decide(seen)
+	if d.Reason == "" {
+		r.t.Fatalf("%s: a decision without a reason: %+v", what, d)
+	}
+	if rapid.IntRange(0, 9).Draw(r.t, "killed") == 0 {
+		r.ghost, r.ghostGeneration = &d, seen.Generation
+		return d, false
+	}
+	switch d.Action {
+	case pods.ActWrite:
+		done := r.w.write(d.Write, seen.Generation)
+		return d, done && d.Ends
+	case pods.ActFail:
+		r.t.Fatalf("%s failed: %s", what, d.Reason)
+	case pods.ActDone:
+		return d, true
+	}
+	return d, false
+}
+
+// kubelet makes a pod ready.
+func (r *run) kubelet() {
+	s := r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")]
+	for i, ready := range s.pods {
+		if !ready {
+			s.pods[i] = true
+			break
+		}
+	}
+	if rapid.Bool().Draw(r.t, "status follows") {
+		s.report()
+		r.w.report()
+	}
+}
+
+func (r *run) check(what string) {
+	ready, asked := int32(0), int32(0)
+	for _, s := range r.w.sets {
+		for _, p := range s.pods {
+			if p {
+				ready++
+			}
+		}
+		asked += s.asked
+	}
+	if ready < r.floor {
+		r.t.Fatalf("%s: %d pods are ready, its own limits ask for %d: %+v", what, ready, r.floor, r.w.observe())
+	}
+	if asked > r.w.replicas+r.excess {
+		r.t.Fatalf("%s: %d pods are asked for, its own limits allow %d", what, asked, r.w.replicas+r.excess)
+	}
+}
+
+// quiet lets the world move on without the rollout until nothing changes any more.
+func (r *run) quiet(what string) {
+	for range 40 {
+		r.w.sync()
+		for _, s := range r.w.sets {
+			s.settle()
+			for i := range s.pods {
+				s.pods[i] = true
+			}
+			s.report()
+		}
+		r.w.report()
+		r.check(what)
+	}
+}
+
+func (r *run) begin() {
+	d := r.until("begin", func(seen pods.Observed) pods.Decision {
+		return pods.Begin(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: r.style}}, seen)
+	})
+	if d.Begun == nil || d.Begun.Adopted != nil || d.Begun.Stable != stableTemplate {
+		r.t.Fatalf("begun with %+v", d.Begun)
+	}
+}
+
+func (r *run) move(step int, replicas intstr.IntOrString, back bool, from int32) rollout.MoveResult {
+	what := fmt.Sprintf("step %d to %s (back %t of %d)", step, replicas.String(), back, from)
+	d := r.until(what, func(seen pods.Observed) pods.Decision {
+		req := rollout.MoveRequest{Subject: subject(), Step: step, Style: r.style, Replicas: replicas, Rest: true, Back: back, From: from}
+		if step > 1 {
+			req.Template = newTemplate
+			seen.Expected = ""
+		}
+		return pods.Move(r.tech, req, seen)
+	})
+	r.quiet(what + " at rest")
+	return d.Numbers
+}
+
+// TestAnyRollout moves a toy Deployment through random steps in both styles, with scaling, jumps, rollbacks in batches and kills, and checks after every single
+// move that its own limits are kept, at rest that exactly the asked number of pods is new, and at the end that everything is what it was.
+func TestAnyRollout(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		style := rapid.SampledFrom([]rollout.Style{rollout.StylePartition, rollout.StyleBlueGreen}).Draw(t, "style")
+		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
+		own := int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable"))
+		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+		if own == 0 && surge == 0 {
+			surge = 1
+		}
+		own = min(own, size)
+		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
+		before := w.spec()
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, style)
+		r := &run{t: t, w: w, tech: tech, style: style, floor: size - own, excess: surge}
+		if style == rollout.StyleBlueGreen {
+			r.excess += size
+		}
+		r.begin()
+		fresh := r.forward(size)
+		if style == rollout.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
+			r.backward(size, fresh)
+		}
+		r.home(before)
+	})
+}
+
+// forward makes some steps, and returns how many pods are new then.
+func (r *run) forward(size int32) int32 {
+	fresh := int32(0)
+	for step := 1; step <= rapid.IntRange(1, 3).Draw(r.t, "steps"); step++ {
+		percent := rapid.IntRange(1, 100).Draw(r.t, "percent")
+		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
+		want := max(rollout.Target(replicas, size), fresh)
+		got := r.move(step, replicas, false, 0)
+		if n := r.w.set(newTemplate).asked; n != want || got.UpdatedReady < rollout.Target(replicas, size) {
+			r.t.Fatalf("step %d at %d%% of %d: %d pods are new, %d should be (%+v)", step, percent, size, n, want, got)
+		}
+		if old := r.w.set(stableTemplate).asked; r.style == rollout.StyleBlueGreen && old != size {
+			r.t.Fatalf("blue-green keeps every old pod: %d of %d are left", old, size)
+		}
+		fresh = want
+	}
+	return fresh
+}
+
+func (r *run) backward(size, from int32) {
+	last := int32(0)
+	for step := 2; step <= 3; step++ {
+		percent := rapid.IntRange(1, 100).Draw(r.t, "percent back")
+		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
+		last = max(last, rollout.BackTarget(replicas, from))
+		r.move(step, replicas, true, from)
+		if n := r.w.set(newTemplate).asked; n != from-last {
+			r.t.Fatalf("back by %d%% of %d: %d pods are new, %d should be", percent, from, n, from-last)
+		}
+	}
+}
+
+func (r *run) home(before string) {
+	to := rapid.SampledFrom([]rollout.Side{rollout.SideStable, rollout.SideNew}).Draw(r.t, "to")
+	r.until("home to "+string(to), func(seen pods.Observed) pods.Decision {
+		return pods.Finish(r.tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease, To: to, Template: newTemplate}, seen)
+	})
+	want := map[rollout.Side]string{rollout.SideStable: stableTemplate, rollout.SideNew: newTemplate}[to]
+	if s := r.w.set(want); s == nil || s.asked != r.w.replicas {
+		r.t.Fatalf("home to %s: %+v", to, r.w.observe())
+	}
+	if r.w.claim != "" || r.w.annotations[rollout.AnnotationSaved] != "" || r.w.annotations[rollout.AnnotationRest] != "" || r.w.annotations[rollout.AnnotationRecover] != "" {
+		r.t.Fatalf("something of the rollout is left: %v", r.w.annotations)
+	}
+	r.w.template = stableTemplate
+	if after := r.w.spec(); after != before {
+		r.t.Fatalf("its settings were %s and are %s", before, after)
+	}
+}
+
+// TestScaledAtRest scales a toy Deployment that rests in the middle of a rollout: the split keeps its proportion by itself, to a pod, and no fewer
+// than the asked number are new once it was looked at; none is moved beyond that.
+func TestScaledAtRest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := int32(rapid.IntRange(1, 20).Draw(t, "size"))
+		w := newToy(size, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"}}`)
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: rollout.StylePartition, excess: 20}
+		r.begin()
+		percent := rapid.IntRange(1, 99).Draw(t, "percent")
+		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
+		r.move(1, replicas, false, 0)
+		for range rapid.IntRange(1, 4).Draw(t, "times") {
+			was, from := w.set(newTemplate).asked, w.replicas
+			w.replicas = int32(rapid.IntRange(1, 20).Draw(t, "scaled to"))
+			w.generation++
+			r.quiet("scaled")
+			natural := w.set(newTemplate).asked
+			if n, most := natural, max((was*w.replicas+from-1)/from, 1)+1; n > most {
+				t.Fatalf("scaled from %d to %d: %d of %d new pods became %d without being asked", from, w.replicas, was, from, n)
+			}
+			got := r.move(2, replicas, false, 0)
+			if want := rollout.Target(replicas, w.replicas); got.UpdatedReady != max(want, natural) {
+				t.Fatalf("at %d%% of %d: %d pods are new and ready, %d should be", percent, w.replicas, got.UpdatedReady, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,305 @@
+package pods_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+const (
+	stableTemplate, newTemplate = "t-stable", "t-new"
+	ourClaim                    = "rollout/default/shop/web@run-1"
+)
+
+// toySet is one ReplicaSet. available is its status, which lags behind the pods and behind its minReadySeconds.
+type toySet struct {
+	template  string
+	number    int64
+	asked     int32
+	pods      []bool // ready
+	gated     bool
+	available int32
+	total     int32
+	ready     int32
+}
+
+func (s *toySet) report() {
+	s.total, s.ready = int32(len(s.pods)), 0
+	for _, r := range s.pods {
+		if r {
+			s.ready++
+		}
+	}
+	s.available = s.ready
+	if s.gated {
+		s.available = 0
+	}
+}
+
+// toy is a Deployment with its controller, its ReplicaSets' and its pods, each of which moves on its own.
+type toy struct {
+	replicas             int32
+	template             string
+	settings             map[string]json.RawMessage
+	annotations          map[string]string
+	claim                string
+	generation, observed int64
+	sets                 []*toySet
+	// reported are the status's numbers.
+	total, ready, available, updated int32
+}
+
+func newToy(replicas int32, strategy string) *toy {
+	w := &toy{replicas: replicas, template: stableTemplate, annotations: map[string]string{}, generation: 1, observed: 1,
+		settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(strategy), "/spec/progressDeadlineSeconds": json.RawMessage("600")}}
+	s := &toySet{template: stableTemplate, number: 1, asked: replicas, pods: make([]bool, replicas)}
+	for i := range s.pods {
+		s.pods[i] = true
+	}
+	s.report()
+	w.sets = []*toySet{s}
+	w.noteSize()
+	w.report()
+	return w
+}
+
+func (w *toy) report() {
+	w.total, w.ready, w.available, w.updated = 0, 0, 0, 0
+	for _, s := range w.sets {
+		w.total, w.ready, w.available = w.total+s.total, w.ready+s.ready, w.available+s.available
+		if s.template == w.template {
+			w.updated = s.total
+		}
+	}
+}
+
+func (w *toy) set(template string) *toySet {
+	for _, s := range w.sets {
+		if s.template == template {
+			return s
+		}
+	}
+	return nil
+}
+
+// limits resolve the strategy as the real controller does.
+func (w *toy) limits() (unavailable, surge int32) {
+	var s struct {
+		RollingUpdate struct{ MaxUnavailable, MaxSurge intstr.IntOrString }
+	}
+	if err := json.Unmarshal(w.settings["/spec/strategy"], &s); err != nil {
+		panic(err)
+	}
+	g, err := intstr.GetScaledValueFromIntOrPercent(&s.RollingUpdate.MaxSurge, int(w.replicas), true)
+	if err != nil {
+		panic(err)
+	}
+	u, err := intstr.GetScaledValueFromIntOrPercent(&s.RollingUpdate.MaxUnavailable, int(w.replicas), false)
+	if err != nil {
+		panic(err)
+	}
+	if g == 0 && u == 0 {
+		u = 1
+	}
+	return min(int32(u), w.replicas), int32(g)
+}
+
+// sync is one pass of the Deployment's controller.
+func (w *toy) sync() {
+	fresh := w.set(w.template)
+	gated := string(w.settings["/spec/minReadySeconds"]) == "2147483646"
+	if fresh == nil {
+		fresh = &toySet{template: w.template, number: int64(len(w.sets) + 1)}
+		w.sets = append(w.sets, fresh)
+	}
+	fresh.gated = gated
+	w.rescale(fresh)
+	unavailable, surge := w.limits()
+	all := int32(0)
+	for _, s := range w.sets {
+		all += s.asked
+	}
+	switch {
+	case fresh.asked > w.replicas:
+		fresh.asked = w.replicas
+	case fresh.asked < w.replicas && all < w.replicas+surge:
+		fresh.asked += min(w.replicas+surge-all, w.replicas-fresh.asked)
+	default:
+		w.shrink(fresh, all, unavailable)
+	}
+	w.report()
+	w.observed = w.generation
+}
+
+// rescale spreads a new size over the ReplicaSets when there is more than one, as the controller does after a scaling.
+func (w *toy) rescale(fresh *toySet) {
+	all := int32(0)
+	for _, s := range w.sets {
+		all += s.asked
+	}
+	_, surge := w.limits()
+	if all == fresh.asked {
+		fresh.asked = w.replicas
+		w.noteSize()
+		return
+	}
+	if w.replicas == w.scaledFor() {
+		return
+	}
+	want := w.replicas + surge
+	rest := want - all
+	sets := slices.Clone(w.sets)
+	slices.SortStableFunc(sets, func(a, b *toySet) int { return int(b.asked - a.asked) })
+	for _, s := range sets {
+		if s.asked == 0 || all == 0 {
+			continue
+		}
+		share := (s.asked*want + all/2) / all
+		delta := share - s.asked
+		if rest >= 0 {
+			delta = min(max(delta, 0), rest)
+		} else {
+			delta = max(min(delta, 0), rest)
+		}
+		s.asked += delta
+		rest -= delta
+	}
+	sets[0].asked = max(sets[0].asked+rest, 0)
+	w.noteSize()
+}
+
+func (w *toy) scaledFor() int32 {
+	var n int32
+	if json.Unmarshal([]byte(w.annotations["size"]), &n) != nil {
+		return w.replicas
+	}
+	return n
+}
+
+func (w *toy) noteSize() {
+	raw, _ := json.Marshal(w.replicas)
+	w.annotations["size"] = string(raw)
+}
+
+func (w *toy) shrink(fresh *toySet, all, unavailable int32) {
+	floor := w.replicas - unavailable
+	room := all - floor - (fresh.asked - fresh.available)
+	if room <= 0 {
+		return
+	}
+	for _, s := range w.sets {
+		if s == fresh || room <= 0 {
+			continue
+		}
+		unhealthy := min(s.asked-s.available, room)
+		s.asked, room = s.asked-unhealthy, room-unhealthy
+	}
+	available := int32(0)
+	for _, s := range w.sets {
+		available += min(s.available, s.asked)
+	}
+	spare := available - floor
+	for _, s := range w.sets {
+		if s == fresh || spare <= 0 {
+			continue
+		}
+		n := min(s.asked, spare)
+		s.asked, spare = s.asked-n, spare-n
+	}
+}
+
+// settle is one pass of a ReplicaSet's controller: unready pods go first.
+func (s *toySet) settle() {
+	slices.SortFunc(s.pods, func(a, b bool) int {
+		if a == b {
+			return 0
+		}
+		if a {
+			return -1
+		}
+		return 1
+	})
+	for int32(len(s.pods)) > s.asked {
+		s.pods = s.pods[:len(s.pods)-1]
+	}
+	for int32(len(s.pods)) < s.asked {
+		s.pods = append(s.pods, false)
+	}
+	s.report()
+}
+
+func (w *toy) observe() pods.Observed {
+	seen := pods.Observed{Claim: w.claim, Generation: w.generation, ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings),
+		Template: w.template, Expected: newTemplate, Total: w.total, Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}
+	if raw, ok := w.annotations[rollout.AnnotationSaved]; ok {
+		saved, err := rollout.ParseSaved(raw)
+		if err != nil {
+			panic(err)
+		}
+		seen.Saved = saved
+	}
+	var rest rollout.Rest
+	if json.Unmarshal([]byte(w.annotations[rollout.AnnotationRest]), &rest) == nil {
+		seen.Rest = &rest
+	}
+	for _, s := range w.sets {
+		seen.Revisions = append(seen.Revisions, pods.Revision{Name: s.template, Hash: s.template, Number: s.number, Template: s.template, Counted: true,
+			Asked: s.asked, Total: s.total, Ready: s.ready, Available: s.available})
+	}
+	return seen
+}
+
+// write makes a write as the API server would, on the generation that was seen; false when it is refused.
+func (w *toy) write(in *pods.Write, generation int64) bool {
+	if in.Held != w.claim || generation != w.generation {
+		return false
+	}
+	before := w.spec()
+	for _, s := range in.Settings {
+		if len(s.Value) == 0 || string(s.Value) == "null" {
+			delete(w.settings, s.Path)
+		} else {
+			w.settings[s.Path] = s.Value
+		}
+	}
+	if in.Template != nil {
+		if w.template = in.Template.Revision; w.template == "" {
+			w.template = newTemplate
+		}
+	}
+	maps.Copy(w.annotations, in.Annotations)
+	for _, name := range in.Remove {
+		delete(w.annotations, name)
+	}
+	if in.Claim != "" {
+		w.claim = in.Claim
+	}
+	if in.Release {
+		w.claim = ""
+	}
+	if w.spec() != before {
+		w.generation++
+	}
+	return true
+}
+
+func (w *toy) spec() string {
+	text := w.template
+	for _, k := range slices.Sorted(maps.Keys(w.settings)) {
+		text += k + string(w.settings[k])
+	}
+	raw, _ := json.Marshal(w.replicas)
+	return text + string(raw)
+}
+
+func subject() rollout.Subject {
+	return rollout.Subject{Name: "web", Claim: ourClaim, DeadlineSeconds: 600,
+		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: operation.APIVersion, Kind: "Deployment", Name: "web"}}}
+}

@@ -1,0 +1,225 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
+)
+
+// RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the rollout, in the
+// safe order of finalising (design §6.1), first to the stable version, then to the new one.
+func RecoverText(saved Saved, w catalog.Workload) string {
+	r := recovery{saved: saved, w: w, resource: resourceOf(w.WorkloadRef)}
+	lines := []string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had nothing to give back."}
+	lines = append(lines, "# to the stable version")
+	lines = append(lines, r.commands(SideStable)...)
+	lines = append(lines, "# to the new version")
+	lines = append(lines, r.commands(SideNew)...)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// recovery writes the commands for one workload.
+type recovery struct {
+	saved    Saved
+	w        catalog.Workload
+	resource string
+}
+
+// resourceOf names a kind for kubectl past doubt: two groups have a StatefulSet.
+func resourceOf(ref catalog.WorkloadRef) string {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return strings.ToLower(ref.Kind) + "s." + group
+}
+
+// commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go.
+func (r recovery) commands(to Side) []string {
+	var lines []string
+	add := func(parts ...[]string) {
+		for _, p := range parts {
+			lines = append(lines, p...)
+		}
+	}
+	switch {
+	case to == SideStable:
+		add(r.routes(), r.pods(to), r.services(), r.canaryServices())
+	case r.saved.Style == StyleCanary:
+		add(r.services(), r.pods(to), r.routes(), r.canaryServices())
+	default:
+		add(r.services(), r.routes(), r.canaryServices(), r.pods(to))
+	}
+	add(r.extra(), r.autoscalers(), r.release())
+	return lines
+}
+
+func (r recovery) kubectl(format string, args ...any) string {
+	return "kubectl -n " + r.w.Namespace + " " + fmt.Sprintf(format, args...)
+}
+
+// restore undoes what was done to an object, by the patch that stands on it.
+func (r recovery) restore(resource, name string) string {
+	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
+	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name, r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
+}
+
+func (r recovery) services() []string {
+	var out []string
+	if r.saved.DisableGenerateCanaryService {
+		return nil
+	}
+	for _, t := range r.saved.Routings {
+		out = append(out, r.restore("services", t.Service))
+	}
+	return out
+}
+
+func (r recovery) canaryServices() []string {
+	var out []string
+	if r.saved.DisableGenerateCanaryService {
+		return nil
+	}
+	for _, t := range r.saved.Routings {
+		out = append(out, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
+	}
+	return out
+}
+
+func (r recovery) routes() []string {
+	var out []string
+	for _, t := range r.saved.Routings {
+		switch {
+		case t.Ingress != nil:
+			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+CanarySuffix))
+		case t.HTTPRoute != "":
+			out = append(out, r.restore("httproutes.gateway.networking.k8s.io", t.HTTPRoute))
+		}
+		for _, c := range t.Custom {
+			group, version, _ := strings.Cut(c.APIVersion, "/")
+			out = append(out, r.restore(c.Kind+"."+version+"."+group, c.Name))
+		}
+	}
+	return out
+}
+
+func (r recovery) autoscalers() []string {
+	var out []string
+	for _, name := range r.saved.Autoscalers {
+		out = append(out, r.restore("horizontalpodautoscalers.v2.autoscaling", name))
+	}
+	return out
+}
+
+func (r recovery) extra() []string {
+	if r.saved.CanaryWorkload == "" {
+		return nil
+	}
+	return []string{r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload)}
+}
+
+func (r recovery) release() []string {
+	name := r.w.WorkloadRef.Name
+	return []string{
+		r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, name),
+		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, name, AnnotationRest, AnnotationSaved, AnnotationRecover),
+	}
+}
+
+// pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.
+func (r recovery) pods(to Side) []string {
+	source, undo := r.template(to)
+	if r.saved.Style == StyleCanary && source == "" {
+		return nil
+	}
+	var parts []string
+	if source != "" {
+		parts = append(parts, fmt.Sprintf(`{"op":"replace","path":"/spec/template","value":%s}`, "\x00"))
+	}
+	parts = append(parts, undo...)
+	first, last := r.settings()
+	parts = append(parts, first...)
+	name := r.w.WorkloadRef.Name
+	body := doubleQuoted("[" + strings.Join(parts, ",") + "]")
+	body = strings.ReplaceAll(body, "\x00", "$("+source+")")
+	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, name, body), r.whole()}
+	if len(last) > 0 {
+		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, name, doubleQuoted("["+strings.Join(last, ",")+"]")))
+	}
+	return out
+}
+
+// template is the command that prints the template to go to, "" when the live one stays, and what is to be taken out of it.
+func (r recovery) template(to Side) (source string, undo []string) {
+	const base = "/spec/template/metadata"
+	if to == SideNew && r.saved.Style == StyleCanary {
+		undo = append(undo, remove(base+"/labels/"+pointer(LabelCanaryOf)))
+		if m := r.saved.CanaryMetadata; m != nil {
+			for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+				undo = append(undo, remove(base+"/labels/"+pointer(k)))
+			}
+			for _, k := range slices.Sorted(maps.Keys(m.Annotations)) {
+				undo = append(undo, remove(base+"/annotations/"+pointer(k)))
+			}
+		}
+		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
+	}
+	revision := r.saved.Stable
+	if to == SideNew {
+		revision = r.saved.Canary
+	}
+	switch {
+	case revision == "" || r.saved.Style == StyleCanary:
+		return "", nil
+	case r.w.WorkloadRef.Kind == "Deployment":
+		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.w.WorkloadRef.Name, revision),
+			[]string{remove(base + "/labels/" + pointer(RevisionLabel("Deployment")))}
+	}
+	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision), []string{remove("/spec/template/$patch")}
+}
+
+// settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.
+func (r recovery) settings() (first, last []string) {
+	for _, path := range slices.Sorted(maps.Keys(r.saved.Settings)) {
+		value := r.saved.Settings[path]
+		if len(value) == 0 {
+			value = json.RawMessage("null")
+		}
+		give := fmt.Sprintf(`{"op":"add","path":"%s","value":%s}`, path, value)
+		var strategy struct{ Type string }
+		if json.Unmarshal(value, &strategy) == nil && strategy.Type == "Recreate" {
+			first = append(first, fmt.Sprintf(`{"op":"add","path":"%s","value":{"type":"RollingUpdate"}}`, path))
+			last = append(last, give)
+			continue
+		}
+		first = append(first, give)
+	}
+	return first, last
+}
+
+// whole waits until every pod is of the one version.
+func (r recovery) whole() string {
+	ref := r.w.WorkloadRef
+	if strings.HasPrefix(ref.APIVersion, "apps/") {
+		return r.kubectl("rollout status %s/%s", r.resource, ref.Name)
+	}
+	field := "updatedReadyReplicas"
+	switch ref.Kind {
+	case "StatefulSet":
+		field = "updatedAvailableReplicas"
+	case "DaemonSet":
+		field = "updatedNumberScheduled"
+	}
+	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field, r.saved.Replicas)
+}
+
+func remove(path string) string { return fmt.Sprintf(`{"op":"remove","path":"%s"}`, path) }
+
+// pointer spells a key as one step of a JSON Pointer (RFC 6901).
+func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+
+// doubleQuoted is a text as one word of a shell that expands nothing of it.
+func doubleQuoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(text) + `"`
+}

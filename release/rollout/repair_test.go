@@ -1,0 +1,43 @@
+package rollout_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+func TestRepairMoves(t *testing.T) {
+	t.Parallel()
+	routed := []rollout.Routing{{Service: "web"}}
+	cases := map[string]struct {
+		reason string
+		saved  rollout.Saved
+		to     rollout.Side
+		want   []rollout.FinalMove
+	}{
+		"WithoutTraffic": {"without traffic there is one move, the one of the pods", rollout.Saved{Style: rollout.StylePartition}, rollout.SideStable,
+			[]rollout.FinalMove{"ResumeAndRelease"}},
+		"Back": {"traffic leaves the new pods before they go, and the stable Service stays pinned until then",
+			rollout.Saved{Style: rollout.StyleBlueGreen, Routings: routed}, rollout.SideStable,
+			[]rollout.FinalMove{"RouteTrafficToStable", "ResumeWorkload", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}},
+		"NewByPartition": {"the Service takes every pod before the stable ones go", rollout.Saved{Style: rollout.StylePartition, Routings: routed}, rollout.SideNew,
+			[]rollout.FinalMove{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload", "ReleaseWorkloadControl"}},
+		"NewBeside": {"the extra workload carries its share until the workload itself is new", rollout.Saved{Style: rollout.StyleCanary, Routings: routed}, rollout.SideNew,
+			[]rollout.FinalMove{"RestoreStableService", "ResumeWorkload", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}},
+		"NoServices": {"Services that were left alone are left alone",
+			rollout.Saved{Style: rollout.StylePartition, Routings: routed, DisableGenerateCanaryService: true, TrafficRouting: "shared"}, rollout.SideStable,
+			[]rollout.FinalMove{"RouteTrafficToStable", "ResumeWorkload", "ReleaseWorkloadControl"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, rollout.RepairMoves(c.saved, c.to), c.reason)
+			for _, move := range c.want {
+				_, routes := move.Route()
+				require.Equal(t, move != "ResumeWorkload" && move != "ReleaseWorkloadControl" && move != "ResumeAndRelease", routes, "a move is either of the traffic or of the pods")
+			}
+		})
+	}
+}

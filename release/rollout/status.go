@@ -1,0 +1,189 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+)
+
+// Phase is where a rollout stands as a whole (design §6.1).
+type Phase string
+
+// The phases. Healthy, RolledBack and Cancelled are final; Failed is open until somebody decides, except when nothing had been done yet.
+const (
+	PhaseProgressing Phase = "Progressing"
+	PhaseHealthy     Phase = "Healthy"
+	PhaseFailed      Phase = "Failed"
+	PhaseRolledBack  Phase = "RolledBack"
+	PhaseCancelled   Phase = "Cancelled"
+)
+
+// Final says whether a rollout in this phase never changes again. A Failed one may still be retried, rolled back or stopped.
+func (p Phase) Final() bool { return p == PhaseHealthy || p == PhaseRolledBack || p == PhaseCancelled }
+
+// StepState is where the current step stands, with the names of the source document.
+type StepState string
+
+// The states of a step (design §6.1).
+const (
+	StateBeforeUpgrade  StepState = "BeforeStepUpgrade"
+	StateUpgrade        StepState = "StepUpgrade"
+	StateTrafficRouting StepState = "StepTrafficRouting"
+	StatePaused         StepState = "StepPaused"
+	StateReady          StepState = "StepReady"
+	StateCompleted      StepState = "Completed"
+)
+
+// WaitKind is what a rollout waits for.
+type WaitKind string
+
+// The kinds of waiting (design §8.1). "window" comes with release windows.
+const (
+	WaitApproval WaitKind = "approval"
+	WaitTimer    WaitKind = "timer"
+	WaitPods     WaitKind = "pods"
+	WaitTraffic  WaitKind = "traffic"
+	WaitParty    WaitKind = "party"
+	WaitDrift    WaitKind = "drift"
+	// WaitResume: it is paused, or it has failed; somebody has to say how it goes on.
+	WaitResume WaitKind = "resume"
+)
+
+// WaitingFor says what a rollout waits for, since when, until when, and by which token it is approved.
+type WaitingFor struct {
+	Kind  WaitKind   `json:"kind"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"`
+	// Gate stands for release, revision, step and visit; approve and promote send it back (design §4).
+	Gate    string `json:"gate,omitempty"`
+	Message string `json:"message"`
+}
+
+// TrafficStatus is the split that the routes were last asked for.
+type TrafficStatus struct {
+	CanaryWeight int32   `json:"canaryWeight"`
+	StableWeight int32   `json:"stableWeight"`
+	Matches      []Match `json:"matches,omitempty"`
+}
+
+// StepStatus is one step of the plan and how far it came.
+type StepStatus struct {
+	Index                 int                `json:"index"`
+	Replicas              intstr.IntOrString `json:"replicas"`
+	Traffic               string             `json:"traffic,omitempty"`
+	Matches               []Match            `json:"matches,omitempty"`
+	RequestHeaderModifier *HeaderModifier    `json:"requestHeaderModifier,omitempty"`
+	// Pause is "approval", "none" or a duration ("2h0m0s").
+	Pause      string     `json:"pause"`
+	State      string     `json:"state"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+}
+
+// Status is a rollout as it is answered over HTTP (design §8.1).
+type Status struct {
+	Party       string              `json:"party"`
+	Namespace   string              `json:"namespace"`
+	Name        string              `json:"name"`
+	WorkloadRef catalog.WorkloadRef `json:"workloadRef"`
+	Style       Style               `json:"style"`
+	Phase       Phase               `json:"phase"`
+	Reason      string              `json:"reason"`
+	// Steps are counted from 1; NextStepIndex is -1 at the end.
+	CurrentStepIndex int          `json:"currentStepIndex"`
+	NextStepIndex    int          `json:"nextStepIndex"`
+	CurrentStepState StepState    `json:"currentStepState"`
+	Steps            []StepStatus `json:"steps"`
+	// FinalisingStep is the move of finalising that is under way, "" otherwise.
+	FinalisingStep             string            `json:"finalisingStep,omitempty"`
+	StableRevision             string            `json:"stableRevision"`
+	CanaryRevision             string            `json:"canaryRevision"`
+	PodTemplateHash            string            `json:"podTemplateHash"`
+	RolloutID                  string            `json:"rolloutId,omitempty"`
+	ObservedWorkloadGeneration int64             `json:"observedWorkloadGeneration,omitempty"`
+	Images                     map[string]string `json:"images,omitempty"`
+	Replicas                   int32             `json:"replicas"`
+	CanaryReplicas             int32             `json:"canaryReplicas"`
+	CanaryReadyReplicas        int32             `json:"canaryReadyReplicas"`
+	LastUpdateTime             time.Time         `json:"lastUpdateTime"`
+	CreatedAt                  time.Time         `json:"createdAt"`
+	FinishedAt                 *time.Time        `json:"finishedAt,omitempty"`
+	Traffic                    *TrafficStatus    `json:"traffic,omitempty"`
+	WaitingFor                 *WaitingFor       `json:"waitingFor,omitempty"`
+	History                    []Decision        `json:"history"`
+	Workflow                   *plan.WorkflowRef `json:"workflow,omitempty"`
+	// Paused says that somebody has paused it: nothing new begins until resume.
+	Paused bool `json:"paused,omitempty"`
+	// Frozen says that it ended with its split left in place.
+	Frozen bool `json:"frozen,omitempty"`
+	// Record is the name of its ReleaseRecord.
+	Record string `json:"record,omitempty"`
+}
+
+// Verb is what a person can ask of a rollout.
+type Verb string
+
+// The verbs (design §4). VerbSupersede comes from POST /rollouts with supersede: true.
+const (
+	VerbApprove   Verb = "approve"
+	VerbPause     Verb = "pause"
+	VerbResume    Verb = "resume"
+	VerbStop      Verb = "stop"
+	VerbRollback  Verb = "rollback"
+	VerbJump      Verb = "jump"
+	VerbRetry     Verb = "retry"
+	VerbPromote   Verb = "promote"
+	VerbSupersede Verb = "supersede"
+)
+
+// Verbs are the verbs that a person can send, in the order in which menus show them.
+var Verbs = []Verb{VerbApprove, VerbPause, VerbResume, VerbStop, VerbRollback, VerbJump, VerbRetry, VerbPromote}
+
+// StopTo is where a stop leaves the workload.
+type StopTo string
+
+// Where a stop can leave it (design §6.1).
+const (
+	StopToStable StopTo = "stable"
+	StopToNew    StopTo = "new"
+	StopToFrozen StopTo = "frozen"
+)
+
+// Decision is one verb that somebody sent, or a rule that decided in nobody's name, and what became of it.
+type Decision struct {
+	At    time.Time `json:"at"`
+	Actor string    `json:"actor"`
+	Via   string    `json:"via"`
+	Verb  Verb      `json:"verb"`
+	// Step is the step that it was meant for.
+	Step    int          `json:"step,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Key     string       `json:"key,omitempty"`
+	Outcome plan.Outcome `json:"outcome"`
+	// Message says what the verb did, or why it was refused and what to do instead.
+	Message string `json:"message"`
+}
+
+// Command is a verb with its payload. All fields but Verb are optional: empty means "the step that waits now".
+type Command struct {
+	Verb   Verb   `json:"verb"`
+	Actor  string `json:"actor,omitempty"`
+	Via    string `json:"via,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Step   int    `json:"step,omitempty"`
+	Gate   string `json:"gate,omitempty"`
+	To     StopTo `json:"to,omitempty"`
+	ToStep int    `json:"toStep,omitempty"`
+}
+
+// WorkflowID is the ID of a rollout's workflow: "rollout/<party>/<namespace>/<name>" (design §4).
+func WorkflowID(party, namespace, name string) string {
+	if party == "" {
+		party = catalog.DefaultParty
+	}
+	return "rollout/" + party + "/" + namespace + "/" + name
+}

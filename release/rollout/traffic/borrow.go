@@ -1,0 +1,238 @@
+package traffic
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+)
+
+// MaxSaved bounds what is saved on an object, in bytes: the API server takes 256 KiB of annotations, and the user's own count too.
+const MaxSaved = 100 << 10
+
+// annotationApplied is kubectl's own copy of what was applied. No script sees it and nothing of ours touches it.
+const annotationApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// marks are the annotations that stand on a borrowed object for as long as it is borrowed.
+var marks = []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, rollout.AnnotationWritten}
+
+// Hand is who asks for a change of an object.
+type Hand struct {
+	// Claim is ours, TakeOver that of a dead release which may be replaced.
+	Claim, TakeOver string
+	// Overwrite writes over what somebody else has edited.
+	Overwrite bool
+}
+
+// Borrowed is a borrowed object as it was read.
+type Borrowed struct {
+	name string
+	live Object
+	undo []Op
+	// taken says that something of ours is saved on it.
+	taken bool
+}
+
+// Look reads what is saved on an object. name describes it in messages. It fails with failure.Drift when what is saved cannot be read any more.
+func Look(name string, live Object) (Borrowed, error) {
+	b := Borrowed{name: name, live: live}
+	saved, there := digStrings(live, "metadata", "annotations")[rollout.AnnotationRestore]
+	if !there {
+		return b, nil
+	}
+	undo, err := parsePatch(saved)
+	if err != nil {
+		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed and cannot be read any more (%v): put back what stood there", name, rollout.AnnotationRestore, err)
+	}
+	b.undo, b.taken = undo, true
+	return b, nil
+}
+
+// Holder is the claim that the object is held by, "" when it is free.
+func (b Borrowed) Holder() string { return HolderOf(b.live) }
+
+// HolderOf is the claim that stands on an object, "" when none does.
+func HolderOf(o Object) string {
+	return digStrings(o, "metadata", "annotations")[rollout.AnnotationHeldBy]
+}
+
+// Taken says whether a release has changed the object and its original is saved on it.
+func (b Borrowed) Taken() bool { return b.taken }
+
+// Original is the object as it was before a release changed it, with everything that others have changed since in places that are not ours.
+func (b Borrowed) Original() Object { return Apply(b.live, b.undo) }
+
+// Live is the object as it was read.
+func (b Borrowed) Live() Object { return b.live }
+
+// borrowedPaths are the places of the object that are ours, apart from the marks.
+func borrowedPaths(undo []Op) []string {
+	var out []string
+	for _, op := range undo {
+		if !slices.ContainsFunc(marks, func(m string) bool { return annotationPath(m) == op.Path }) {
+			out = append(out, op.Path)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Digest is the SHA-256, in hexadecimal, of what stands at these places of an object.
+func Digest(o Object, paths []string) string {
+	parts := map[string]any{}
+	for _, p := range paths {
+		if value, there := at(o, p); there {
+			parts[p] = value
+		}
+	}
+	raw, err := json.Marshal(parts) // members in order of their names
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Mine checks that the hand may write to an object with this claim on it: failure.Claimed with the holder otherwise.
+func (h Hand) Mine(name, holder string) error {
+	if holder == "" || holder == h.Claim || (h.TakeOver != "" && holder == h.TakeOver) {
+		return nil
+	}
+	f := failure.New(failure.Claimed, "%s is held by another release (%s): wait until that is over, or stop it", name, holder)
+	f.Holder = holder
+	return f
+}
+
+// Write is a change of an object. Tests hold for the object as it was read.
+type Write struct {
+	Tests   []Op
+	Changes []Op
+	// paths are the places that are ours afterwards.
+	paths []string
+}
+
+// Paths are the places of the object that are ours after the write.
+func (w Write) Paths() []string { return w.paths }
+
+// Stamp is the write with the digest of what the API server will keep of it.
+func (w Write) Stamp(digest string) []Op {
+	return slices.Concat(w.Tests, w.Changes, []Op{{Op: opAdd, Path: annotationPath(rollout.AnnotationWritten), Value: digest}})
+}
+
+// Want decides what to write so that the object's places are what derive makes of the original; nil: nothing, it is so already. derive returns the object that
+// is wanted, and the places in it that are ours. It fails with failure.Claimed, failure.Drift or what derive fails with.
+func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, error)) (*Write, error) {
+	if err := h.Mine(b.name, b.Holder()); err != nil {
+		return nil, err
+	}
+	original := b.Original()
+	wanted, paths, err := derive(clone(original))
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(borrowedPaths(b.undo), paths)
+	changes := difference(b.live, wanted, all)
+	if drifted := b.drifted(); drifted && len(changes) > 0 && !h.Overwrite {
+		return nil, b.drift()
+	}
+	undo := undoTo(original, paths)
+	saved, err := json.Marshal(undo)
+	if err != nil {
+		return nil, err
+	}
+	if len(saved) > MaxSaved {
+		return nil, failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(saved), MaxSaved)
+	}
+	ours := clone(b.live)
+	put(ours, annotationPath(rollout.AnnotationHeldBy), h.Claim)
+	put(ours, annotationPath(rollout.AnnotationRestore), string(saved))
+	signs := difference(b.live, ours, []string{annotationPath(rollout.AnnotationHeldBy), annotationPath(rollout.AnnotationRestore)})
+	if len(changes) == 0 && len(signs) == 0 && b.taken && !b.drifted() {
+		return nil, nil
+	}
+	return &Write{Tests: b.tests(), Changes: withoutTwins(slices.Concat(changes, signs)), paths: borrowedPaths(undo)}, nil
+}
+
+// withoutTwins leaves out the second making of the same parent, which would empty it.
+func withoutTwins(ops []Op) []Op {
+	made := map[string]bool{}
+	return slices.DeleteFunc(ops, func(op Op) bool {
+		if value, is := op.Value.(map[string]any); !is || op.Op != opAdd || len(value) > 0 {
+			return false
+		}
+		again := made[op.Path]
+		made[op.Path] = true
+		return again
+	})
+}
+
+// undoTo is the patch that brings these places back to what they are in the original, and takes the marks away.
+func undoTo(original Object, paths []string) []Op {
+	paths = slices.Clone(paths)
+	slices.Sort(paths)
+	var undo []Op
+	for _, p := range slices.Compact(paths) {
+		if value, there := at(original, p); there {
+			undo = append(undo, Op{Op: opAdd, Path: p, Value: value})
+		} else {
+			undo = append(undo, Op{Op: opRemove, Path: p})
+		}
+	}
+	for _, m := range marks {
+		undo = append(undo, Op{Op: opRemove, Path: annotationPath(m)})
+	}
+	return undo
+}
+
+// Return decides what to write so that the object is its original again; nil: nothing is ours on it. It fails with failure.Claimed and failure.Drift.
+func (b Borrowed) Return(h Hand) (*Write, error) {
+	if !b.taken && b.Holder() == "" {
+		return nil, nil
+	}
+	if err := h.Mine(b.name, b.Holder()); err != nil {
+		return nil, err
+	}
+	original := b.Original()
+	for _, m := range marks {
+		drop(original, annotationPath(m))
+	}
+	changes := difference(b.live, original, borrowedPaths(b.undo))
+	if b.drifted() && len(changes) > 0 && !h.Overwrite {
+		return nil, b.drift()
+	}
+	var signs []string
+	for _, m := range marks {
+		signs = append(signs, annotationPath(m))
+	}
+	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, difference(b.live, original, signs))}, nil
+}
+
+// Ops is the write as it is, for one that leaves no mark.
+func (w Write) Ops() []Op { return slices.Concat(w.Tests, w.Changes) }
+
+func (b Borrowed) drifted() bool {
+	return b.taken && digStrings(b.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(b.live, borrowedPaths(b.undo))
+}
+
+func (b Borrowed) drift() error {
+	return failure.New(failure.Drift,
+		"%s has been edited by somebody else since this release wrote it: retry writes over that edit, stop leaves the release", b.name)
+}
+
+// tests are what must still hold when the write arrives.
+func (b Borrowed) tests() []Op {
+	out := []Op{{Op: opTest, Path: "/metadata/resourceVersion", Value: digString(b.live, "metadata", "resourceVersion")}}
+	if holder := b.Holder(); holder != "" {
+		out = append(out, Op{Op: opTest, Path: annotationPath(rollout.AnnotationHeldBy), Value: holder})
+	}
+	return out
+}
+
+// refuse is a failure.Refused of something that cannot be expressed.
+func refuse(format string, args ...any) error {
+	return failure.New(failure.Refused, "%s", fmt.Sprintf(format, args...))
+}

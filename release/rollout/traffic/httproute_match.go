@@ -1,0 +1,246 @@
+package traffic
+
+import (
+	"reflect"
+	"strings"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// both is the match that a request meets exactly when it meets the route's own and the asked one; possible says whether any request can. What an HTTPRoute has
+// no match for is refused: two expressions for one value.
+func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible bool, err error) {
+	m = clone(own)
+	if asked.Path != nil {
+		path, possible, err := r.bothPaths(own, *asked.Path)
+		if err != nil || !possible {
+			return nil, false, err
+		}
+		m["path"] = path
+	}
+	for _, part := range []struct {
+		field string
+		asked []rollout.ValueMatch
+		fold  bool
+	}{{"headers", asked.Headers, true}, {"queryParams", asked.QueryParams, false}} {
+		values, possible, err := r.bothValues(digObjects(own, part.field), part.asked, part.fold)
+		if err != nil || !possible {
+			return nil, false, err
+		}
+		if len(values) > 0 {
+			m[part.field] = values
+		}
+	}
+	return m, true, nil
+}
+
+// bothPaths is the path that meets both.
+func (r *routeWriter) bothPaths(own Object, asked rollout.PathMatch) (path Object, possible bool, err error) {
+	kind, value := pathOf(own)
+	mine := Object{"type": kind, "value": value}
+	theirs := Object{"type": string(asked.Type), "value": asked.Value}
+	ownKind := rollout.MatchType(kind)
+	switch {
+	case reflect.DeepEqual(mine, theirs):
+		return mine, true, nil
+	case ownKind == rollout.MatchPathPrefix && value == "/":
+		return theirs, true, nil
+	case asked.Type == rollout.MatchPathPrefix && asked.Value == "/":
+		return mine, true, nil
+	case ownKind == rollout.MatchExact && asked.Type == rollout.MatchExact:
+		return nil, false, nil
+	case ownKind == rollout.MatchExact:
+		return mine, pathMeets(asked.Type, asked.Value, value), nil
+	case asked.Type == rollout.MatchExact:
+		return theirs, pathMeets(ownKind, value, asked.Value), nil
+	case ownKind == rollout.MatchPathPrefix && asked.Type == rollout.MatchPathPrefix:
+		if prefixMatches(value, asked.Value) {
+			return theirs, true, nil
+		}
+		return mine, prefixMatches(asked.Value, value), nil
+	default:
+		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute compares a path with one expression only",
+			r.name, kind, value, asked.Type, asked.Value)
+	}
+}
+
+func pathMeets(kind rollout.MatchType, value, path string) bool {
+	switch kind {
+	case rollout.MatchExact:
+		return value == path
+	case rollout.MatchRegularExpression:
+		return fully(value, path)
+	default:
+		return prefixMatches(value, path)
+	}
+}
+
+// bothValues are the header or query matches that meet both lists; a name stands in a list once.
+func (r *routeWriter) bothValues(own []Object, asked []rollout.ValueMatch, fold bool) (values []any, possible bool, err error) {
+	for _, o := range own {
+		values = append(values, clone(o))
+	}
+	for _, a := range asked {
+		theirs := Object{"type": string(a.Type), "name": a.Name, "value": a.Value}
+		i := indexOfName(values, a.Name, fold)
+		if i < 0 {
+			values = append(values, theirs)
+			continue
+		}
+		mine, _ := values[i].(map[string]any)
+		mineExact := orElse(digString(mine, "type"), string(rollout.MatchExact)) == string(rollout.MatchExact)
+		theirsExact := a.Type == rollout.MatchExact
+		switch {
+		case mineExact == theirsExact && digString(mine, "value") == a.Value:
+		case mineExact && theirsExact:
+			return nil, false, nil
+		case mineExact:
+			if !fully(a.Value, digString(mine, "value")) {
+				return nil, false, nil
+			}
+		case theirsExact:
+			if !fully(digString(mine, "value"), a.Value) {
+				return nil, false, nil
+			}
+			values[i] = theirs
+		default:
+			return nil, false, refuse("%s compares %s with an expression already, which cannot be combined with the step's", r.name, a.Name)
+		}
+	}
+	return values, true, nil
+}
+
+func indexOfName(values []any, name string, fold bool) int {
+	for i, v := range values {
+		m, _ := v.(map[string]any)
+		have := digString(m, "name")
+		if have == name || fold && strings.EqualFold(have, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func contains(list []any, m Object) bool {
+	for _, item := range list {
+		if reflect.DeepEqual(item, any(m)) {
+			return true
+		}
+	}
+	return false
+}
+
+// modify adds the step's RequestHeaderModifier to the filters of a rule or backend. There may be one such filter only, so that it is merged into one that is there
+// already: the step's come last, as if they were applied after it.
+func (r *routeWriter) modify(holder Object) error {
+	asked := r.asks.RequestHeaderModifier
+	if asked == nil {
+		return nil
+	}
+	filters, _ := clone(holder["filters"]).([]any)
+	for _, f := range objectsOf(filters) {
+		if digString(f, "type") == filterHeaders {
+			f[fieldHeaders] = merged(digObject(f, fieldHeaders), asked)
+			holder["filters"] = filters
+			return r.countHeaders(digObject(f, fieldHeaders))
+		}
+	}
+	modifier := merged(nil, asked)
+	holder["filters"] = append(filters, Object{"type": filterHeaders, fieldHeaders: modifier})
+	return r.countHeaders(modifier)
+}
+
+const (
+	filterHeaders = "RequestHeaderModifier"
+	fieldHeaders  = "requestHeaderModifier"
+)
+
+func (r *routeWriter) countHeaders(modifier Object) error {
+	for _, part := range []string{"set", "add", "remove"} {
+		if list, _ := modifier[part].([]any); len(list) > maxValues {
+			return refuse("%s would %s %d headers in one filter, the most is %d", r.name, part, len(list), maxValues)
+		}
+	}
+	return nil
+}
+
+// merged is one modifier that does what the route's own does, and then the step's.
+func merged(own Object, asked *rollout.HeaderModifier) Object {
+	set, add := digObjects(own, "set"), digObjects(own, "add")
+	var remove []string
+	removed, _ := dig(own, "remove").([]any)
+	for _, name := range removed {
+		if s, ok := name.(string); ok {
+			remove = append(remove, s)
+		}
+	}
+	for _, name := range asked.Remove {
+		set, add = withoutName(set, name), withoutName(add, name)
+		remove = append(withoutFold(remove, name), name)
+	}
+	for _, h := range asked.Set {
+		set, add = withoutName(set, h.Name), withoutName(add, h.Name)
+		remove = withoutFold(remove, h.Name)
+		set = append(set, Object{"name": h.Name, "value": h.Value})
+	}
+	for _, h := range asked.Add {
+		// A name may stand once in a list: what was added or set before takes the value in.
+		switch {
+		case valueOf(add, h.Name) != nil:
+			m := valueOf(add, h.Name)
+			m["value"] = digString(m, "value") + "," + h.Value
+		case valueOf(set, h.Name) != nil:
+			m := valueOf(set, h.Name)
+			m["value"] = digString(m, "value") + "," + h.Value
+		default:
+			add = append(add, Object{"name": h.Name, "value": h.Value})
+		}
+	}
+	out := Object{}
+	for field, list := range map[string][]Object{"set": set, "add": add} {
+		if len(list) > 0 {
+			out[field] = anyList(list)
+		}
+	}
+	if len(remove) > 0 {
+		out["remove"] = anyList(remove)
+	}
+	return out
+}
+
+func anyList[T any](list []T) []any {
+	out := make([]any, 0, len(list))
+	for _, item := range list {
+		out = append(out, item)
+	}
+	return out
+}
+
+func valueOf(list []Object, name string) Object {
+	for _, m := range list {
+		if strings.EqualFold(digString(m, "name"), name) {
+			return m
+		}
+	}
+	return nil
+}
+
+func withoutName(list []Object, name string) []Object {
+	var out []Object
+	for _, m := range list {
+		if !strings.EqualFold(digString(m, "name"), name) {
+			out = append(out, clone(m))
+		}
+	}
+	return out
+}
+
+func withoutFold(list []string, name string) []string {
+	var out []string
+	for _, s := range list {
+		if !strings.EqualFold(s, name) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

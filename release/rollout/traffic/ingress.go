@@ -1,0 +1,85 @@
+package traffic
+
+import (
+	"maps"
+	"strings"
+)
+
+// CanaryIngress is the Ingress <name>-canary, with these annotations: what of the stable Ingress leads to the stable Service leads to the canary Service in it.
+// Rules for other Services, rules without http and backends that are no Service are left out; class, TLS and labels are the same. It fails with failure.Refused
+// when nothing of the Ingress leads to the Service.
+func CanaryIngress(stable Object, routing ServicePair, annotations map[string]string, v Version) (Object, error) {
+	spec := clone(digObject(stable, "spec"))
+	var rules []any
+	for _, rule := range digObjects(spec, "rules") {
+		var paths []any
+		for _, path := range digObjects(rule, "http", "paths") {
+			if redirected(digObject(path, "backend"), routing) {
+				paths = append(paths, path)
+			}
+		}
+		if len(paths) > 0 {
+			put(rule, "/http/paths", paths)
+			rules = append(rules, rule)
+		}
+	}
+	delete(spec, "rules")
+	if len(rules) > 0 {
+		spec["rules"] = rules
+	}
+	byDefault := redirected(digObject(spec, "defaultBackend"), routing)
+	if !byDefault {
+		delete(spec, "defaultBackend")
+	}
+	name := digString(stable, "metadata", "name")
+	if len(rules) == 0 && !byDefault {
+		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service", name, routing.Stable)
+	}
+	meta := createdMetadata(stable, name+canarySuffix, v)
+	all := map[string]string{}
+	maps.Copy(all, annotations)
+	maps.DeleteFunc(all, func(key, _ string) bool { return key == annotationApplied || strings.HasPrefix(key, "slipway.io/") })
+	for _, m := range marks {
+		if value, there := digStrings(meta, "annotations")[m]; there {
+			all[m] = value
+		}
+	}
+	meta["annotations"] = anyMap(all)
+	return Object{"apiVersion": digString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
+}
+
+// canarySuffix is that of package rollout.
+const canarySuffix = "-canary"
+
+// ServicePair is the stable Service and the canary's; they are the same where there are no canary Services.
+type ServicePair struct{ Stable, Canary string }
+
+// Same says that there is no canary Service.
+func (p ServicePair) Same() bool { return p.Stable == p.Canary }
+
+// redirected points a backend at the canary Service; it says whether it is one of the stable Service.
+func redirected(backend Object, routing ServicePair) bool {
+	if digString(backend, "service", "name") != routing.Stable {
+		return false
+	}
+	put(backend, "/service/name", routing.Canary)
+	return true
+}
+
+// IngressAnnotations are the annotations of an Ingress that a script is given.
+func IngressAnnotations(ingress Object) map[string]string { return ownAnnotations(ingress) }
+
+// IngressPaths are the places of a canary Ingress that are ours: its spec and all of its annotations but the marks.
+func IngressPaths(canary Object) []string {
+	paths := []string{"/spec"}
+	for key := range ownAnnotations(canary) {
+		paths = append(paths, annotationPath(key))
+	}
+	return paths
+}
+
+// IsCanaryIngress says whether an Ingress is itself a canary by the annotations of one of the classes.
+func IsCanaryIngress(ingress Object) bool {
+	_, is := canaryAnnotations(ingress)
+	return is
+}

@@ -1,0 +1,101 @@
+// Package traffic decides how requests are moved between two versions (design §6.3): the canary Service and Ingress, the rules of an HTTPRoute, what scripts are
+// given and what they may return, what a borrowed object was like, and, looking at the objects of a namespace, which version gets which share of the requests.
+// It works on objects as the API server has them, so that no field is lost that a Go type does not know. It touches nothing.
+package traffic
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is an object, or a part of one, as JSON: map[string]any, []any, string, bool, int64, float64 and nil.
+type Object = map[string]any
+
+// clone copies an object deeply.
+func clone[T any](value T) T {
+	c, ok := runtime.DeepCopyJSONValue(value).(T)
+	if !ok {
+		return value // nil of an interface type
+	}
+	return c
+}
+
+// dig is the value at a path of member names, nil when there is none.
+func dig(o Object, path ...string) any {
+	var at any = o
+	for _, name := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[name]
+	}
+	return at
+}
+
+func digObject(o Object, path ...string) Object {
+	m, _ := dig(o, path...).(map[string]any)
+	return m
+}
+
+func digString(o Object, path ...string) string {
+	s, _ := dig(o, path...).(string)
+	return s
+}
+
+// digObjects are the members of a list that are objects.
+func digObjects(o Object, path ...string) []Object {
+	list, _ := dig(o, path...).([]any)
+	return objectsOf(list)
+}
+
+func objectsOf(list []any) []Object {
+	var out []Object
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// digStrings are the members of a map whose values are strings.
+func digStrings(o Object, path ...string) map[string]string {
+	out := map[string]string{}
+	for name, value := range digObject(o, path...) {
+		if s, ok := value.(string); ok {
+			out[name] = s
+		}
+	}
+	return out
+}
+
+// number reads a JSON number.
+func number(value any) (int64, bool) {
+	switch n := value.(type) {
+	case int64:
+		return n, true
+	case int:
+		return int64(n), true
+	case int32:
+		return int64(n), true
+	case float64:
+		return int64(n), n == float64(int64(n))
+	default:
+		return 0, false
+	}
+}
+
+// Describe names an object in messages: "HTTPRoute shop/order".
+func Describe(kind, namespace, name string) string {
+	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+}
+
+func anyMap(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package traffic
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strings"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// Version names the pods of one version.
+type Version struct {
+	// Workload is the workload's name, Label the name of the pods' revision label, Hash its value.
+	Workload, Label, Hash string
+	// Labels are more labels of the version's pods (patchPodTemplateMetadata).
+	Labels map[string]string
+	// Claim is written on what is made.
+	Claim string
+}
+
+// ofTheServer are fields of a Service that the API server or a load balancer hands out, each to one Service only.
+var ofTheServer = []string{
+	"clusterIPs", "externalIPs", "ipFamilies", "ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "loadBalancerSourceRanges",
+	"allocateLoadBalancerNodePorts", "healthCheckNodePort", "externalTrafficPolicy", "externalName",
+}
+
+// CanaryService is the Service <name>-canary that selects one version's pods: the stable Service without the addresses and ports that were handed out to it.
+// Behind a load balancer it is of type ClusterIP: requests come to it by the routes only. A headless Service stays headless.
+func CanaryService(stable Object, name string, v Version) Object {
+	spec := clone(digObject(stable, "spec"))
+	if digString(spec, "clusterIP") != "None" {
+		delete(spec, "clusterIP")
+	}
+	for _, field := range ofTheServer {
+		delete(spec, field)
+	}
+	if digString(spec, "type") == "LoadBalancer" {
+		spec["type"] = "ClusterIP"
+	}
+	for _, port := range digObjects(spec, "ports") {
+		delete(port, "nodePort")
+	}
+	spec["selector"] = anyMap(v.selector(SelectorOf(stable)))
+	return Object{"apiVersion": "v1", "kind": "Service", "metadata": createdMetadata(stable, name, v), "spec": spec}
+}
+
+// SelectorOf is the selector of a Service.
+func SelectorOf(service Object) map[string]string { return digStrings(service, "spec", "selector") }
+
+// selector is a Service's own selector narrowed to the version's pods.
+func (v Version) selector(own map[string]string) map[string]string {
+	out := maps.Clone(own)
+	maps.Copy(out, v.Labels)
+	out[v.Label] = v.Hash
+	return out
+}
+
+// PathSelector is the place that pinning changes.
+const PathSelector = "/spec/selector"
+
+// Pinned derives the stable Service that selects one version's pods only.
+func Pinned(v Version) func(original Object) (Object, []string, error) {
+	return func(original Object) (Object, []string, error) {
+		put(original, PathSelector, anyMap(v.selector(SelectorOf(original))))
+		return original, []string{PathSelector}, nil
+	}
+}
+
+// CanarySelectorPaths are the places of a canary Service that are ours to keep.
+var CanarySelectorPaths = []string{PathSelector}
+
+// createdMetadata is the metadata of an object that is made beside another: its labels and annotations, without those that speak of the other alone, the claim,
+// and an owner reference, so that it goes when the other is deleted.
+func createdMetadata(of Object, name string, v Version) Object {
+	annotations := ownAnnotations(of)
+	annotations[rollout.AnnotationHeldBy] = v.Claim
+	labels := digStrings(of, "metadata", "labels")
+	labels[rollout.LabelCanaryOf] = LabelValue(v.Workload)
+	return Object{
+		"name": name, "namespace": digString(of, "metadata", "namespace"),
+		"labels": anyMap(labels), "annotations": anyMap(annotations),
+		"ownerReferences": []any{Object{
+			"apiVersion": digString(of, "apiVersion"), "kind": digString(of, "kind"),
+			"name": digString(of, "metadata", "name"), "uid": digString(of, "metadata", "uid"),
+		}},
+	}
+}
+
+// ownAnnotations are the annotations of an object that are its user's.
+func ownAnnotations(o Object) map[string]string {
+	out := digStrings(o, "metadata", "annotations")
+	maps.DeleteFunc(out, func(key, _ string) bool { return key == annotationApplied || strings.HasPrefix(key, "slipway.io/") })
+	return out
+}
+
+// maxLabelValue is how long a label's value may be.
+const maxLabelValue = 63
+
+// LabelValue is a name as a label's value: the first 63 digits of its SHA-256 when it is too long.
+func LabelValue(name string) string {
+	if len(name) <= maxLabelValue {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])[:maxLabelValue]
+}
+
+// PodLabels are the labels that a workload's template gives its pods.
+func PodLabels(workload Object) map[string]string {
+	return digStrings(workload, "spec", "template", "metadata", "labels")
+}

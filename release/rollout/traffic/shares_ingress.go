@@ -1,0 +1,219 @@
+package traffic
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// canaryPrefixes are the prefixes under which the classes keep the canary annotations of ingress-nginx.
+var canaryPrefixes = []string{"nginx.ingress.kubernetes.io/", "alb.ingress.kubernetes.io/"}
+
+// queryPrefix is where class mse keeps what only it knows.
+const queryPrefix = "mse.ingress.kubernetes.io/canary-by-query"
+
+func (o Objects) throughIngress(routing rollout.Routing, request Probe) ([]destination, error) {
+	name := routing.Ingress.Name
+	stable := find(o.Ingresses, name)
+	if stable == nil {
+		return nil, fmt.Errorf("there is no Ingress %s", name)
+	}
+	host, path, ok := doorOf(stable, routing.Service, request)
+	if !ok {
+		return nil, noRule("Ingress", name, request)
+	}
+	to := backendOf(stable, host, path)
+	if to == "" {
+		return nil, noRule("Ingress", name, request)
+	}
+	if len(o.endpoints(to)) == 0 {
+		// ingress-nginx looks at a canary only when the main backend has endpoints (kubernetes/ingress-nginx issue 9635).
+		return []destination{{to, 1}}, nil
+	}
+	for _, canary := range o.Ingresses {
+		annotations, is := canaryAnnotations(canary)
+		if !is || digString(canary, "metadata", "name") == name {
+			continue
+		}
+		if service := backendOf(canary, host, path); service != "" {
+			weight := canaryShare(annotations, request)
+			return []destination{{to, 1 - weight}, {service, weight}}, nil
+		}
+	}
+	return []destination{{to, 1}}, nil
+}
+
+// canaryAnnotations are the canary annotations of an Ingress without their prefix; is says whether it is a canary at all.
+func canaryAnnotations(ingress Object) (annotations map[string]string, is bool) {
+	all := digStrings(ingress, "metadata", "annotations")
+	for _, prefix := range canaryPrefixes {
+		if all[prefix+"canary"] != "true" {
+			continue
+		}
+		out := map[string]string{}
+		for key, value := range all {
+			if rest, ours := strings.CutPrefix(key, prefix); ours {
+				out[rest] = value
+			}
+			if rest, query := strings.CutPrefix(key, queryPrefix); query {
+				out["canary-by-query"+rest] = value
+			}
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// canaryShare is the part of requests like this one that ingress-nginx sends to the canary: by header, then by cookie, then by weight.
+func canaryShare(a map[string]string, request Probe) float64 {
+	if name := a["canary-by-header"]; name != "" {
+		if decided, to := byHeader(a, header(request, name)); decided {
+			return to
+		}
+	}
+	if name := a["canary-by-query"]; name != "" && valueMatches(request.Query[name], a["canary-by-query-value"], a["canary-by-query-pattern"]) {
+		return 1
+	}
+	if name := a["canary-by-cookie"]; name != "" {
+		switch request.Cookies[name] {
+		case "always":
+			return 1
+		case "never":
+			return 0
+		}
+	}
+	weight, err := strconv.ParseFloat(a["canary-weight"], 64)
+	if err != nil {
+		return 0
+	}
+	total, err := strconv.ParseFloat(a["canary-weight-total"], 64)
+	if err != nil || total <= 0 {
+		total = 100
+	}
+	return min(weight/total, 1)
+}
+
+// byHeader decides by the header's value: a value or pattern that is not met decides nothing; without either the words always and never do.
+func byHeader(a map[string]string, value string) (decided bool, share float64) {
+	exact, pattern := a["canary-by-header-value"], a["canary-by-header-pattern"]
+	switch {
+	case exact != "" || pattern != "":
+		return valueMatches(value, exact, pattern), 1
+	case value == "always":
+		return true, 1
+	case value == "never":
+		return true, 0
+	default:
+		return false, 0
+	}
+}
+
+// valueMatches compares with an exact value, or else with a pattern that is found anywhere; an absent value matches nothing.
+func valueMatches(value, exact, pattern string) bool {
+	if value == "" {
+		return false
+	}
+	if exact != "" {
+		return value == exact
+	}
+	found, err := regexp.MatchString(pattern, value)
+	return err == nil && found
+}
+
+func header(request Probe, name string) string {
+	for key, value := range request.Headers {
+		if strings.EqualFold(key, name) {
+			return value
+		}
+	}
+	return ""
+}
+
+// doorOf is the host and path by which a request comes in: those of the probe, or of the first rule to the Service where the probe leaves them open.
+func doorOf(ingress Object, service string, request Probe) (host, path string, ok bool) {
+	host, path = request.Host, request.Path
+	for _, rule := range digObjects(ingress, "spec", "rules") {
+		ruleHost := digString(rule, "host")
+		if request.Host != "" && !hostMatches(ruleHost, request.Host) {
+			continue
+		}
+		for _, p := range digObjects(rule, "http", "paths") {
+			if digString(p, "backend", "service", "name") != service {
+				continue
+			}
+			if host == "" {
+				host = strings.Replace(ruleHost, "*", "any", 1)
+			}
+			if path == "" {
+				path = orElse(digString(p, "path"), "/")
+			}
+			return host, path, true
+		}
+	}
+	if path == "" {
+		path = "/"
+	}
+	return host, path, true
+}
+
+// backendOf is the Service that an Ingress sends a request to, "" when it has no rule for it: the longest path of the host's rules wins, an exact one first;
+// then the default backend.
+func backendOf(ingress Object, host, path string) string {
+	best, service := -1, ""
+	for _, rule := range digObjects(ingress, "spec", "rules") {
+		if !hostMatches(digString(rule, "host"), host) {
+			continue
+		}
+		for _, p := range digObjects(rule, "http", "paths") {
+			value := orElse(digString(p, "path"), "/")
+			rank := len(value) * 2
+			switch digString(p, "pathType") {
+			case "Exact":
+				if value != path {
+					continue
+				}
+				rank++
+			default:
+				if !prefixMatches(value, path) {
+					continue
+				}
+			}
+			if rank > best {
+				best, service = rank, digString(p, "backend", "service", "name")
+			}
+		}
+	}
+	if best < 0 {
+		return digString(ingress, "spec", "defaultBackend", "service", "name")
+	}
+	return service
+}
+
+// hostMatches says whether a rule's host takes a request's: "" takes any, "*.x" one more label.
+func hostMatches(rule, host string) bool {
+	if rule == "" || rule == host {
+		return true
+	}
+	suffix, wild := strings.CutPrefix(rule, "*")
+	if !wild {
+		return false
+	}
+	label, has := strings.CutSuffix(host, suffix)
+	return has && label != "" && !strings.Contains(label, ".")
+}
+
+// prefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.
+func prefixMatches(prefix, path string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

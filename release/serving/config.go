@@ -1,0 +1,134 @@
+package serving
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// config is a party's configuration: the files of its ConfigMap, and what each container mounts, by the container's name.
+type config struct {
+	files  map[string]string
+	mounts map[string][]corev1.VolumeMount
+}
+
+// configVolume is the name of the volume that holds the configuration files.
+const configVolume = "config-template"
+
+// config renders the templates of the party's AppImage. One that several containers mount is rendered with the environment of each; where that makes a
+// difference, the second one's file is called <container>.<name>. One that nobody mounts is rendered with the environment of the first container.
+func (d deployed) config(given []variable) (config, error) {
+	all := config{files: map[string]string{}, mounts: map[string][]corev1.VolumeMount{}}
+	keys := map[[2]string]string{}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(d.configs)) {
+		for _, c := range d.readers(name) {
+			text, err := renderConfig(d.configs[name], variablesOf(c, given))
+			if err != nil {
+				return config{}, fmt.Errorf("config template %s of AppImage %s %w", name, d.party.AppImageRef, err)
+			}
+			key := name
+			if other, there := all.files[name]; there && other != text {
+				key = c.Name + "." + name
+			}
+			if _, taken := d.configs[key]; taken && key != name {
+				return config{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: rename that template",
+					name, d.party.AppImageRef, c.Name, key)
+			}
+			if _, there := all.files[key]; !there {
+				size += len(key) + len(text)
+			}
+			if size > MaxConfig {
+				return config{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more", d.party.AppImageRef, MaxConfig)
+			}
+			all.files[key] = text
+			keys[[2]string{c.Name, name}] = key
+		}
+	}
+	for _, c := range d.template.Spec.Containers {
+		for _, m := range c.ConfigVolumeMounts {
+			mount := corev1.VolumeMount{Name: configVolume, MountPath: m.MountPath, SubPath: keys[[2]string{c.Name, m.SubPath}]}
+			all.mounts[c.Name] = append(all.mounts[c.Name], mount)
+		}
+	}
+	return all, nil
+}
+
+// readers are the containers that mount that file, or the first of all.
+func (d deployed) readers(file string) []kuscia.Container {
+	var readers []kuscia.Container
+	for _, c := range d.template.Spec.Containers {
+		if slices.ContainsFunc(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) bool { return m.SubPath == file }) {
+			readers = append(readers, c)
+		}
+	}
+	if len(readers) == 0 {
+		return d.template.Spec.Containers[:1]
+	}
+	return readers
+}
+
+// digest tells the files of one version from those of another.
+func (c config) digest() string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(c.files)) {
+		fmt.Fprintf(sum, "%d:%s%d:%s", len(name), name, len(c.files[name]), c.files[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// variable is one of the environment variables that every container gets.
+type variable struct{ name, value string }
+
+// given are the variables that every container of a party gets, in Kuscia's order (kuscia-semantics §2.4).
+func (d deployed) given(cluster []clusterParty) []variable {
+	all := []variable{
+		{"KUSCIA_DOMAIN_ID", d.party.DomainID},
+		{"CLUSTER_DEFINE", compact(clusterDefine{Parties: cluster, SelfPartyIdx: d.index})},
+		{"ALLOCATED_PORTS", d.allocatedPorts()},
+		{"INPUT_CONFIG", d.version.Spec.InputConfig},
+	}
+	for _, p := range d.ports {
+		all = append(all, variable{portVariable(p.Name), fmt.Sprint(p.Port)})
+	}
+	if d.version.AppType == kuscia.AppTypeServing {
+		all = append(all, variable{"SERVING_ID", d.version.ID})
+	}
+	return all
+}
+
+func portVariable(port string) string {
+	return "KUSCIA_PORT_" + strings.ToUpper(strings.ReplaceAll(port, "-", "_")) + "_NUMBER"
+}
+
+// envOf is a container's environment: its own, then what every container gets. Kubernetes takes $(NAME) and $$ in a value for its own, so that a
+// dollar sign of ours is doubled: the container reads exactly what was given.
+func envOf(c kuscia.Container, given []variable) []corev1.EnvVar {
+	all := slices.Clone(c.Env)
+	for _, v := range given {
+		all = append(all, corev1.EnvVar{Name: v.name, Value: strings.ReplaceAll(v.value, "$", "$$")})
+	}
+	return all
+}
+
+// variablesOf is what a container's configuration files may use: its environment, by names in capitals.
+func variablesOf(c kuscia.Container, given []variable) variables {
+	vars := variables{values: map[string]string{}, unknown: map[string]bool{}}
+	for _, e := range c.Env {
+		name := strings.ToUpper(e.Name)
+		vars.values[name] = e.Value
+		vars.unknown[name] = e.ValueFrom != nil
+	}
+	for _, v := range given {
+		vars.values[v.name] = v.value
+		delete(vars.unknown, v.name)
+	}
+	return vars
+}

@@ -1,0 +1,171 @@
+package serving
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// MaxConfig bounds all configuration files of a party together, in bytes, and each template of one: a ConfigMap holds no more.
+const MaxConfig = 1 << 20
+
+// variables are what stands in for {{.NAME}}, by name in capitals.
+type variables struct {
+	values map[string]string
+	// unknown are the names whose values are only known in the party's cluster.
+	unknown map[string]bool
+}
+
+// renderConfig renders a configuration template (kuscia-semantics §2.4): Go's text/template over the variables, each of which stands as the inside of a
+// JSON string. A variable that is not there is empty. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON.
+//
+// A template comes from whoever registers an AppImage and is rendered by the engine, so it can neither loop nor call other templates, and what its
+// functions and it write is bounded.
+func renderConfig(text string, vars variables) (string, error) {
+	if len(text) > MaxConfig {
+		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxConfig)
+	}
+	text, paths, err := cutPaths(text)
+	if err != nil {
+		return "", err
+	}
+	left := &budget{bytes: workBudget}
+	t, err := template.New("config").Option("missingkey=zero").Funcs(left.functions()).Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("does not parse: %w", err)
+	}
+	if err := checkTemplate(t, vars); err != nil {
+		return "", err
+	}
+	data, err := templateData(paths, vars, left)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&limitedWriter{to: &out, left: MaxConfig}, data); err != nil {
+		return "", fmt.Errorf("cannot be rendered: %w", err)
+	}
+	return out.String(), nil
+}
+
+// templateData are the variables as the template sees them, and the values at the extended paths by their text.
+func templateData(paths map[string]path, vars variables, left *budget) (map[string]string, error) {
+	data := make(map[string]string, len(vars.values)+len(paths))
+	for name, value := range vars.values {
+		data[name] = insideString(value)
+	}
+	in := documents{values: vars.values, read: map[string]any{}, left: left}
+	for _, text := range slices.Sorted(maps.Keys(paths)) {
+		p := paths[text]
+		if vars.unknown[p.variable] {
+			return nil, unknownVariable(p.variable)
+		}
+		value, err := p.value(in)
+		if err == nil {
+			err = left.take(len(value))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
+		}
+		data[text] = value
+	}
+	return data, nil
+}
+
+func unknownVariable(name string) error {
+	return fmt.Errorf("uses %s, whose value comes from a Secret, a ConfigMap or the pod itself and is not known when the file is rendered: "+
+		"give it a plain value, or let the application read it from its environment", name)
+}
+
+// insideString is the value as it stands in a JSON string, without the quotes around it.
+func insideString(value string) string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+	return strings.TrimSuffix(strings.TrimPrefix(out.String(), `"`), "\"\n")
+}
+
+// checkTemplate refuses what a configuration file has no use for and what could run without end.
+func checkTemplate(t *template.Template, vars variables) error {
+	for _, other := range t.Templates() {
+		if other.Name() != t.Name() {
+			return fmt.Errorf("defines the template %q: write a configuration file without define and block", other.Name())
+		}
+	}
+	if t.Tree == nil {
+		return nil
+	}
+	return checkNode(t.Root, vars)
+}
+
+func checkNode(node parse.Node, vars variables) error {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		return checkList(n, vars)
+	case *parse.ActionNode:
+		return checkPipe(n.Pipe, vars)
+	case *parse.IfNode:
+		return checkBranch(&n.BranchNode, vars)
+	case *parse.WithNode:
+		return checkBranch(&n.BranchNode, vars)
+	case *parse.RangeNode:
+		return fmt.Errorf("line %d: range is not supported: a configuration file has only plain values to go over", n.Line)
+	case *parse.TemplateNode:
+		return fmt.Errorf("line %d: template is not supported: write its text in its place", n.Line)
+	case *parse.PipeNode:
+		return checkPipe(n, vars)
+	case *parse.ChainNode:
+		return checkNode(n.Node, vars)
+	case *parse.FieldNode:
+		if len(n.Ident) > 0 && vars.unknown[n.Ident[0]] {
+			return unknownVariable(n.Ident[0])
+		}
+	case *parse.VariableNode:
+		if len(n.Ident) > 1 && vars.unknown[n.Ident[1]] {
+			return unknownVariable(n.Ident[1])
+		}
+	}
+	return nil
+}
+
+func checkList(list *parse.ListNode, vars variables) error {
+	if list == nil {
+		return nil
+	}
+	for _, n := range list.Nodes {
+		if err := checkNode(n, vars); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkBranch(b *parse.BranchNode, vars variables) error {
+	if err := checkPipe(b.Pipe, vars); err != nil {
+		return err
+	}
+	if err := checkList(b.List, vars); err != nil {
+		return err
+	}
+	return checkList(b.ElseList, vars)
+}
+
+func checkPipe(pipe *parse.PipeNode, vars variables) error {
+	if pipe == nil {
+		return nil
+	}
+	for _, command := range pipe.Cmds {
+		for _, argument := range command.Args {
+			if err := checkNode(argument, vars); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

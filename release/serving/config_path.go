@@ -1,0 +1,223 @@
+package serving
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// extended finds {{{.NAME.field[0]}}}.
+var extended = regexp.MustCompile(`\{\{\{([^{}]*)\}\}\}`)
+
+// path is where in a variable that is JSON a value is: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the first element
+// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere (kuscia-semantics §2.4; Kuscia's tutorial on
+// configuration files).
+type path struct {
+	variable string
+	steps    []step
+}
+
+// step goes one level down: to a field, or to an element of a list by its index, by an index that stands at another path, or by the value of a key.
+type step struct {
+	field string
+	index int
+	at    *path
+	key   string
+	value string
+}
+
+// cutPaths puts a look-up in the place of each extended path, and returns the paths by their text.
+func cutPaths(text string) (string, map[string]path, error) {
+	paths := map[string]path{}
+	var problem error
+	cut := extended.ReplaceAllStringFunc(text, func(found string) string {
+		p, err := parsePath(strings.TrimSpace(strings.Trim(found, "{}")))
+		if err != nil && problem == nil {
+			problem = fmt.Errorf("%s: %w", found, err)
+		}
+		paths[found] = p
+		return "{{index $ " + strconv.Quote(found) + "}}"
+	})
+	return cut, paths, problem
+}
+
+var errPath = errors.New("is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or {{{.NAME.list[.OTHER.field]}}}")
+
+func parsePath(text string) (path, error) {
+	rest, dotted := strings.CutPrefix(text, ".")
+	variable, rest := cutName(rest)
+	if !dotted || variable == "" {
+		return path{}, errPath
+	}
+	p := path{variable: strings.ToUpper(variable)}
+	for rest != "" {
+		next, after, err := parseStep(rest)
+		if err != nil {
+			return path{}, err
+		}
+		p.steps = append(p.steps, next)
+		rest = after
+	}
+	return p, nil
+}
+
+func cutName(text string) (name, rest string) {
+	if end := strings.IndexAny(text, ".[]"); end >= 0 {
+		return text[:end], text[end:]
+	}
+	return text, ""
+}
+
+func parseStep(text string) (step, string, error) {
+	if rest, dotted := strings.CutPrefix(text, "."); dotted {
+		field, rest := cutName(rest)
+		if field == "" {
+			return step{}, "", errPath
+		}
+		return step{field: field}, rest, nil
+	}
+	inside, rest, closed := strings.Cut(strings.TrimPrefix(text, "["), "]")
+	if text[0] != '[' || !closed || strings.Contains(inside, "[") {
+		return step{}, "", errPath
+	}
+	if strings.HasPrefix(inside, ".") {
+		at, err := parsePath(inside)
+		return step{at: &at}, rest, err
+	}
+	if key, value, filter := strings.Cut(inside, "="); filter {
+		if key == "" {
+			return step{}, "", errPath
+		}
+		return step{key: key, value: value}, rest, nil
+	}
+	index, err := strconv.Atoi(inside)
+	if err != nil || index < 0 {
+		return step{}, "", errPath
+	}
+	return step{index: index}, rest, nil
+}
+
+// documents are the variables that are JSON, each read once. left bounds how much is looked at on all paths together.
+type documents struct {
+	values map[string]string
+	read   map[string]any
+	left   *budget
+}
+
+// lookCost is what one look at a field or an element takes of the budget, in bytes: a quarter of a million looks are enough for any file, and done in a moment.
+const lookCost = 16
+
+func (d documents) at(variable string) (any, error) {
+	if document, done := d.read[variable]; done {
+		return document, nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(d.values[variable]))
+	decoder.UseNumber()
+	var document any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, fmt.Errorf("%s is not JSON: %w", variable, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s is not one JSON value", variable)
+	}
+	d.read[variable] = document
+	return document, nil
+}
+
+// value is what stands at the path, as it is put into the file: the inside of a JSON string, or JSON. A variable that is not there, or empty, is empty
+// wherever one looks; a path that leads nowhere in one that is there is an error.
+func (p path) value(in documents) (string, error) {
+	if in.values[p.variable] == "" {
+		return "", nil
+	}
+	found, err := p.find(in)
+	if err != nil {
+		return "", err
+	}
+	switch found := found.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return insideString(found), nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(found); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+func (p path) find(in documents) (any, error) {
+	if len(p.steps) == 0 {
+		return in.values[p.variable], nil
+	}
+	at, err := in.at(p.variable)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range p.steps {
+		if at, err = s.take(at, in); err != nil {
+			return nil, err
+		}
+	}
+	return at, nil
+}
+
+func (s step) take(from any, in documents) (any, error) {
+	if err := in.left.take(lookCost); err != nil {
+		return nil, err
+	}
+	if s.field != "" {
+		object, _ := from.(map[string]any)
+		value, found := object[s.field]
+		if !found {
+			return nil, fmt.Errorf("there is no field %s", s.field)
+		}
+		return value, nil
+	}
+	list, isList := from.([]any)
+	if !isList {
+		return nil, errors.New("what is in front of [ is not a list")
+	}
+	if s.key != "" {
+		return s.elementOf(list, in.left)
+	}
+	index := s.index
+	if s.at != nil {
+		value, err := s.at.find(in)
+		if err != nil {
+			return nil, err
+		}
+		if index, err = strconv.Atoi(fmt.Sprint(value)); err != nil {
+			return nil, fmt.Errorf("%v is not the index of an element", value)
+		}
+	}
+	if index < 0 || index >= len(list) {
+		return nil, fmt.Errorf("there is no element %d: the list has %d", index, len(list))
+	}
+	return list[index], nil
+}
+
+// elementOf is the first element of a list whose key has a plain value.
+func (s step) elementOf(list []any, left *budget) (any, error) {
+	for _, element := range list {
+		if err := left.take(lookCost); err != nil {
+			return nil, err
+		}
+		object, _ := element.(map[string]any)
+		switch found := object[s.key].(type) {
+		case string, bool, json.Number:
+			if fmt.Sprint(found) == s.value {
+				return element, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no element has %s=%s", s.key, s.value)
+}

@@ -1,0 +1,96 @@
+package serving
+
+import (
+	"fmt"
+	"time"
+)
+
+// lostLonger is how much longer than twice its budget a try may take that has not reached the cluster: attempts have pauses of their own.
+const lostLonger = time.Minute
+
+// Trouble is told that a party's cluster was out of its worker's reach past the budget. That is nobody's failure (design §4): the party counts as one that
+// is away, and the step is tried again. An update waits for it as long as for one that is away.
+func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
+	if m.Wanted(party) == step {
+		p := &m.parties[party]
+		budget := time.Duration(m.in.UnreachableBudgetSeconds) * time.Second
+		if p.lost == "" || now.Sub(p.again) > 2*budget+lostLonger { // the try took longer: it was reached in between
+			p.lostSince, p.tries = now.Add(-budget), 0
+		}
+		p.away, p.lost = "", message
+		if m.held() { // nobody counts how long it lasts while a person is waited for, which may be weeks
+			p.tryAgain(now, pauseLongest)
+		} else {
+			p.tryAgain(now, pauseLost)
+		}
+		if m.waits(party) && now.Sub(latest(m.from(party), p.lostSince)) >= m.in.Policy.PartyDeadline() {
+			p.failed = fmt.Sprintf("it has been out of reach for longer than %s: %s", m.in.Policy.PartyDeadline(), message)
+		}
+	}
+	m.advance(now)
+}
+
+// Presence is told whether the workers of a queue are there.
+func (m *Machine) Presence(s PresenceSignal, now time.Time) {
+	for i, p := range m.in.Parties {
+		if p.Queue != s.Queue {
+			continue
+		}
+		m.parties[i].away, m.parties[i].since = s.Away, s.Since
+	}
+	m.advance(now)
+}
+
+// Deadline is when the next absent party has been waited for long enough; false when none is waited for with an end.
+func (m *Machine) Deadline() (at time.Time, ok bool) {
+	for i := range m.parties {
+		if until, counts := m.waitsUntil(i); counts && (!ok || until.Before(at)) {
+			at, ok = until, true
+		}
+	}
+	return at, ok
+}
+
+// waits says whether an update waits for a party with an end, should that be absent. While a person is waited for, nobody runs out of time who has not begun.
+func (m *Machine) waits(party int) bool {
+	return m.needs(party) && (m.parties[party].begun || !m.held())
+}
+
+// needs says whether an update cannot go on without a party.
+func (m *Machine) needs(party int) bool {
+	p := m.parties[party]
+	return m.in.Kind == KindUpdate && p.failed == "" && (m.stage == StagePrepare || m.stage == StageCommit && !p.applied)
+}
+
+// waitsUntil is until when an update waits for a party that is away.
+func (m *Machine) waitsUntil(party int) (time.Time, bool) {
+	p := m.parties[party]
+	if p.away == "" || !m.waits(party) {
+		return time.Time{}, false
+	}
+	return latest(m.from(party), p.since).Add(m.in.Policy.PartyDeadline()), true
+}
+
+// from is since when the absence of a party counts: what was before the stage, or while a person was waited for, does not.
+func (m *Machine) from(party int) time.Time {
+	return latest(latest(m.began, m.committed), m.parties[party].freed)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Tick is told the time when a Deadline has passed.
+func (m *Machine) Tick(now time.Time) { m.advance(now) }
+
+// expire fails the absent parties that have been waited for long enough.
+func (m *Machine) expire(now time.Time) {
+	for i := range m.parties {
+		if until, counts := m.waitsUntil(i); counts && !now.Before(until) {
+			m.parties[i].failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.parties[i].away)
+		}
+	}
+}

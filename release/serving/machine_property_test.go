@@ -1,0 +1,311 @@
+package serving_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/serving"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// inputOf is an operation on a serving with these domains as its parties, each with a queue of its own.
+func inputOf(kind string, domains ...string) serving.Input {
+	in := serving.Input{ID: "s1", UID: "u1", Generation: 3, Kind: kind, TargetDigest: "new", UnreachableBudgetSeconds: 120}
+	if kind == serving.KindUpdate {
+		in.PreviousDigest = "old"
+	}
+	for _, domain := range domains {
+		in.Parties = append(in.Parties, serving.PartyTarget{Domain: domain, Deployment: "s1", Queue: "q-" + domain})
+	}
+	return in
+}
+
+// machineModel keeps of a run what the machine must not forget.
+type machineModel struct {
+	t   *rapid.T
+	in  serving.Input
+	m   *serving.Machine
+	now time.Time
+	// What the machine was told: what the parties have done, and who is absent.
+	prepared, applied, back, removed, away, lost, begun, approved []bool
+	inherited, superseded, failed, paused, stopped                bool
+	// stages are those that were seen.
+	stages []serving.Stage
+}
+
+func drawMachine(t *rapid.T) *machineModel {
+	kinds := []string{serving.KindCreate, serving.KindUpdate, serving.KindUpdate, serving.KindRecreate, serving.KindDelete}
+	domains := []string{"alice", "bob", "carol", "dave"}
+	in := inputOf(rapid.SampledFrom(kinds).Draw(t, "kind"), domains[:rapid.IntRange(1, 4).Draw(t, "parties")]...)
+	if rapid.Bool().Draw(t, "sequential") {
+		in.Policy.Order = serving.OrderSequential
+		in.Policy.Parties = rapid.SliceOfN(rapid.SampledFrom(domains), 0, 3).Draw(t, "first")
+		in.Policy.Approval = rapid.SampledFrom([]serving.Approval{"", serving.ApprovalNone, serving.ApprovalBetweenParties}).Draw(t, "approval")
+	}
+	n := len(in.Parties)
+	flags := func() []bool { return make([]bool, n) }
+	d := &machineModel{t: t, in: in, m: serving.NewMachine(in, noon), now: noon, prepared: flags(), applied: flags(), back: flags(), removed: flags(), away: flags(),
+		lost: flags(), begun: flags(), approved: flags()}
+	if d.inherited = rapid.Bool().Draw(t, "inherited"); d.inherited {
+		d.m.Inherit()
+	}
+	return d
+}
+
+// done has a party do what it is wanted to.
+func (d *machineModel) done(i int) {
+	step := d.m.Wanted(i)
+	switch step {
+	case serving.StepNone:
+		return
+	case serving.StepPrepare:
+		d.prepared[i] = true
+	case serving.StepApply:
+		d.applied[i] = true
+	case serving.StepBack:
+		d.back[i] = true
+	case serving.StepRemove:
+		d.removed[i] = true
+	}
+	d.away[i], d.lost[i] = false, false
+	d.m.Done(i, step, d.now)
+}
+
+// command sends a verb, and keeps what it means.
+func (d *machineModel) command(verb serving.Verb) {
+	w := d.m.WaitingFor()
+	outcome, text := d.m.Command(serving.Command{Verb: verb, Actor: "ann"}, d.now)
+	require.NotEmpty(d.t, text, "whoever sends something is answered")
+	history := d.m.History()
+	require.Equal(d.t, string(outcome), history[len(history)-1].Outcome, "and it is written down")
+	if outcome == plan.OutcomeRefused {
+		return
+	}
+	switch verb {
+	case serving.VerbApprove:
+		require.Equal(d.t, serving.WaitApproval, w.Kind)
+		i := slices.IndexFunc(d.in.Parties, func(p serving.PartyTarget) bool { return p.Domain == w.Party })
+		d.approved[i] = true
+	case serving.VerbPause:
+		d.paused = true
+	case serving.VerbResume:
+		d.paused = false
+	case serving.VerbStop:
+		require.Equal(d.t, serving.KindUpdate, d.in.Kind, "nothing else has a version to go back to")
+		d.stopped, d.paused = true, false
+	}
+}
+
+func (d *machineModel) act() {
+	i := rapid.IntRange(0, len(d.in.Parties)-1).Draw(d.t, "party")
+	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(d.t, "seconds")) * time.Second)
+	step := d.m.Wanted(i)
+	switch rapid.SampledFrom([]string{"done", "done", "done", "failed", "trouble", "away", "here", "tick", "late", "command", "command", "supersede"}).Draw(d.t, "event") {
+	case "done":
+		d.done(i)
+	case "failed":
+		d.failed = d.failed || step == serving.StepPrepare || step == serving.StepApply
+		if step != serving.StepNone {
+			d.away[i], d.lost[i] = false, false
+			d.m.Failed(i, step, "it failed", d.now)
+		}
+	case "trouble":
+		if step != serving.StepNone {
+			d.away[i], d.lost[i] = false, true
+			d.m.Trouble(i, step, "its cluster is gone", d.now)
+		}
+	case "away":
+		d.away[i] = true
+		d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Away: "silent", Since: d.now.Add(-20 * time.Second)}, d.now)
+	case "here":
+		d.away[i] = false
+		d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Since: d.now}, d.now)
+	case "tick":
+		if at, waits := d.m.Deadline(); waits {
+			d.now = at
+			d.m.Tick(d.now)
+		}
+	case "late": // what is not wanted any more, or not yet
+		for _, other := range []serving.Step{serving.StepPrepare, serving.StepApply, serving.StepBack, serving.StepRemove} {
+			if other != d.m.Wanted(i) {
+				d.away[i], d.lost[i] = false, false
+				d.m.Failed(i, other, "too late", d.now)
+			}
+		}
+	case "command":
+		verbs := []serving.Verb{serving.VerbApprove, serving.VerbApprove, serving.VerbApprove, serving.VerbPause, serving.VerbResume, serving.VerbResume, serving.VerbStop}
+		d.command(rapid.SampledFrom(verbs).Draw(d.t, "verb"))
+	case "supersede":
+		if rapid.IntRange(0, 9).Draw(d.t, "rare") == 0 {
+			d.superseded = d.superseded || d.in.Kind != serving.KindDelete && !d.m.Over()
+			d.m.Supersede(serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
+		}
+	}
+}
+
+// everybody says whether all parties are so.
+func everybody(flags ...[]bool) bool {
+	for i := range flags[0] {
+		if !slices.ContainsFunc(flags, func(f []bool) bool { return f[i] }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *machineModel) check() {
+	t, m := d.t, d.m
+	if len(d.stages) == 0 || d.stages[len(d.stages)-1] != m.Stage() {
+		if m.Stage() == serving.StageCommit && d.in.Kind == serving.KindUpdate {
+			require.True(t, everybody(d.prepared), "an update is committed when all parties are prepared")
+			require.False(t, slices.Contains(d.away, true) || slices.Contains(d.lost, true), "an update is not committed while somebody is absent")
+		}
+		if m.Stage() == serving.StageCommit {
+			require.True(t, everybody(d.prepared, d.away, d.lost), "whoever is there is asked first")
+		}
+		require.NotContains(t, d.stages, m.Stage(), "a stage is gone through once")
+		d.stages = append(d.stages, m.Stage())
+	}
+	wanted := map[serving.Step]bool{}
+	for i := range d.in.Parties {
+		step := m.Wanted(i)
+		if step == serving.StepNone {
+			continue
+		}
+		wanted[step] = true
+		if step == serving.StepApply && !d.begun[i] {
+			d.checkBegins(i)
+		}
+		d.begun[i] = d.begun[i] || step == serving.StepApply
+		if step == serving.StepApply && d.in.Kind == serving.KindUpdate && d.in.Policy.Order == serving.OrderSequential {
+			d.checkTurn(i)
+		}
+	}
+	require.LessOrEqual(t, len(wanted), 1, "never are two versions brought about at once: %v", wanted)
+	_, waits := m.Deadline()
+	require.False(t, waits && (d.in.Kind != serving.KindUpdate || !slices.Contains(d.away, true) ||
+		m.Stage() != serving.StagePrepare && m.Stage() != serving.StageCommit), "there is a deadline only while an update waits for somebody absent")
+	if w := m.WaitingFor(); w != nil {
+		require.Contains(t, []serving.Stage{serving.StagePrepare, serving.StageCommit}, m.Stage(), "who goes back waits for nobody's word")
+		require.Equal(t, w.Message, m.Outcome().Message, "the status says who is waited for")
+		require.False(t, waits && !slices.Contains(d.begun, true), "no clock runs while nothing does")
+	}
+	if d.in.Kind == serving.KindDelete {
+		require.Equal(t, everybody(d.removed), m.Over(), "a deletion is over when all is removed, and not before")
+		require.Equal(t, everybody(d.removed, d.away, d.lost), m.Released(), "a serving goes when nothing is left with those who are there")
+	} else {
+		require.False(t, m.Released())
+	}
+	require.NotEmpty(t, m.Says())
+	if m.Over() {
+		d.checkOver()
+	}
+}
+
+// checkBegins says that a person has let a party begin, where one is asked.
+func (d *machineModel) checkBegins(party int) {
+	require.False(d.t, d.paused, "nobody begins while it is paused")
+	if d.in.Kind == serving.KindUpdate && d.in.Policy.Approval == serving.ApprovalBetweenParties && slices.Contains(d.begun, true) {
+		require.True(d.t, d.approved[party], "%s begins when somebody has said so", d.in.Parties[party].Domain)
+	}
+}
+
+// checkTurn says that those who are before a party run the new version.
+func (d *machineModel) checkTurn(party int) {
+	var order []string
+	for _, domain := range d.in.Policy.Parties {
+		if !slices.Contains(order, domain) {
+			order = append(order, domain)
+		}
+	}
+	before := func(i int) int {
+		if at := slices.Index(order, d.in.Parties[i].Domain); at >= 0 {
+			return at
+		}
+		return len(order) + i
+	}
+	for i := range d.in.Parties {
+		if before(i) < before(party) {
+			require.True(d.t, d.applied[i], "%s is before %s", d.in.Parties[i].Domain, d.in.Parties[party].Domain)
+		}
+	}
+}
+
+func (d *machineModel) checkOver() {
+	t, o := d.t, d.m.Outcome()
+	for i := range d.in.Parties {
+		require.Equal(t, serving.StepNone, d.m.Wanted(i), "what is over wants nothing")
+	}
+	require.Equal(t, d.superseded, d.m.Superseded())
+	if d.superseded || d.in.Kind == serving.KindDelete {
+		require.False(t, o.Served)
+		return
+	}
+	require.Equal(t, o.Reason == "" && d.in.Kind != serving.KindRecreate, o.Served)
+	if o.Reason == "" {
+		require.True(t, everybody(d.applied), "it is done when all parties run it")
+		require.False(t, d.failed, "what failed is not passed over")
+		return
+	}
+	require.NotEmpty(t, o.Message)
+	if d.in.Kind != serving.KindUpdate {
+		return
+	}
+	require.Equal(t, serving.ReasonUpdateRolledBack, o.Reason)
+	require.Equal(t, "old", o.Version)
+	for i := range d.in.Parties {
+		require.True(t, d.back[i] || !d.begun[i] && !d.inherited, "%s is on the former version again", d.in.Parties[i].Domain)
+	}
+}
+
+func TestPropertiesOfTheMachine(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawMachine(t)
+		d.check()
+		for range rapid.IntRange(0, 40).Draw(t, "events") {
+			over, before := d.m.Over(), d.m.Outcome()
+			d.act()
+			d.check()
+			if over {
+				require.True(t, d.m.Over(), "what is over stays over")
+				now := d.m.Outcome()
+				now.History = before.History // a refusal belongs to the record, whenever it comes
+				require.Equal(t, before, now, "how it ended does not change")
+			}
+		}
+		for round := 0; !d.m.Over(); round++ {
+			require.Less(t, round, 20, "an operation ends when everybody answers: %s", d.m.Says())
+			for i := range d.in.Parties {
+				d.away[i] = false
+				d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Since: d.now}, d.now)
+				d.done(i)
+				d.check()
+			}
+			if w := d.m.WaitingFor(); w != nil {
+				d.command(map[string]serving.Verb{serving.WaitApproval: serving.VerbApprove, serving.WaitResume: serving.VerbResume}[w.Kind])
+				d.check()
+			}
+		}
+	})
+}
+
+func ExampleMachine() {
+	m := serving.NewMachine(inputOf(serving.KindUpdate, "alice", "bob"), noon)
+	m.Done(0, serving.StepPrepare, noon)
+	fmt.Println(m.Says())
+	m.Done(1, serving.StepPrepare, noon)
+	m.Done(0, serving.StepApply, noon)
+	m.Failed(1, serving.StepApply, "no such image", noon)
+	fmt.Println(m.Says())
+	// Output:
+	// the parties are asked whether they can run it; nothing is changed yet (bob is asked)
+	// party bob: no such image; every party goes back to the version of before (alice goes back; bob goes back)
+}

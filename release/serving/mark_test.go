@@ -1,0 +1,103 @@
+package serving_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/serving"
+)
+
+func TestMayTake(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, claim string
+		may           bool
+	}{
+		"free":            {"nobody holds it", "", true},
+		"own":             {"an attempt is repeated", "serving/s1/3@run", true},
+		"other run":       {"an operation that was ended from outside is begun again", "serving/s1/3@other", true},
+		"older":           {"an older operation has given way", "serving/s1/2@run", true},
+		"newer":           {"a newer one has not", "serving/s1/4@run", false},
+		"longer number":   {"generations are numbers, not texts", "serving/s1/10@run", false},
+		"other serving":   {"another serving holds it", "serving/s2/1@run", false},
+		"longer ID":       {"s1 is no other serving's beginning", "serving/s1-x/1@run", false},
+		"rollout":         {"a rollout is not interrupted by a serving", "rollout/default/alice/s1@run", false},
+		"no number":       {"what is no generation is no operation of ours", "serving/s1/x@run", false},
+		"no run":          {"as a person may write it", "serving/s1/2", true},
+		"somebody":        {"whoever it is, it is not us", "me", false},
+		"nested":          {"a path is no number", "serving/s1/2/3@run", false},
+		"negative number": {"what is no generation is no operation of ours", "serving/s1/-1@run", false},
+		"told apart":      {"an operation beside the deletion of a former serving carries its UID", "serving/s1/2-0a1b2c3d@run", true},
+		"newer apart":     {"and is as new as its generation", "serving/s1/4-0a1b2c3d@run", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.may, serving.MayTake(tc.claim, "s1", 3), tc.reason)
+		})
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	t.Parallel()
+	labels := func(controller, id, uid string) map[string]string {
+		return map[string]string{kuscia.LabelController: controller, kuscia.LabelDeploymentName: id, kuscia.LabelDeploymentUID: uid}
+	}
+	cases := map[string]struct {
+		reason   string
+		labels   map[string]string
+		expected serving.Owner
+	}{
+		"ours":           {"same serving, same UID", labels(kuscia.ControllerName, "s1", "u1"), serving.OwnerSame},
+		"former":         {"a serving of that name that is gone", labels(kuscia.ControllerName, "s1", "u0"), serving.OwnerFormer},
+		"other serving":  {"its name differs", labels(kuscia.ControllerName, "s2", "u1"), serving.OwnerForeign},
+		"no controller":  {"labels that somebody has copied half are not ours", labels("", "s1", "u1"), serving.OwnerForeign},
+		"without labels": {"somebody else's", nil, serving.OwnerForeign},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.expected, serving.OwnerOf(&metav1.ObjectMeta{Labels: tc.labels}, "s1", "u1"), tc.reason)
+		})
+	}
+}
+
+func TestMark(t *testing.T) {
+	t.Parallel()
+	marked := func(v serving.Version, req serving.PartyRequest) serving.Objects {
+		objects, err := serving.Render(v, 0)
+		require.NoError(t, err)
+		serving.Mark(objects, req, "engine")
+		return objects
+	}
+	req := serving.PartyRequest{Version: "v1", Generation: 3, Claim: "serving/s1/3@run"}
+	first := marked(sound(), req)
+	require.Equal(t, []string{"Service/s1-service", "Service/s1-internal", "ConfigMap/s1-configtemplate"}, serving.ObjectsOf(first.Deployment))
+	require.Equal(t, req.Turn(), serving.TurnOf(first.Deployment))
+	require.Equal(t, req.Turn(), serving.TurnOf(first.ConfigMap))
+	require.Equal(t, req.Turn(), serving.TurnOf(first.Services[0]))
+	require.Equal(t, "v1", first.Deployment.Annotations[serving.AnnotationVersion])
+	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
+	require.Equal(t, req.Claim, first.Deployment.Annotations[operation.AnnotationClaimedBy])
+	require.Equal(t, operation.LabelClaimedValue, first.Deployment.Labels[operation.LabelClaimed])
+	require.NotContains(t, first.Deployment.Spec.Template.Labels, operation.LabelClaimed, "a claim restarts no pod")
+
+	content := func(o serving.Objects) []string {
+		all := []string{o.Deployment.Annotations[serving.AnnotationContent], o.ConfigMap.Annotations[serving.AnnotationContent]}
+		for _, s := range o.Services {
+			all = append(all, s.Annotations[serving.AnnotationContent])
+		}
+		return all
+	}
+	later := req
+	later.Version, later.Generation, later.Claim = "v2", 4, "serving/s1/4@run"
+	require.Equal(t, content(first), content(marked(sound(), later)), "the digest of the content knows nothing of who writes it")
+	other := sound()
+	other.AppImages["app"].ConfigTemplates["app.conf"] = "other"
+	require.NotEqual(t, content(first)[1], content(marked(other, req))[1], "other files are another content")
+	require.Equal(t, content(first)[2:], content(marked(other, req))[2:], "and nothing to the Services")
+}

@@ -1,0 +1,208 @@
+package serving
+
+import (
+	"fmt"
+	"time"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// The activities of a party, on its own queue.
+const (
+	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → nothing.
+	ActivityPrepare = "party.Prepare"
+	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → Observation.
+	ActivityApply = "party.Apply"
+	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing.
+	ActivityRemove = "party.Remove"
+)
+
+// The centre's activities.
+const (
+	// ActivityBegin writes that an operation has begun, and its record. NoteRequest → BeginResult.
+	ActivityBegin = "home.BeginServing"
+	// ActivityNote writes how an operation stands, or that it is over, and completes its record then. NoteRequest → nothing.
+	ActivityNote = "home.NoteServing"
+	// ActivityRelease lets a KusciaDeployment that is being deleted go, and completes the record of a deletion that is over. NoteRequest → nothing.
+	ActivityRelease = "home.ReleaseServing"
+	// ActivityObserve takes what parties have seen over into the status. ObserveRequest → nothing.
+	ActivityObserve = "home.ObserveServing"
+)
+
+// The signals of a Serving, and of a ServingStatus.
+const (
+	// SignalSupersede tells an operation that a newer one waits for it to give way. SupersedeSignal.
+	SignalSupersede = "supersede"
+	// SignalGaveWay answers it. No payload.
+	SignalGaveWay = "gave-way"
+	// SignalPresence tells whether a party's worker is there. PresenceSignal.
+	SignalPresence = "presence"
+	// SignalObserved tells a ServingStatus what a party's worker has seen. Observation.
+	SignalObserved = "observed"
+)
+
+// TypeStatus is the workflow type that carries observations to the status.
+const TypeStatus = "ServingStatus"
+
+// WorkflowPrefix begins the workflow IDs of all operations on a serving, and so the claims that each of them may take over: one begins when its
+// predecessor has given way.
+func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
+
+// StatusWorkflowID is the workflow that carries observations of a serving to its status.
+func StatusWorkflowID(id string) string { return "serving-status/" + id }
+
+// The kinds of operations.
+const (
+	KindCreate   = "create"
+	KindUpdate   = "update"
+	KindRecreate = "recreate"
+	KindDelete   = "delete"
+	// KindRefuse is no workflow: the spec cannot be run.
+	KindRefuse = "refuse"
+)
+
+// Input is what a Serving workflow is started with. It never changes, so that parties' workers read the versions from the workflow's first event: they
+// travel once, however many parties there are.
+type Input struct {
+	ID         string `json:"id"`
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	Kind       string `json:"kind"`
+	// Target is the packed Version that is asked, Previous what the parties go back to when that fails; absent for a creation.
+	Target         []byte        `json:"target,omitempty"`
+	TargetDigest   string        `json:"targetDigest,omitempty"`
+	Previous       []byte        `json:"previous,omitempty"`
+	PreviousDigest string        `json:"previousDigest,omitempty"`
+	Parties        []PartyTarget `json:"parties"`
+	Policy         Policy        `json:"policy"`
+	// UnreachableBudgetSeconds is how long a party's cluster may be out of reach of its worker before the attempt is given up and made again.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+}
+
+// MaxInput is how many bytes the versions of an operation may have when they are packed: they travel in one event of a workflow's history.
+const MaxInput = 1 << 20
+
+// On is the operation on another last good version than it was started with; wrong says why it cannot be.
+func (in Input) On(served kuscia.Served) (on Input, wrong string) {
+	if in.Kind == KindRecreate {
+		in.Target, in.TargetDigest = served.Version, served.Digest
+	} else {
+		in.Kind, in.Previous, in.PreviousDigest = KindUpdate, served.Version, served.Digest
+	}
+	version, err := Unpack(served.Version)
+	if err != nil {
+		return in, err.Error()
+	}
+	if size := len(in.Target) + len(in.Previous); size > MaxInput {
+		return in, fmt.Sprintf("its versions have %d bytes together, and at most %d can be handed to its parties", size, MaxInput)
+	}
+	parties := make([]kuscia.Party, len(in.Parties))
+	for i, p := range in.Parties {
+		parties[i] = kuscia.Party{DomainID: p.Domain, Role: p.Role}
+	}
+	return in, version.CheckParties(parties)
+}
+
+// PartyTarget is a party of an operation.
+type PartyTarget struct {
+	Domain     string `json:"domain"`
+	Role       string `json:"role,omitempty"`
+	Deployment string `json:"deployment"`
+	Queue      string `json:"queue"`
+}
+
+// Name is how texts call the party.
+func (p PartyTarget) Name() string {
+	return PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role})
+}
+
+// Source says where a party's worker reads a version: the first event of a workflow's run.
+type Source struct {
+	WorkflowID string `json:"workflowId"`
+	RunID      string `json:"runId"`
+	// Previous takes Input.Previous instead of Input.Target.
+	Previous bool `json:"previous,omitempty"`
+}
+
+// PartyRequest is one step of an operation in one party.
+type PartyRequest struct {
+	ID  string `json:"id"`
+	UID string `json:"uid"`
+	// Generation is the operation's, Started when its run began, in milliseconds of Unix time: what is written in a later Turn is left alone.
+	Generation int64 `json:"generation"`
+	Started    int64 `json:"started"`
+	// Domain and Deployment say which party of the version it is: another version may have them in another order.
+	Domain     string `json:"domain"`
+	Deployment string `json:"deployment"`
+	// Version is the digest of the version that Source leads to.
+	Version string `json:"version,omitempty"`
+	Source  Source `json:"source"`
+	// Claim is the operation's mark on the Deployment while it works on it.
+	Claim           string `json:"claim"`
+	DeadlineSeconds int64  `json:"deadlineSeconds"`
+	// UnreachableBudgetSeconds is how long the cluster may be out of the worker's reach.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// Told is the failure of what is owed that the operation knows of already: as long as it is the same, the server tries again every OwedAgain, and nobody
+	// is told. "" has every failure told.
+	Told string `json:"told,omitempty"`
+}
+
+// OwedAgain is after how long what is owed, and has come to nothing several times, is tried again.
+const OwedAgain = pauseLongest
+
+// NoteRequest is what an operation has to say to the status.
+type NoteRequest struct {
+	ID        string           `json:"id"`
+	UID       string           `json:"uid"`
+	Operation kuscia.Operation `json:"operation"`
+	// Failures are the sentences of the parties that failed, by their place in Parties.
+	Failures map[int]string `json:"failures,omitempty"`
+	// Complete is when everything of a party was seen in its place, by its place in Parties.
+	Complete map[int]time.Time `json:"complete,omitempty"`
+	// Served says that all parties run Operation.Version, which Source leads to.
+	Served bool   `json:"served,omitempty"`
+	Source Source `json:"source"`
+	// Parties are the operation's. Previous, to begin with, is the digest of the version that it takes to be the last good one.
+	Parties  []PartyTarget `json:"parties,omitempty"`
+	Previous string        `json:"previous,omitempty"`
+	// Started is when the operation's run began: its record is of that time. Ending, at the end, is what its record is completed with.
+	Started time.Time `json:"started"`
+	Ending  *Ending   `json:"ending,omitempty"`
+}
+
+// BeginResult is what an operation finds.
+type BeginResult struct {
+	// Gone: the serving is not there any more, or is another one of its name. Newer: its spec has been changed again. The operation has nothing to do.
+	Gone  bool `json:"gone,omitempty"`
+	Newer bool `json:"newer,omitempty"`
+	// Served is the last good version when it is another one than the operation was started with: the operation before it has come to its end since.
+	// Nothing was written; the operation begins anew on it.
+	Served *kuscia.Served `json:"served,omitempty"`
+	// Predecessor is the operation that may still be under way; nil when there is none.
+	Predecessor *kuscia.Operation `json:"predecessor,omitempty"`
+	// Unrecorded says why the operation has no record, "" when it has one: it goes on without.
+	Unrecorded string `json:"unrecorded,omitempty"`
+}
+
+// ObserveRequest is a burst of observations of one serving.
+type ObserveRequest struct {
+	ID           string        `json:"id"`
+	Observations []Observation `json:"observations"`
+	// At is when they were gathered.
+	At time.Time `json:"at"`
+}
+
+// SupersedeSignal asks an operation to give way.
+type SupersedeSignal struct {
+	By         string `json:"by"`
+	Generation int64  `json:"generation"`
+}
+
+// PresenceSignal tells whether the worker of a queue is there.
+type PresenceSignal struct {
+	Queue string `json:"queue"`
+	// Away says why it is thought not to be there; "" when it is.
+	Away string `json:"away,omitempty"`
+	// Since is when it was last heard of.
+	Since time.Time `json:"since"`
+}

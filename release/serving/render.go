@@ -1,0 +1,246 @@
+package serving
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// Objects are what one party has in its namespace (design §7).
+type Objects struct {
+	// ConfigMap holds the rendered configuration files; nil without templates.
+	ConfigMap *corev1.ConfigMap
+	// Services are those of the party's Cluster and Domain ports, in the order of the template.
+	Services   []*corev1.Service
+	Deployment *appsv1.Deployment
+}
+
+// AnnotationConfigDigest is on the pods and tells their configuration files apart: a file that is mounted by its name is not refreshed in a running
+// pod, so other files need other pods.
+const AnnotationConfigDigest = "slipway.io/config-digest"
+
+// Labels and annotations that Kuscia reads on a party's objects (kuscia-semantics §2.4).
+const (
+	labelPortScope           = "kuscia.secretflow/port-scope"
+	labelLoadBalancer        = "kuscia.secretflow/loadbalancer"
+	labelServer              = "kuscia.secretflow/communication-role-server"
+	labelClient              = "kuscia.secretflow/communication-role-client"
+	annotationProtocol       = "kuscia.secretflow/protocol"
+	annotationAccessDomain   = "kuscia.secretflow/access-domain"
+	annotationSessionCookie  = "kuscia.secretflow/sticky-session-cookie"
+	annotationSessionSeconds = "kuscia.secretflow/sticky-session-ttl"
+	annotationImageID        = "kuscia.secretflow/image-id"
+	annotationMetricPath     = "kuscia.secretflow/metric_path"
+	annotationMetricPort     = "kuscia.secretflow/metric_port"
+)
+
+// Settings of every Deployment.
+const (
+	// progressDeadlineSeconds is the deadline of design §7.
+	progressDeadlineSeconds = 600
+	// revisionHistoryLimit is how many ReplicaSets a person can go back to by hand; Slipway itself goes back by the version that served.
+	revisionHistoryLimit = 10
+	// defaultMax is what of a party may be surged and unavailable when its strategy does not say (kuscia-semantics §1.6).
+	defaultMax = "25%"
+)
+
+// Render makes the objects of one party, the same for the same version (kuscia-semantics §2.3 to §2.5, design §7). A version that Check finds fault
+// with is refused; so that the parties fit together, it does not matter whose fault it is.
+func Render(v Version, party int) (Objects, error) {
+	d, err := v.deployed(party)
+	if err != nil {
+		return Objects{}, failure.New(failure.Refused, "serving %s: %s", v.ID, err)
+	}
+	if problems := v.checkDeclared(); len(problems) > 0 {
+		return Objects{}, failure.New(failure.Refused, "serving %s: %s", v.ID, problems[0].Message)
+	}
+	given := d.given(v.clusterParties())
+	files, err := d.config(given)
+	if err != nil {
+		return Objects{}, failure.New(failure.Refused, "serving %s: %s: %s", v.ID, partyName(d.party), err)
+	}
+	objects := Objects{Deployment: d.deployment(given, files)}
+	if len(files.files) > 0 {
+		objects.ConfigMap = &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: d.metadata(configMapName(d.name)),
+			Data:       files.files,
+		}
+	}
+	for _, p := range d.served() {
+		objects.Services = append(objects.Services, d.service(p))
+	}
+	return objects, nil
+}
+
+// labels are on all that is made for a party.
+func (d deployed) labels() map[string]string {
+	return map[string]string{
+		kuscia.LabelController:     kuscia.ControllerName,
+		kuscia.LabelDeploymentName: d.version.ID,
+		kuscia.LabelDeploymentUID:  d.version.UID,
+		kuscia.LabelWorkload:       d.name,
+		kuscia.LabelOwnerNamespace: kuscia.Namespace,
+	}
+}
+
+func (d deployed) metadata(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:        name,
+		Namespace:   d.party.DomainID,
+		Labels:      d.labels(),
+		Annotations: map[string]string{kuscia.AnnotationInitiator: d.version.Spec.Initiator},
+	}
+}
+
+// service is the headless Service of a port.
+func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
+	meta := d.metadata(serviceName(d.party, d.name, p.Name))
+	meta.Labels[labelPortScope] = string(p.Scope)
+	if p.Scope == kuscia.ScopeCluster {
+		meta.Labels[labelLoadBalancer] = "domainroute"
+	}
+	meta.Annotations[annotationProtocol] = string(p.Protocol)
+	meta.Annotations[annotationAccessDomain] = d.accessDomains(p)
+	meta.Annotations[annotationSessionCookie] = "KUSCIA_SESSION"
+	meta.Annotations[annotationSessionSeconds] = "86400s"
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta,
+		Spec: corev1.ServiceSpec{
+			Type:      corev1.ServiceTypeClusterIP,
+			ClusterIP: corev1.ClusterIPNone,
+			Selector:  map[string]string{kuscia.LabelWorkload: d.name},
+			Ports: []corev1.ServicePort{{
+				Name: p.Name, Port: p.Port, TargetPort: intstr.FromString(p.Name), Protocol: corev1.ProtocolTCP,
+			}},
+		},
+	}
+}
+
+// deployment runs the party's pods. What selects them stays the same through all updates of the serving, since Kubernetes lets nobody change it.
+func (d deployed) deployment(given []variable, files config) *appsv1.Deployment {
+	selector := d.labels()
+	selector[labelServer], selector[labelClient] = "true", "true"
+	labels := maps.Clone(selector)
+	if d.version.AppType != "" {
+		labels[kuscia.LabelAppType] = d.version.AppType
+	}
+	meta := d.metadata(d.name)
+	meta.Labels = labels
+	replicas := d.version.Replicas(d.index)
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas:                &replicas,
+			Selector:                &metav1.LabelSelector{MatchLabels: selector},
+			Strategy:                strategy(d.party.Template.Strategy),
+			ProgressDeadlineSeconds: new(int32(progressDeadlineSeconds)),
+			RevisionHistoryLimit:    new(int32(revisionHistoryLimit)),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: d.podAnnotations(files)},
+				Spec:       d.podSpec(given, files),
+			},
+		},
+	}
+}
+
+func (d deployed) podAnnotations(files config) map[string]string {
+	annotations := map[string]string{}
+	if len(files.files) > 0 {
+		annotations[AnnotationConfigDigest] = files.digest()
+	}
+	if d.image.ID != "" {
+		annotations[annotationImageID] = d.image.ID
+	}
+	for _, c := range d.template.Spec.Containers {
+		if c.MetricProbe != nil {
+			annotations[annotationMetricPath] = c.MetricProbe.Path
+			annotations[annotationMetricPort] = strconv.Itoa(int(d.number(c.MetricProbe.Port)))
+		}
+	}
+	return annotations
+}
+
+// number is that of a port of the pod.
+func (d deployed) number(port string) int32 {
+	for _, p := range d.ports {
+		if p.Name == port {
+			return p.Port
+		}
+	}
+	return 0
+}
+
+// podSpec is what the pods run. Without the scheduler, node selector and toleration of Kuscia's own nodes (design §7).
+func (d deployed) podSpec(given []variable, files config) corev1.PodSpec {
+	spec := corev1.PodSpec{
+		AutomountServiceAccountToken: new(bool),
+		Affinity:                     d.affinity(),
+	}
+	for _, c := range d.template.Spec.Containers {
+		spec.Containers = append(spec.Containers, d.container(c, given, files.mounts[c.Name]))
+	}
+	if len(files.mounts) > 0 {
+		spec.Volumes = []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: configMapName(d.name)},
+		}}}}
+	}
+	return spec
+}
+
+func (d deployed) container(c kuscia.Container, given []variable, mounts []corev1.VolumeMount) corev1.Container {
+	pull := c.ImagePullPolicy
+	if pull == "" {
+		pull = corev1.PullIfNotPresent
+	}
+	var ports []corev1.ContainerPort
+	for _, p := range c.Ports {
+		ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: d.number(p.Name), Protocol: corev1.ProtocolTCP})
+	}
+	return corev1.Container{
+		Name:                     c.Name,
+		Image:                    fmt.Sprintf("%s:%s", d.image.Name, d.image.Tag),
+		Command:                  c.Command,
+		Args:                     c.Args,
+		WorkingDir:               c.WorkingDir,
+		Ports:                    ports,
+		EnvFrom:                  c.EnvFrom,
+		Env:                      envOf(c, given),
+		Resources:                c.Resources,
+		VolumeMounts:             mounts,
+		LivenessProbe:            c.LivenessProbe,
+		ReadinessProbe:           c.ReadinessProbe,
+		StartupProbe:             c.StartupProbe,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		ImagePullPolicy:          pull,
+		SecurityContext:          c.SecurityContext,
+	}
+}
+
+// strategy is the party's, with what it leaves out as Kuscia has it.
+func strategy(own *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
+	if own != nil && own.Type == appsv1.RecreateDeploymentStrategyType {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	rolling := appsv1.RollingUpdateDeployment{}
+	if own != nil && own.RollingUpdate != nil {
+		rolling = *own.RollingUpdate.DeepCopy()
+	}
+	if rolling.MaxSurge == nil {
+		rolling.MaxSurge = new(intstr.FromString(defaultMax))
+	}
+	if rolling.MaxUnavailable == nil {
+		rolling.MaxUnavailable = new(intstr.FromString(defaultMax))
+	}
+	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &rolling}
+}

@@ -1,0 +1,119 @@
+package serving
+
+import (
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// Observation is what a party's worker has seen of its Deployment.
+type Observation struct {
+	// ID and UID are the serving's.
+	ID         string `json:"id"`
+	UID        string `json:"uid"`
+	Domain     string `json:"domain"`
+	Deployment string `json:"deployment"`
+	Seen       Seen   `json:"seen"`
+}
+
+// Seen is a party's Deployment as its worker saw it. It has no time of its own: workers' clocks differ, and the version of the object says what is older.
+type Seen struct {
+	// DeploymentUID, CreatedAt and ResourceVersion say which Deployment it is, and how old the look is.
+	DeploymentUID   string    `json:"deploymentUid"`
+	CreatedAt       time.Time `json:"createdAt"`
+	ResourceVersion string    `json:"resourceVersion"`
+
+	Replicas            int32 `json:"replicas"`
+	UpdatedReplicas     int32 `json:"updatedReplicas"`
+	AvailableReplicas   int32 `json:"availableReplicas"`
+	UnavailableReplicas int32 `json:"unavailableReplicas"`
+	// Conditions are the Deployment's.
+	Conditions []SeenCondition `json:"conditions,omitempty"`
+	// Version is the digest of what the Deployment is told to run.
+	Version string `json:"version,omitempty"`
+	// PodReason and PodMessage are the word of a pod that does not serve.
+	PodReason  string `json:"podReason,omitempty"`
+	PodMessage string `json:"podMessage,omitempty"`
+	// Missing are the party's objects that somebody else has deleted.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// SeenCondition is a condition of a Deployment.
+type SeenCondition struct {
+	Type      string    `json:"type"`
+	Status    string    `json:"status"`
+	Reason    string    `json:"reason,omitempty"`
+	Message   string    `json:"message,omitempty"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	ChangedAt time.Time `json:"changedAt"`
+}
+
+// See is what is told of a Deployment; missing are the objects that belong to it and are not there.
+func See(d *appsv1.Deployment, missing []string) Seen {
+	st := d.Status
+	seen := Seen{
+		DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
+		Replicas: AskedReplicas(d), UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
+		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
+		UnavailableReplicas: st.UnavailableReplicas,
+		Version:             d.Annotations[AnnotationVersion], Missing: missing,
+	}
+	for _, c := range st.Conditions {
+		seen.Conditions = append(seen.Conditions, SeenCondition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message,
+			UpdatedAt: c.LastUpdateTime.UTC(), ChangedAt: c.LastTransitionTime.UTC()})
+	}
+	return seen
+}
+
+// Gone is what is told of a Deployment that was seen before and is not there any more.
+func (s Seen) Gone(deployment string) Seen {
+	return Seen{DeploymentUID: s.DeploymentUID, CreatedAt: s.CreatedAt, ResourceVersion: s.ResourceVersion,
+		Replicas: s.Replicas, UnavailableReplicas: s.Replicas, Missing: []string{"Deployment/" + deployment}}
+}
+
+// entry is the status of a party by what was seen of it at that time.
+func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
+	created, observed := metav1.NewTime(s.CreatedAt), metav1.NewMicroTime(at)
+	e := kuscia.PartyDeploymentStatus{
+		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion,
+		Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas, AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas,
+		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing,
+	}
+	for _, c := range s.Conditions {
+		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status),
+			Reason: c.Reason, Message: c.Message, LastUpdateTime: metav1.NewTime(c.UpdatedAt), LastTransitionTime: metav1.NewTime(c.ChangedAt)})
+	}
+	return e
+}
+
+// restoredAfter is how old what is known may be for an older look to be passed over: no look is under way for so long, but a cluster that was restored
+// from a backup counts its versions anew.
+const restoredAfter = 5 * time.Minute
+
+// overtaken says that a look that reached the centre at that time is older than what is known.
+func (s Seen) overtaken(known kuscia.PartyDeploymentStatus, at time.Time) bool {
+	if known.ObservedAt == nil || known.DeploymentUID == "" || at.Sub(known.ObservedAt.Time) > restoredAfter {
+		return false
+	}
+	created := time.Time{}
+	if known.CreationTimestamp != nil {
+		created = known.CreationTimestamp.Time
+	}
+	return s.Before(Seen{DeploymentUID: known.DeploymentUID, CreatedAt: created, ResourceVersion: known.DeploymentVersion})
+}
+
+// Before says that a look is older than another one: of a Deployment that was replaced since, or of an older version of the same one (versions of one
+// resource are numbers that grow).
+func (s Seen) Before(other Seen) bool {
+	if s.DeploymentUID != other.DeploymentUID {
+		return s.CreatedAt.Before(other.CreatedAt)
+	}
+	is, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
+	was, wrong := strconv.ParseUint(other.ResourceVersion, 10, 64)
+	return err == nil && wrong == nil && is < was
+}

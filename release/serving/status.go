@@ -1,0 +1,288 @@
+package serving
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// The reasons of a status, one word each.
+const (
+	// ReasonUpdateRolledBack: an update failed, and every party is on the former version again, or on its way to it.
+	ReasonUpdateRolledBack = "UpdateRolledBack"
+	// ReasonPartyUnreachable: a party's worker does not answer.
+	ReasonPartyUnreachable = "PartyUnreachable"
+	// ReasonPartyFailed: a party could not be brought to what was asked.
+	ReasonPartyFailed = "PartyFailed"
+	// ReasonObjectsMissing: somebody else has deleted what a party runs.
+	ReasonObjectsMissing = "ObjectsMissing"
+)
+
+// Observe takes over what the parties' workers have seen, which reached the centre at that time. What is older than what is known, or of a party that the
+// serving does not have, is passed over. It says whether anything is new.
+func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Time) bool {
+	changed := false
+	for _, o := range observations {
+		role, ours := roleOf(kd, o)
+		known := kd.Status.PartyDeploymentStatuses[o.Domain][o.Deployment]
+		if !ours || o.Seen.overtaken(known, at) {
+			continue
+		}
+		seen := o.Seen.entry(at)
+		seen.Role, seen.Queue, seen.Failure = role, known.Queue, known.Failure
+		seen.Phase, seen.Reason, seen.Message, seen.Away = known.Phase, known.Reason, known.Message, ""
+		if known.ObservedAt != nil && sameSight(known, seen) {
+			continue
+		}
+		changed = true
+		setEntry(kd, o.Domain, o.Deployment, seen)
+	}
+	return changed
+}
+
+// roleOf is the role of the party that runs a Deployment: one of the spec, or one that an operation has begun with before the spec left it out.
+func roleOf(kd *kuscia.KusciaDeployment, o Observation) (role string, ours bool) {
+	if o.UID != string(kd.UID) {
+		return "", false
+	}
+	if entry, known := kd.Status.PartyDeploymentStatuses[o.Domain][o.Deployment]; known {
+		return entry.Role, true
+	}
+	for _, party := range kd.Spec.Parties {
+		if party.DomainID == o.Domain && DeploymentName(kd.Name, party.Role) == o.Deployment {
+			return party.Role, true
+		}
+	}
+	return "", false
+}
+
+// sameSight: what was seen at another time is the same when nothing else differs.
+func sameSight(a, b kuscia.PartyDeploymentStatus) bool {
+	a.ObservedAt, b.ObservedAt = nil, nil
+	a.DeploymentVersion, b.DeploymentVersion = "", ""
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func setEntry(kd *kuscia.KusciaDeployment, domain, deployment string, entry kuscia.PartyDeploymentStatus) {
+	all := kd.Status.PartyDeploymentStatuses
+	if all == nil {
+		all = map[string]map[string]kuscia.PartyDeploymentStatus{}
+		kd.Status.PartyDeploymentStatuses = all
+	}
+	if all[domain] == nil {
+		all[domain] = map[string]kuscia.PartyDeploymentStatus{}
+	}
+	all[domain][deployment] = entry
+}
+
+// MarkAway notes why parties cannot be reached; away is the sentence by domain. Those that it does not name are there. It says whether anything is new.
+func MarkAway(kd *kuscia.KusciaDeployment, away map[string]string) bool {
+	changed := false
+	for _, party := range kd.Spec.Parties {
+		name := DeploymentName(kd.Name, party.Role)
+		entry := kd.Status.PartyDeploymentStatuses[party.DomainID][name]
+		if (entry.Away == "") == (away[party.DomainID] == "") {
+			continue // a sentence that only grows older is no news
+		}
+		changed = true
+		entry.Away, entry.Role = away[party.DomainID], party.Role
+		setEntry(kd, party.DomainID, name, entry)
+	}
+	return changed
+}
+
+// MarkFailed notes why parties failed; failures is the sentence by the place in parties, which are the operation's: a spec may have them in another order.
+func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map[int]string) {
+	sentences := map[place]string{}
+	for i, p := range parties {
+		sentences[place{p.Domain, p.Deployment}] = failures[i]
+	}
+	for _, p := range Members(kd) {
+		entry, sentence := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment], sentences[place{p.Domain, p.Deployment}]
+		if entry.Failure == sentence {
+			continue
+		}
+		entry.Failure, entry.Role = sentence, p.Role
+		setEntry(kd, p.Domain, p.Deployment, entry)
+	}
+}
+
+// place is where a party's Deployment is.
+type place struct{ domain, deployment string }
+
+// MarkComplete notes when an operation has seen everything of a party in its place; complete is that time by the place in parties, which are the operation's.
+// What was seen to be missing before that is there again, and what was seen to be missing since is not forgotten: nobody would tell it once more.
+func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete map[int]time.Time) {
+	for i, p := range parties {
+		entry, known := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		at, seen := complete[i]
+		if known && seen && entry.ObservedAt != nil && entry.ObservedAt.Time.Before(at) {
+			entry.Missing = nil
+			setEntry(kd, p.Domain, p.Deployment, entry)
+		}
+	}
+}
+
+// Carry hands on what has to be told of the operation before: what went wrong with an update is told until the next good one (design §7), and to put back
+// what somebody has deleted is none.
+func Carry(former, op *kuscia.Operation) {
+	if former == nil || op.Kind != KindRecreate || op.Reason != "" && op.Reason != ReasonPartyUnreachable {
+		return
+	}
+	if former.Reason == ReasonUpdateRolledBack || former.Reason == ReasonValidateFailed {
+		op.Reason, op.Message = former.Reason, former.Message
+	}
+}
+
+// Begun notes with which parties an operation begins: from then on they are the serving's, whatever the spec says, until it is deleted.
+func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
+	for _, p := range parties {
+		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		entry.Role, entry.Queue = p.Role, p.Queue
+		setEntry(kd, p.Domain, p.Deployment, entry)
+	}
+}
+
+// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out and that may have something to remove. Queue
+// is where an operation has last begun with the party.
+func Members(kd *kuscia.KusciaDeployment) []PartyTarget {
+	var all []PartyTarget
+	for _, p := range kd.Spec.Parties {
+		deployment := DeploymentName(kd.Name, p.Role)
+		all = append(all, PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: deployment, Queue: kd.Status.PartyDeploymentStatuses[p.DomainID][deployment].Queue})
+	}
+	return append(all, LeftOut(kd)...)
+}
+
+// LeftOut are the parties that an operation has begun with and the spec names no more, in order of domain and Deployment.
+func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
+	named := map[PartyTarget]bool{}
+	for _, p := range kd.Spec.Parties {
+		named[PartyTarget{Domain: p.DomainID, Deployment: DeploymentName(kd.Name, p.Role)}] = true
+	}
+	var left []PartyTarget
+	for _, domain := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses)) {
+		for _, deployment := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses[domain])) {
+			entry := kd.Status.PartyDeploymentStatuses[domain][deployment]
+			if entry.Queue != "" && !named[PartyTarget{Domain: domain, Deployment: deployment}] {
+				left = append(left, PartyTarget{Domain: domain, Role: entry.Role, Deployment: deployment, Queue: entry.Queue})
+			}
+		}
+	}
+	return left
+}
+
+// Settle computes the phases of the parties and of the whole from what is known (design §7). Parties that the spec leaves out do not count; what is known
+// of them is kept when an operation has begun with them, since somebody has to remove what they run.
+func Settle(kd *kuscia.KusciaDeployment) {
+	st := &kd.Status
+	members, former := Members(kd), st.PartyDeploymentStatuses
+	st.PartyDeploymentStatuses = nil
+	st.TotalParties, st.AvailableParties = len(kd.Spec.Parties), 0
+	entries := make([]kuscia.PartyDeploymentStatus, len(members))
+	for i, p := range members {
+		entry, known := former[p.Domain][p.Deployment]
+		judgeParty(st.Operation, &entry)
+		if known {
+			setEntry(kd, p.Domain, p.Deployment, entry)
+		}
+		entries[i] = entry
+		if i < st.TotalParties && (entry.Phase == kuscia.PhaseAvailable || entry.Phase == kuscia.PhasePartialAvailable) {
+			st.AvailableParties++
+		}
+	}
+	if !deletes(st.Operation) { // what a party has to remove that the spec has left out is a deletion's trouble alone
+		members, entries = members[:st.TotalParties], entries[:st.TotalParties]
+	}
+	st.Phase, st.Reason, st.Message = judge(kd, members, entries)
+}
+
+// isWhole says that a party has everything that its Deployment was asked for, and no pod that is not available.
+func isWhole(e kuscia.PartyDeploymentStatus) bool {
+	return e.ObservedAt != nil && len(e.Missing) == 0 && e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
+}
+
+func deletes(op *kuscia.Operation) bool { return op != nil && op.Kind == KindDelete }
+
+// judgeParty computes one party's phase.
+func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
+	running := op != nil && !op.Done
+	stale := op != nil && op.Version != "" && e.Version != op.Version // the numbers are of another version than what is asked
+	whole := !stale && isWhole(*e)
+	if whole && !running {
+		e.Failure = ""
+	}
+	e.Reason, e.Message = "", ""
+	switch {
+	case e.Away != "":
+		e.Phase, e.Reason, e.Message = kuscia.PhaseUnknown, ReasonPartyUnreachable, e.Away
+	case whole && (e.Failure == "" || !deletes(op)): // what cannot be removed is no success
+		e.Phase = kuscia.PhaseAvailable
+	case e.Failure != "":
+		e.Phase, e.Reason, e.Message = kuscia.PhaseFailed, ReasonPartyFailed, e.Failure
+	case e.ObservedAt == nil:
+		e.Phase = kuscia.PhasePending
+	case len(e.Missing) > 0:
+		e.Phase = kuscia.PhaseProgressing
+		e.Reason, e.Message = whyMissing(op, strings.Join(e.Missing, ", "))
+	case stale:
+		e.Phase = kuscia.PhaseProgressing
+	case running || e.AvailableReplicas == 0 && e.Replicas > 0:
+		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, e.PodReason, e.PodMessage
+	default:
+		e.Phase, e.Reason, e.Message = kuscia.PhasePartialAvailable, e.PodReason, e.PodMessage
+	}
+}
+
+// whyMissing says why objects of a party are not there: its deletion removes them itself.
+func whyMissing(op *kuscia.Operation, objects string) (reason, message string) {
+	if deletes(op) {
+		return "", "what it ran is being removed; gone already: " + objects
+	}
+	return ReasonObjectsMissing, "somebody has deleted " + objects
+}
+
+// judge computes the phase of the whole.
+func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason, message string) {
+	op := kd.Status.Operation
+	if op == nil {
+		return kuscia.PhasePending, "", ""
+	}
+	phase, reason, message = worst(members, entries)
+	switch {
+	case op.Done && op.Reason == ReasonPartyFailed && phase == kuscia.PhaseAvailable:
+		return phase, "", "" // it has been put right since
+	case op.Done && op.Reason != "" && kd.Status.Served == nil:
+		return kuscia.PhaseFailed, op.Reason, op.Message
+	case !op.Done && phase == kuscia.PhaseFailed && (op.Reason == ReasonUpdateRolledBack || deletes(op)):
+		// The way back, or the removal, itself fails: it is tried again, and yet nobody should wait for it in good faith.
+	case !op.Done && phase != kuscia.PhaseAvailable || phase == kuscia.PhasePending:
+		phase = kuscia.PhaseProgressing
+	}
+	if op.Reason != "" { // what went wrong is told until it is put right
+		reason, message = op.Reason, op.Message
+	}
+	return phase, reason, message
+}
+
+// worst is the worst phase of the parties. Of several in that phase the first says why.
+func worst(members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason, message string) {
+	order := []kuscia.Phase{kuscia.PhaseFailed, kuscia.PhaseUnknown, kuscia.PhaseProgressing, kuscia.PhasePending, kuscia.PhasePartialAvailable}
+	for _, candidate := range order {
+		i := slices.IndexFunc(entries, func(e kuscia.PartyDeploymentStatus) bool { return e.Phase == candidate })
+		if i < 0 {
+			continue
+		}
+		if entries[i].Message != "" {
+			message = fmt.Sprintf("party %s: %s", members[i].Name(), entries[i].Message)
+		}
+		return candidate, entries[i].Reason, message
+	}
+	return kuscia.PhaseAvailable, "", ""
+}

@@ -1,0 +1,102 @@
+// Package serving is what several parties run together (design §7): what each party's objects are, whether a serving can be run at all, in what state
+// it is, and what its workflow does next. It is pure.
+package serving
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// Version is all that decides what the parties of a serving run, at one moment: the spec of its KusciaDeployment and the AppImages as they were then.
+type Version struct {
+	// ID is the serving's, UID that of its KusciaDeployment.
+	ID  string `json:"id"`
+	UID string `json:"uid"`
+	// AppType is the KusciaDeployment's label of that name, AffinityMode its annotation.
+	AppType      string                      `json:"appType,omitempty"`
+	AffinityMode string                      `json:"affinityMode,omitempty"`
+	Spec         kuscia.KusciaDeploymentSpec `json:"spec"`
+	// AppImages are those that the spec names, by name.
+	AppImages map[string]kuscia.AppImageSpec `json:"appImages"`
+}
+
+// Digest tells versions apart: 16 hexadecimal digits.
+func (v Version) Digest() (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("version of serving %s: %w", v.ID, err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// Place is the place among the version's parties of the one that runs a Deployment; false when none does.
+func (v Version) Place(domain, deployment string) (place int, has bool) {
+	place = slices.IndexFunc(v.Spec.Parties, func(p kuscia.Party) bool { return p.DomainID == domain && DeploymentName(v.ID, p.Role) == deployment })
+	return place, place >= 0
+}
+
+// CheckParties says what is wrong with the parties of a spec beside those of the version that serves, "" when nothing: they may come in another order, but
+// none may come or go (kuscia-semantics §1.9), since there would be no way back for it.
+func (v Version) CheckParties(parties []kuscia.Party) string {
+	var wrong []string
+	for _, p := range parties {
+		if _, has := v.Place(p.DomainID, DeploymentName(v.ID, p.Role)); !has {
+			wrong = append(wrong, partyName(p)+" is new")
+		}
+	}
+	for _, p := range v.Spec.Parties {
+		if !slices.ContainsFunc(parties, func(other kuscia.Party) bool { return other.DomainID == p.DomainID && other.Role == p.Role }) {
+			wrong = append(wrong, partyName(p)+" is missing")
+		}
+	}
+	if len(wrong) == 0 {
+		return ""
+	}
+	return strings.Join(wrong, ", ") + ": the parties of a serving cannot be changed; put them back, and create another serving for others"
+}
+
+// maxVersion bounds what a packed version may unpack to, in bytes.
+const maxVersion = 32 << 20
+
+// Pack is the version as gzip-compressed JSON, the same bytes for the same version.
+func (v Version) Pack() ([]byte, error) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return nil, fmt.Errorf("version of serving %s: %w", v.ID, err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
+}
+
+// Unpack reads what Pack wrote.
+func Unpack(packed []byte) (Version, error) {
+	var v Version
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, maxVersion+1)) // to the end, where the checksum is
+	if err != nil {
+		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
+	}
+	if len(raw) > maxVersion {
+		return v, fmt.Errorf("a version of a serving cannot be read: it has more than %d bytes", maxVersion)
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
+	}
+	return v, nil
+}

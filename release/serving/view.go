@@ -1,0 +1,197 @@
+package serving
+
+import (
+	"fmt"
+	"time"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/plan"
+)
+
+// View is a serving as people see it: what is asked, how it is, and what is being done about it (design §8.1).
+type View struct {
+	ID string `json:"id"`
+	// Generation is that of what is asked, ServedGeneration that of what all parties came to run last; 0 when they never did.
+	Generation       int64        `json:"generation"`
+	ServedGeneration int64        `json:"servedGeneration,omitempty"`
+	Initiator        string       `json:"initiator"`
+	Phase            kuscia.Phase `json:"phase"`
+	Reason           string       `json:"reason"`
+	Message          string       `json:"message"`
+	TotalParties     int          `json:"totalParties"`
+	AvailableParties int          `json:"availableParties"`
+	// Parties are in the order of the spec.
+	Parties   []PartyView    `json:"parties"`
+	Operation *OperationView `json:"operation,omitempty"`
+	// Policy has its defaults filled in; nil: the annotation cannot be read.
+	Policy    *Policy   `json:"policy,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	// DeletedAt is when somebody asked for its deletion, which is not over yet.
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
+}
+
+// PartyView is one party of a View.
+type PartyView struct {
+	Domain string `json:"domain"`
+	Role   string `json:"role,omitempty"`
+	// Queue is where its worker is found; "" when nobody knows the party.
+	Queue             string       `json:"queue,omitempty"`
+	AppImage          string       `json:"appImage"`
+	Deployment        string       `json:"deployment"`
+	Phase             kuscia.Phase `json:"phase"`
+	Reason            string       `json:"reason"`
+	Message           string       `json:"message"`
+	Replicas          int32        `json:"replicas"`
+	UpdatedReplicas   int32        `json:"updatedReplicas"`
+	AvailableReplicas int32        `json:"availableReplicas"`
+	Endpoints         []Endpoint   `json:"endpoints"`
+	// Version is the digest of what its Deployment is told to run.
+	Version string `json:"version,omitempty"`
+	// Missing are its objects that somebody else has deleted. Away says why its worker is thought not to be there.
+	Missing []string `json:"missing,omitempty"`
+	Away    string   `json:"away,omitempty"`
+}
+
+// OperationView is what is being done about a serving, or was done last.
+type OperationView struct {
+	Kind       string     `json:"kind"`
+	Generation int64      `json:"generation"`
+	Done       bool       `json:"done"`
+	Reason     string     `json:"reason"`
+	Message    string     `json:"message"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	// WaitingFor is the person whom it waits for; nil when for nobody. History is what people have sent to it, oldest first; of many the newest.
+	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
+	History    []kuscia.Decision  `json:"history,omitempty"`
+	Workflow   *plan.WorkflowRef  `json:"workflow,omitempty"`
+}
+
+// ShownPending is how PhasePending, which is stored as "", is written for people.
+const ShownPending kuscia.Phase = "Pending"
+
+// Surroundings are what a View takes from elsewhere than its KusciaDeployment.
+type Surroundings struct {
+	// Images are the AppImages that exist, by name; Queues those of the domains that are known.
+	Images map[string]kuscia.AppImageSpec
+	Queues map[string]string
+}
+
+// Show is the view of a serving as it is now.
+func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
+	version, err := Shown(kd, around.Images)
+	if err != nil {
+		return View{}, err
+	}
+	st := kd.Status
+	view := View{
+		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator, Phase: shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
+		TotalParties: len(version.Spec.Parties), AvailableParties: st.AvailableParties, Parties: make([]PartyView, len(version.Spec.Parties)),
+		Operation: showOperation(st.Operation), Policy: showPolicy(kd), CreatedAt: kd.CreationTimestamp.UTC(),
+	}
+	if st.Served != nil {
+		view.ServedGeneration = st.Served.Generation
+	}
+	if Outdated(kd) {
+		view.Phase, view.Reason, view.AvailableParties = kuscia.PhaseProgressing, "", 0
+		view.Message = fmt.Sprintf("generation %d of its spec has not been begun with yet", kd.Generation)
+	}
+	if deleted := kd.DeletionTimestamp; deleted != nil {
+		at := deleted.UTC()
+		view.DeletedAt = &at
+		if Outdated(kd) { // a deletion counts as a generation
+			view.Message = "its deletion has not been begun with yet"
+		}
+	}
+	for i := range version.Spec.Parties {
+		view.Parties[i] = showParty(kd, version, i)
+		view.Parties[i].Queue = around.Queues[view.Parties[i].Domain]
+	}
+	return view, nil
+}
+
+// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves (design §7). An AppImage that was deleted
+// since is shown as it was when all parties came to run it.
+func Shown(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (Version, error) {
+	if kd.Status.Served == nil {
+		return Snapshot(kd, images), nil
+	}
+	served, err := Unpack(kd.Status.Served.Version)
+	if err != nil || RolledBack(kd) {
+		return served, err
+	}
+	known := served.AppImages
+	if known == nil {
+		known = map[string]kuscia.AppImageSpec{}
+	}
+	for name, image := range images {
+		known[name] = image
+	}
+	return Snapshot(kd, known), nil
+}
+
+// RolledBack says that an update failed and the version before it serves. Once there is a newer update, that is what counts.
+func RolledBack(kd *kuscia.KusciaDeployment) bool {
+	return kd.Status.Reason == ReasonUpdateRolledBack && kd.Status.Served != nil && !Outdated(kd)
+}
+
+// Outdated says that the status is that of before the last update: nobody has begun with it yet. Who polls for Available after an update must not find
+// that of before it.
+func Outdated(kd *kuscia.KusciaDeployment) bool {
+	return kd.Status.ObservedGeneration > 0 && kd.Status.ObservedGeneration < kd.Generation
+}
+
+func shownPhase(phase kuscia.Phase) kuscia.Phase {
+	if phase == kuscia.PhasePending {
+		return ShownPending
+	}
+	return phase
+}
+
+// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known.
+func showParty(kd *kuscia.KusciaDeployment, v Version, index int) PartyView {
+	p := v.Spec.Parties[index]
+	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name, p.Role), Endpoints: Endpoints(v, index)}
+	if view.Endpoints == nil {
+		view.Endpoints = []Endpoint{}
+	}
+	st := kd.Status.PartyDeploymentStatuses[p.DomainID][view.Deployment]
+	view.Phase, view.Reason, view.Message, view.Away = shownPhase(st.Phase), st.Reason, st.Message, st.Away
+	if st.ObservedAt == nil {
+		view.Replicas = v.Replicas(index)
+		return view
+	}
+	view.Replicas, view.UpdatedReplicas, view.AvailableReplicas = st.Replicas, st.UpdatedReplicas, st.AvailableReplicas
+	view.Version, view.Missing = st.Version, st.Missing
+	if Outdated(kd) { // numbers of before an update never count for after it
+		view.UpdatedReplicas = 0
+		if view.Phase != ShownPending {
+			view.Phase, view.Reason, view.Message = kuscia.PhaseProgressing, "", ""
+		}
+	}
+	return view
+}
+
+func showOperation(op *kuscia.Operation) *OperationView {
+	if op == nil {
+		return nil
+	}
+	view := &OperationView{Kind: op.Kind, Generation: op.Generation, Done: op.Done, Reason: op.Reason, Message: op.Message, WaitingFor: op.WaitingFor, History: op.History}
+	if op.StartedAt != nil {
+		at := op.StartedAt.UTC()
+		view.StartedAt = &at
+	}
+	if op.WorkflowID != "" {
+		view.Workflow = &plan.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
+	}
+	return view
+}
+
+// showPolicy is the policy with its defaults filled in; nil when the annotation cannot be read, which the next operation is refused for.
+func showPolicy(kd *kuscia.KusciaDeployment) *Policy {
+	policy, wrong := DecodePolicy([]byte(kd.Annotations[AnnotationPolicy]))
+	if len(wrong) > 0 {
+		return nil
+	}
+	filled := policy.WithDefaults()
+	return &filled
+}

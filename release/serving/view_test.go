@@ -1,0 +1,142 @@
+package serving_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// seenServing is a serving of the parties alice and bob at generation 2, which both run with all their pods.
+func seenServing(t *testing.T) *kuscia.KusciaDeployment {
+	t.Helper()
+	now, began := metav1.NewMicroTime(time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 2, 11, 0, 0, 0, time.UTC))
+	kd := &kuscia.KusciaDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 2, UID: "uid", CreationTimestamp: began},
+		Spec: kuscia.KusciaDeploymentSpec{Initiator: "alice", InputConfig: "new", Parties: []kuscia.Party{
+			{DomainID: "alice", AppImageRef: "new-image"}, {DomainID: "bob", Role: "server", AppImageRef: "image"}}},
+	}
+	former := serving.Version{ID: "one", UID: "uid", Spec: *kd.Spec.DeepCopy(), AppImages: map[string]kuscia.AppImageSpec{
+		"image": {DeployTemplates: []kuscia.DeployTemplate{{Name: "t", Replicas: new(int32(3)), Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "c",
+			Ports: []kuscia.ContainerPort{{Name: "service", Port: 1234, Scope: kuscia.ScopeCluster}}}}}}}}}}
+	former.Spec.InputConfig, former.Spec.Parties[0].AppImageRef = "old", "image"
+	packed, err := former.Pack()
+	require.NoError(t, err)
+	party := kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseAvailable, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3, ObservedAt: &now, Version: "v2"}
+	kd.Status = kuscia.KusciaDeploymentStatus{Phase: kuscia.PhaseAvailable, TotalParties: 2, AvailableParties: 2, ObservedGeneration: 2,
+		Operation: &kuscia.Operation{Kind: serving.KindUpdate, Generation: 2, WorkflowID: "serving/one/2", RunID: "run", StartedAt: &began, Done: true},
+		Served:    &kuscia.Served{Generation: 1, Version: packed},
+		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{
+			"alice": {"one": party}, "bob": {"one-server": party}},
+	}
+	return kd
+}
+
+func TestViews(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason string
+		change func(kd *kuscia.KusciaDeployment)
+		check  func(t *testing.T, v serving.View)
+	}{
+		{"What is asked is shown, with the generation that serves beside it.", nil, func(t *testing.T, v serving.View) {
+			require.Equal(t, kuscia.PhaseAvailable, v.Phase)
+			require.EqualValues(t, 1, v.ServedGeneration)
+			require.Equal(t, "new-image", v.Parties[0].AppImage)
+			require.Equal(t, "serving/one/2", v.Operation.Workflow.ID)
+			require.Equal(t, "bob-queue", v.Parties[1].Queue)
+		}},
+		{"An AppImage that was deleted since is shown as it was when it came to run.", nil, func(t *testing.T, v serving.View) {
+			require.Equal(t, []serving.Endpoint{{PortName: "service", Scope: "Cluster", Endpoint: "one-server-service.bob.svc", Port: 1234}}, v.Parties[1].Endpoints)
+			require.Equal(t, []serving.Endpoint{}, v.Parties[0].Endpoints, "of one that nobody knows nothing is shown, and the list is there all the same")
+		}},
+		{"After an update that failed what serves is shown.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.Reason = serving.ReasonUpdateRolledBack
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, "image", v.Parties[0].AppImage)
+			require.EqualValues(t, 2, v.Generation, "although something else is asked")
+		}},
+		{"Numbers of before an update never count for after it.", func(kd *kuscia.KusciaDeployment) { kd.Generation = 3 }, func(t *testing.T, v serving.View) {
+			require.Equal(t, kuscia.PhaseProgressing, v.Phase)
+			require.Equal(t, "generation 3 of its spec has not been begun with yet", v.Message)
+			require.Zero(t, v.AvailableParties)
+			require.Equal(t, kuscia.PhaseProgressing, v.Parties[0].Phase)
+			require.Zero(t, v.Parties[0].UpdatedReplicas)
+			require.EqualValues(t, 3, v.Parties[0].AvailableReplicas, "these pods are there")
+		}},
+		{"A deletion is a generation too, and not one of the spec.", func(kd *kuscia.KusciaDeployment) {
+			kd.Generation, kd.DeletionTimestamp = 3, &metav1.Time{Time: time.Date(2026, 11, 2, 13, 0, 0, 0, time.UTC)}
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, "its deletion has not been begun with yet", v.Message)
+			require.Equal(t, 13, v.DeletedAt.Hour())
+		}},
+		{"Of a party that nobody has observed only what it is to be is known.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.PartyDeploymentStatuses = nil
+			kd.Status.Phase = kuscia.PhasePending
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, serving.ShownPending, v.Phase, "its phase has a name for people")
+			require.Equal(t, serving.ShownPending, v.Parties[1].Phase)
+			require.EqualValues(t, 3, v.Parties[1].Replicas, "as the AppImage says")
+			require.EqualValues(t, 1, v.Parties[0].Replicas, "as nobody says")
+		}},
+		{"A party that is away says so before anything of it was seen.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.PartyDeploymentStatuses["bob"]["one-server"] = kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Away: "no worker polls", Message: "no worker polls"}
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, kuscia.PhaseUnknown, v.Parties[1].Phase)
+			require.Equal(t, "no worker polls", v.Parties[1].Away)
+		}},
+		{"The policy is shown with its defaults.", func(kd *kuscia.KusciaDeployment) {
+			kd.Annotations = map[string]string{serving.AnnotationPolicy: `{"order":"sequential"}`}
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 600, PartyDeadlineSeconds: 600, Order: serving.OrderSequential, Approval: serving.ApprovalNone}, v.Policy)
+		}},
+		{"A policy that cannot be read is none.", func(kd *kuscia.KusciaDeployment) {
+			kd.Annotations = map[string]string{serving.AnnotationPolicy: `order: random`}
+		}, func(t *testing.T, v serving.View) { require.Nil(t, v.Policy) }},
+		{"A spec that cannot be run has no workflow.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.Operation = &kuscia.Operation{Kind: serving.KindRefuse, Generation: 2, Done: true, Reason: serving.ReasonValidateFailed}
+		}, func(t *testing.T, v serving.View) { require.Nil(t, v.Operation.Workflow) }},
+		{"Nothing has been done about it yet.", func(kd *kuscia.KusciaDeployment) { kd.Status = kuscia.KusciaDeploymentStatus{} },
+			func(t *testing.T, v serving.View) {
+				require.Nil(t, v.Operation)
+				require.Equal(t, 2, v.TotalParties)
+			}},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			kd := seenServing(t)
+			if c.change != nil {
+				c.change(kd)
+			}
+			v, err := serving.Show(kd, serving.Surroundings{Queues: map[string]string{"bob": "bob-queue"}})
+			require.NoError(t, err)
+			c.check(t, v)
+		})
+	}
+}
+
+func TestAViewOfWhatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	kd := seenServing(t)
+	kd.Status.Served.Version = []byte("torn")
+	_, err := serving.Show(kd, serving.Surroundings{})
+	require.ErrorContains(t, err, "a version of a serving cannot be read")
+}
+
+func TestWhatADeletionRemovesIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	kd := seenServing(t)
+	kd.Status.Operation = &kuscia.Operation{Kind: serving.KindDelete, Generation: 3}
+	gone := kd.Status.PartyDeploymentStatuses["alice"]["one"]
+	gone.Missing = []string{"Service/one-service"}
+	kd.Status.PartyDeploymentStatuses["alice"]["one"] = gone
+	serving.Settle(kd)
+	require.Equal(t, kuscia.PhaseProgressing, kd.Status.Phase)
+	require.Empty(t, kd.Status.Reason)
+	require.Equal(t, "party alice: what it ran is being removed; gone already: Service/one-service", kd.Status.Message)
+}
