@@ -34,6 +34,9 @@ tools_binaries() {
   cat <<LIST
 oapi-codegen tools github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen
+protoc-gen-go tools google.golang.org/protobuf/cmd/protoc-gen-go
+protoc-gen-go-grpc tools google.golang.org/grpc/cmd/protoc-gen-go-grpc
+protogen tools slipway.io/slipway/deploy/dev/tools/protogen
 workflowcheck tools go.temporal.io/sdk/contrib/tools/workflowcheck
 golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 LIST

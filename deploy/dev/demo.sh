@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: releases the shop of examples/shop on the local stack and shows how it goes. The stack and the engine stay up.
+# `make demo`: releases the shop of examples/shop on the local stack by a plan, then two services of examples/rollouts as a canary and as a
+# blue-green, and shows how it goes. The stack and the engine stay up.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -8,13 +9,15 @@ stack=$root/deploy/dev/stack.sh
 . "$root/.dev/env"
 export KUBECONFIG=$SLIPWAY_DEV_KUBECONFIG SLIPWAY_API=http://$SLIPWAY_DEV_API_ADDRESS PATH=$SLIPWAY_DEV_BIN:$PATH
 shop=$root/examples/shop
+rollouts=$root/examples/rollouts
 
 say() { printf '\n== %s\n' "$*"; }
 
 # The engine is started anew, so that the demo shows the build of now.
 start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
-  "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" --kubeconfig "$KUBECONFIG" \
+  "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
+    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --kubeconfig "$KUBECONFIG" \
     --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
   local deadline=$((SECONDS + 60))
   until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do
@@ -38,6 +41,34 @@ reset_shop() {
   kubectl -n shop rollout status statefulset/basket --timeout=120s >/dev/null
 }
 
+# As before the releases: the first version of both, and no rollout of an earlier demo that was left in the middle.
+reset_boutique() {
+  local name
+  for name in front cart; do
+    slipway rollout rollback "$name" -n boutique --reason "a new demo" >/dev/null 2>&1 &&
+      slipway rollout wait "$name" -n boutique --for finished --timeout 2m >/dev/null 2>&1 || true
+  done
+  kubectl apply -f "$rollouts/workloads.yaml" >/dev/null
+  kubectl -n boutique rollout status deployment/front deployment/cart --timeout=120s >/dev/null
+}
+
+# run shows a command as a person would type it, and runs it.
+run() {
+  local word line='$'
+  for word in "${@//"$root"\//}"; do
+    case $word in *\ *) line+=" \"$word\"" ;; *) line+=" $word" ;; esac
+  done
+  printf '\n%s\n' "$line"
+  "$@"
+}
+
+# Follows a rollout until it waits for a person, which ends the command with exit code 5.
+until_it_waits() {
+  local code=0
+  run "$@" || code=$?
+  [ $code -eq 5 ] || { echo "demo: the rollout was to wait for an approval, the exit code is $code" >&2; exit 1; }
+}
+
 say "starting the engine"
 start_engine
 say "the shop as it is now"
@@ -54,6 +85,23 @@ task=$(slipway task list --plan shop -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/
 slipway task report "$task"
 say "the shop as it is now"
 kubectl -n shop get deployments,statefulsets
+
+say "a canary: a fifth of the pods and of the traffic, and then a person decides"
+reset_boutique
+until_it_waits slipway rollout start -f "$rollouts/canary.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
+run kubectl -n boutique get deployments,services,ingresses
+run slipway rollout approve front -n boutique --reason "the error rate is fine"
+run slipway rollout watch front -n boutique --timeout 5m
+
+say "a blue-green: every new pod is there before the first request, every old one until the last approval"
+until_it_waits slipway rollout start -f "$rollouts/blue-green.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
+run slipway rollout approve cart -n boutique --reason "nobody complains"
+run slipway rollout watch cart -n boutique --timeout 5m
+
+say "what there is now: the new versions, and nothing of the rollouts"
+run kubectl -n boutique get deployments,services,ingresses
+run slipway rollout list
+run slipway rollout history front -n boutique
 
 cat <<END
 

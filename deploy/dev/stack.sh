@@ -26,7 +26,7 @@
 # keeps its ports.
 #
 #   variable                              default
-#   SLIPWAY_DEV_API_PORT                  8080    slipway's own HTTP API (the stack only passes it on)
+#   SLIPWAY_DEV_API_PORT                  8080    slipway's own HTTP API (the stack only passes it on); the demo's Kuscia API is 2 and 3 above it
 #   SLIPWAY_DEV_TEMPORAL_PORT             7233    Temporal's gRPC API
 #   SLIPWAY_DEV_UI_PORT                   8233    Temporal's Web UI
 #   SLIPWAY_DEV_KUBE_PORT                 16443   Kubernetes API server

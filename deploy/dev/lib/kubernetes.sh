@@ -110,10 +110,10 @@ CONFIG
 
 behaviour_expression() { sed '/^#/d' "$here/kwok/behaviour.jq" | tr -s '\n ' '  ' | sed 's/[&\\~]/\\&/g'; }
 
-# The nodes, and Slipway's custom resource definitions as they are in this clone.
+# The nodes, what keeps them to a kubelet's manners, and Slipway's custom resource definitions as they are in this clone.
 prepare_cluster() {
   local log=$dir/logs/prepare.log
-  if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" &&
+  if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" -f "$here/kwok/pods-go-when-asked.yaml" &&
     kubectl wait --for=condition=Ready nodes --all --timeout=60s &&
     apply_definitions; } >"$log" 2>&1; then
     tail -n 15 "$log" >&2

@@ -67,7 +67,10 @@ func (s *server) stop() error {
 
 func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server, error) {
 	// Search attributes that are added to a running server must be usable at once.
-	dynamic := dynamicconfig.StaticClient{dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true}
+	dynamic := dynamicconfig.StaticClient{
+		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+		dynamicconfig.WorkerPerNamespaceWorkerCount.Key():           schedulers(o.Namespaces),
+	}
 	for key, value := range o.DynamicConfig {
 		dynamic[dynamicconfig.MakeKey(key)] = value
 	}
@@ -83,6 +86,16 @@ func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server
 			return authorization.NewNoopClaimMapper()
 		}),
 	)
+}
+
+// schedulers gives Temporal's own workers, those of schedules and batches, to the namespaces that the server was started with. The namespaces of tests, of
+// which there are thousands, would keep both cores busy with their polls alone.
+func schedulers(namespaces []string) []dynamicconfig.ConstrainedValue {
+	values := []dynamicconfig.ConstrainedValue{{Value: 0}}
+	for _, namespace := range namespaces {
+		values = append(values, dynamicconfig.ConstrainedValue{Constraints: dynamicconfig.Constraints{Namespace: namespace}, Value: 1})
+	}
+	return values
 }
 
 func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config {

@@ -3,16 +3,23 @@
 //
 // It exits with 1 if anything failed, if nothing was run, or, with CI set in the environment, if a test was skipped. A test
 // whose reason to skip names `make test-long` may be skipped unless SLIPWAY_TEST_LONG is set.
+//
+// With -again FILE it writes down, where nothing else went wrong, the few tests that failed, as "package test" lines, so that they can be
+// run once more with the machine to themselves. Otherwise the file is left empty.
 package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
 func main() {
+	again := flag.String("again", "", "where to write the tests that deserve a second run")
+	flag.Parse()
 	r := newReport(os.Stdout, policy{CI: os.Getenv("CI") != "", Long: os.Getenv("SLIPWAY_TEST_LONG") != ""})
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
@@ -23,7 +30,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testreport: read the test output:", err)
 		os.Exit(1)
 	}
-	if !r.finish(time.Now()) {
+	ok := r.finish(time.Now())
+	if *again != "" {
+		if err := os.WriteFile(*again, []byte(strings.Join(r.again(), "")), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, "testreport: write down what failed:", err)
+		}
+	}
+	if !ok {
 		os.Exit(1)
 	}
 }

@@ -41,6 +41,8 @@ type report struct {
 	skipped        []string // "package test: reason"
 	postponed      int      // skipped, and left to the long run
 	failed         []string
+	red            []testID // the tests, not the cases, that failed
+	unfinished     int
 	tests, cases   int
 	packagesFailed int
 }
@@ -91,6 +93,9 @@ func (r *report) testEnded(e event) {
 		r.testSkipped(name, reasonOf(lines))
 	case "fail":
 		r.failed = append(r.failed, name)
+		if !isCase {
+			r.red = append(r.red, id)
+		}
 		fmt.Fprintf(r.out, "FAIL  %s (%.2fs)\n%s", name, e.Elapsed, strings.Join(lines, ""))
 	case "pass":
 		if isCase {
@@ -149,6 +154,7 @@ func (r *report) printUnfinished(pkg string, lines []string) {
 	slices.Sort(names)
 	for _, name := range names {
 		id := testID{pkg, name}
+		r.unfinished++
 		r.failed = append(r.failed, shortPackage(pkg)+" "+name+" (did not finish)")
 		fmt.Fprintf(r.out, "FAIL  %s %s did not finish\n%s", shortPackage(pkg), name, strings.Join(r.output[id], ""))
 		delete(r.output, id)
@@ -187,6 +193,26 @@ func (r *report) finish(now time.Time) bool {
 	fmt.Fprintf(r.out, "%s    %d tests with %d cases in %d packages: %d failed, %d skipped%s, %s\n",
 		verdict, r.tests, r.cases, len(r.packages), len(r.failed), len(r.skipped), left, now.Sub(r.started).Round(time.Second))
 	return ok
+}
+
+// fewRed is how many tests may be red for a second run to have a say: with more it is not the load of the machine that failed them.
+const fewRed = 3
+
+// again are the tests that deserve a second run, one per line as "package test". There are none when all is well, when much went wrong, or when
+// something went wrong that a second run of a test cannot tell of: a package that does not compile or did not end, a skip in CI.
+func (r *report) again() []string {
+	packages := map[string]bool{}
+	for _, id := range r.red {
+		packages[id.pkg] = true
+	}
+	if len(r.red) > fewRed || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI && len(r.skipped) > 0 {
+		return nil
+	}
+	var lines []string
+	for _, id := range r.red {
+		lines = append(lines, id.pkg+" "+id.name+"\n")
+	}
+	return lines
 }
 
 // reasonOf is the message of t.Skip, which go test writes as "    file.go:12: message".

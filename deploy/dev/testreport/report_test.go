@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,34 @@ func TestReport(t *testing.T) {
 			for _, want := range c.want {
 				require.Contains(t, out.String(), want, c.reason)
 			}
+		})
+	}
+}
+
+func TestAgain(t *testing.T) {
+	four := strings.Join([]string{failing, strings.ReplaceAll(failing, "TestStop", "TestA"), strings.ReplaceAll(failing, "TestStop", "TestB"), strings.ReplaceAll(failing, "TestStop", "TestC")}, "")
+	cases := []struct {
+		reason string
+		in     string
+		policy policy
+		want   []string
+	}{
+		{"one red test among others may be the load's doing", passing + failing, policy{CI: true}, []string{"slipway.io/slipway/api TestStop\n"}},
+		{"a red case is run again with its test", `{"Action":"fail","Package":"slipway.io/slipway/api","Test":"TestStop/twice"}` + "\n" + failing, policy{}, []string{"slipway.io/slipway/api TestStop\n"}},
+		{"nothing is run again when all is well", passing, policy{}, nil},
+		{"much that is red is a defect", four, policy{}, nil},
+		{"what does not compile does not compile again", failing + buildFailing, policy{}, nil},
+		{"a test that hangs is not given another fifteen minutes", failing + panicking, policy{}, nil},
+		{"a skip in CI stays a failure", failing + skippingForGood, policy{CI: true}, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			r := newReport(io.Discard, c.policy)
+			for l := range strings.Lines(c.in) {
+				r.line([]byte(strings.TrimSuffix(l, "\n")))
+			}
+			require.False(t, r.finish(time.Now()) && c.want != nil)
+			require.Equal(t, c.want, r.again())
 		})
 	}
 }
