@@ -30,7 +30,9 @@ type Deps struct {
 	TemporalUI string
 	// Metrics answers /metrics.
 	Metrics http.Handler
-	Log     *slog.Logger
+	// Kuscia answers Kuscia's own paths, which it also answers on listeners of their own.
+	Kuscia http.Handler
+	Log    *slog.Logger
 	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
 	MaxConcurrent int
 	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s; design §4).
@@ -80,6 +82,8 @@ func (d *Deps) complete() error {
 		return errors.New("the API needs a Temporal client")
 	case d.Metrics == nil:
 		return errors.New("the API needs a handler of metrics")
+	case d.Kuscia == nil:
+		return errors.New("the API needs a handler of Kuscia's API")
 	}
 	if d.Namespace == "" {
 		d.Namespace = client.DefaultNamespace

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -79,6 +80,8 @@ type textField struct {
 	name string
 	most int
 	into *string
+	// number is where a whole number from 1 goes, for a field that is no text.
+	number *int
 	// refused says why the field is not taken although it is well known elsewhere.
 	refused string
 }
@@ -113,6 +116,12 @@ func (f textField) read(value strictyaml.Value) {
 	if f.refused != "" {
 		if value.Present() {
 			value.CannotRead("%s", f.refused)
+		}
+		return
+	}
+	if f.number != nil {
+		if value.Present() {
+			*f.number = int(value.Integer(1, math.MaxInt32))
 		}
 		return
 	}

@@ -31,6 +31,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -53,9 +54,16 @@ type engine struct {
 	store    *home.Store
 	home     *brokenHome
 	party    *party
+	rollouts *rolloutParty
 	api      *api.API
 	// cut makes every call of the front door to Temporal fail, as if it were away.
 	cut atomic.Bool
+	// namespace is the engine's in Temporal.
+	namespace string
+	// listWorkers is what Temporal answers to the question for workers in place of them; nil: it is asked.
+	listWorkers atomic.Pointer[error]
+	// before is called with what the front door is about to send to Temporal; nil: nothing is.
+	before atomic.Pointer[func(request any)]
 	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
 	deleted sync.Map
 	ends    []func()
@@ -64,18 +72,19 @@ type engine struct {
 func newEngine(t *testing.T) *engine {
 	t.Helper()
 	stack := harness.SharedStack(t)
-	e := &engine{t: t, party: newParty()}
+	e := &engine{t: t, party: newParty(), rollouts: &rolloutParty{}}
 	namespace := stack.TemporalNamespace(t)
-	e.temporal = stack.Temporal(t, namespace)
+	e.namespace, e.temporal = namespace, stack.Temporal(t, namespace)
 	e.addSearchAttributes(namespace)
 	var err error
-	e.store, err = home.NewStore(stack.REST, stack.Namespace(t, "api"))
+	own := stack.Namespace(t, "api")
+	e.store, err = home.NewStore(stack.REST, own, own)
 	require.NoError(t, err)
 	e.home = &brokenHome{Store: e.store}
 	go e.store.Run(t.Context())
 	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
 	require.NoError(t, err)
-	e.api, err = api.New(api.Deps{Home: e.home, Temporal: front, Namespace: namespace, TemporalUI: "http://ui.example/", Metrics: http.NotFoundHandler(),
+	e.api, err = api.New(api.Deps{Home: e.home, Temporal: front, Namespace: namespace, TemporalUI: "http://ui.example/", Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(),
 		Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)
@@ -95,6 +104,14 @@ var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) error {
 	if deletion, ok := request.(*workflowservice.DeleteWorkflowExecutionRequest); ok {
 		e.deleted.Store(deletion.GetWorkflowExecution().GetWorkflowId(), true)
+	}
+	if before := e.before.Load(); before != nil {
+		(*before)(request)
+	}
+	if _, asked := request.(*workflowservice.ListWorkersRequest); asked {
+		if answer := e.listWorkers.Load(); answer != nil {
+			return *answer
+		}
 	}
 	if e.cut.Load() {
 		return context.DeadlineExceeded
@@ -120,10 +137,14 @@ func (e *engine) work() *engine {
 	centre.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
 	centre.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
 	centre.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
-	home.NewActivities(e.store, e.temporal, 0).Register(centre)
+	registerRollout(centre)
+	centre.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
+	home.NewActivities(e.store, e.temporal, versions.NewReader(e.temporal, e.namespace), 0).Register(centre)
 	require.NoError(e.t, centre.Start())
 	pods := worker.New(e.temporal, catalog.PartyQueue(catalog.DefaultParty), worker.Options{DisableWorkflowWorker: true, MaxHeartbeatThrottleInterval: tick})
 	e.party.register(pods)
+	e.rollouts.register(pods)
+	registerServingParty(pods)
 	require.NoError(e.t, pods.Start())
 	e.ends = append(e.ends, centre.Stop, pods.Stop)
 	e.t.Cleanup(e.rest)
@@ -158,6 +179,17 @@ func (e *engine) call(method, path, body string, headers ...string) answer {
 	require.NoError(e.t, err)
 	a := answer{e.t, response.StatusCode, response.Header, string(text)}
 	e.conforms(request, a)
+	return a
+}
+
+// callAgain repeats a call for as long as nobody answers it: a worker that has just begun, on a machine that is busy, takes its time.
+func (e *engine) callAgain(method, path, body string, headers ...string) answer {
+	e.t.Helper()
+	var a answer
+	require.Eventually(e.t, func() bool {
+		a = e.call(method, path, body, headers...)
+		return a.status != http.StatusServiceUnavailable
+	}, patience, tick, "%s %s: still nobody answers", method, path)
 	return a
 }
 
@@ -252,7 +284,7 @@ func (e *engine) putPlan(name string, items ...string) {
 
 func (e *engine) execute(name string, headers ...string) string {
 	e.t.Helper()
-	a := e.call("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted, "the plan can be executed")
+	a := e.callAgain("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted, "the plan can be executed")
 	id := decode[api.ExecuteResult](a).ID
 	require.Equal(e.t, "/api/v1/tasks/"+id, a.header.Get("Location"))
 	return id

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/release/plan"
 )
 
 const (
@@ -22,7 +24,12 @@ func (h *handlers) WatchTask(c echo.Context, id TaskID, _ WatchTaskParams) error
 	if !isTaskID(id) {
 		return noSuchTask(id)
 	}
-	news, leave := h.hub.watch(id)
+	return h.watch(c, plan.WorkflowID(id))
+}
+
+// watch answers with the events of a release.
+func (h *handlers) watch(c echo.Context, workflowID string) error {
+	news, leave := h.hub.watch(workflowID)
 	defer leave()
 	ctx := c.Request().Context()
 	if err := firstNotice(ctx, news); err != nil {

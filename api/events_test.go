@@ -23,7 +23,13 @@ type event struct {
 // stream follows a task's events; its channel is closed at the stream's end.
 func (e *engine) stream(ctx context.Context, id string, headers ...string) <-chan event {
 	e.t.Helper()
-	request := e.request(ctx, http.MethodGet, "/api/v1/tasks/"+id+"/events", "", headers...)
+	return e.streamOf(ctx, "/api/v1/tasks/"+id, headers...)
+}
+
+// streamOf follows the events of the release at an address.
+func (e *engine) streamOf(ctx context.Context, path string, headers ...string) <-chan event {
+	e.t.Helper()
+	request := e.request(ctx, http.MethodGet, path+"/events", "", headers...)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(e.t, err)
 	require.Equal(e.t, http.StatusOK, response.StatusCode)

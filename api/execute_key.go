@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slipway.io/slipway/release/failure"
@@ -18,7 +19,7 @@ const (
 // lookUpKey finds the task that the key already stands for. done says that there is nothing left to do: x.id is that task. A task that was
 // recorded but never started is taken on: whoever began it died in between.
 func (x *execution) lookUpKey(ctx context.Context) (done bool, err error) {
-	records, err := x.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: keyLabel(x.key)})
+	records, err := x.keyRecords(ctx, v1alpha1.KindTask, x.key)
 	if err != nil {
 		return false, err
 	}
@@ -34,6 +35,15 @@ func (x *execution) lookUpKey(ctx context.Context) (done bool, err error) {
 	}
 	x.id = keyedTaskID(x.plan, x.key, after)
 	return false, x.passDeleted(ctx)
+}
+
+// keyRecords are the records of a kind that an Idempotency-Key stands for, newest first: a key of a task means nothing to rollouts.
+func (h *handlers) keyRecords(ctx context.Context, kind, key string) ([]v1alpha1.ReleaseRecord, error) {
+	records, err := h.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: keyLabel(key)})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(records, func(record v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != kind }), nil
 }
 
 // passDeleted takes the next ID while the key's own belongs to a task that was deleted: Temporal remembers that one's workflow for a minute

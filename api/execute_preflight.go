@@ -30,7 +30,8 @@ type place struct {
 
 // preflight asks the workers of all parties whether the task could be carried out, without a write (design §1, principle 6).
 func (x *execution) preflight(ctx context.Context) error {
-	var refusals, unreachable []FieldProblem
+	var refusals []FieldProblem
+	var absent []absentParty
 	places := x.places()
 	for from := 0; from < len(places); from += preflightChunk {
 		chunk := places[from:min(from+preflightChunk, len(places))]
@@ -40,7 +41,7 @@ func (x *execution) preflight(ctx context.Context) error {
 		}
 		for i, outcome := range outcomes {
 			if outcome.Unreachable != "" {
-				unreachable = append(unreachable, FieldProblem{Field: "party " + outcome.Party, Reason: outcome.Unreachable})
+				absent = append(absent, absentParty{outcome.Party, x.snapshot.Queues[outcome.Party], outcome.Unreachable})
 			}
 			for _, refusal := range outcome.Refusals {
 				at := order[i][refusal.Index]
@@ -49,7 +50,8 @@ func (x *execution) preflight(ctx context.Context) error {
 		}
 	}
 	switch {
-	case len(unreachable) > 0:
+	case len(absent) > 0:
+		unreachable := x.whoIsAbsent(ctx, absent...)
 		return kindUnreachable.because("plan %s was not executed: %s cannot be reached (%s); nothing was changed", x.plan,
 			unreachable[0].Field, unreachable[0].Reason).listing(unreachable)
 	case len(refusals) > 0:
@@ -87,52 +89,65 @@ func (x *execution) askParties(ctx context.Context, places []place) (outcomes []
 		input.Parties[i].Requests = append(input.Parties[i].Requests, at.request)
 		order[i] = append(order[i], at)
 	}
+	check := preflightCheck{handlers: x.handlers, refusal: "plan " + x.plan + " was not executed", summary: "can plan " + x.plan + " be executed?"}
+	outcomes, err = check.run(ctx, input)
+	return outcomes, order, err
+}
+
+// preflightCheck is one run of the Preflight workflow while somebody waits for its answer.
+type preflightCheck struct {
+	*handlers
+	// refusal begins the answer when nobody can be asked: "plan shop was not executed".
+	refusal string
+	// summary is the workflow's title in the Temporal UI.
+	summary string
+}
+
+func (p preflightCheck) run(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	begin, cancelBegin := briefly(ctx)
 	defer cancelBegin()
-	run, err := x.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
+	run, err := p.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
 		ID:                       "preflight/" + uuid.NewString(),
 		TaskQueue:                workflows.QueueEngine,
 		WorkflowExecutionTimeout: 2 * preflightTimeout,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		StaticSummary:            "can plan " + x.plan + " be executed?",
+		StaticSummary:            p.summary,
 	}, workflows.TypePreflight, input)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := x.await(ctx, run, &outcomes); err != nil {
-		return nil, nil, err
-	}
-	return outcomes, order, nil
+	err = p.await(ctx, run, &outcomes)
+	return outcomes, err
 }
 
 // await waits for the preflight's end, but not for a workflow worker that is not there.
-func (x *execution) await(ctx context.Context, run client.WorkflowRun, outcomes *[]workflows.PreflightOutcome) error {
+func (p preflightCheck) await(ctx context.Context, run client.WorkflowRun, outcomes *[]workflows.PreflightOutcome) error {
 	begin, cancel := context.WithTimeout(ctx, workerPatience)
 	defer cancel()
 	err := run.Get(begin, outcomes)
 	if err == nil || !temporalAway(err) {
 		return preflightError(err)
 	}
-	described, err := x.describe(ctx, run.GetID())
+	described, err := p.describe(ctx, run.GetID())
 	if err == nil && isOpen(described) && described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED {
-		x.endPreflight(ctx, run)
-		return kindUnreachable.because("plan %s was not executed: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", x.plan)
+		p.end(ctx, run)
+		return kindUnreachable.because("%s: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", p.refusal)
 	}
 	if err = run.Get(ctx, outcomes); temporalAway(err) {
-		x.endPreflight(ctx, run)
-		return kindUnreachable.because("plan %s was not executed: the parties did not answer within %s; nothing was changed", x.plan, preflightTimeout)
+		p.end(ctx, run)
+		return kindUnreachable.because("%s: the parties did not answer within %s; nothing was changed", p.refusal, preflightTimeout)
 	}
 	return preflightError(err)
 }
 
-// endPreflight spares a worker that comes later a check that nobody waits for. If it fails, the workflow's own timeout does the same.
-func (x *execution) endPreflight(ctx context.Context, run client.WorkflowRun) {
+// end spares a worker that comes later a check that nobody waits for. If it fails, the workflow's own timeout does the same.
+func (p preflightCheck) end(ctx context.Context, run client.WorkflowRun) {
 	ctx, cancel := briefly(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := x.Temporal.TerminateWorkflow(ctx, run.GetID(), run.GetRunID(), "nobody waits for it any more"); err != nil {
-		x.Log.Debug("preflight not ended", "workflow", run.GetID(), "error", err)
+	if err := p.Temporal.TerminateWorkflow(ctx, run.GetID(), run.GetRunID(), "nobody waits for it any more"); err != nil {
+		p.Log.Debug("preflight not ended", "workflow", run.GetID(), "error", err)
 	}
 }
 

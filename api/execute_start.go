@@ -22,16 +22,13 @@ import (
 // startTimeout is how long Temporal may take to accept the task's workflow.
 const startTimeout = 10 * time.Second
 
-// labelVia keeps the front door beside the record, for a start that has to be repeated.
-const labelVia = "slipway.io/via"
-
 // writeRecord writes what the task was asked, before anything of it exists elsewhere.
 func (x *execution) writeRecord(ctx context.Context) error {
 	snapshot, err := v1alpha1.EncodeBody(x.snapshot)
 	if err != nil {
 		return err
 	}
-	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask, v1alpha1.LabelSubject: x.plan, labelVia: x.via}
+	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask, v1alpha1.LabelSubject: x.plan, v1alpha1.LabelVia: x.via}
 	if x.key != "" {
 		labels[v1alpha1.LabelIdempotencyKey] = keyLabel(x.key)
 	}
@@ -121,7 +118,7 @@ func (x *execution) input() workflows.DeployPlanInput {
 	}
 	return workflows.DeployPlanInput{
 		Task: x.id, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
-		Actor: x.record.Spec.Actor, Reason: x.record.Spec.Reason, Via: x.record.Labels[labelVia],
+		Actor: x.record.Spec.Actor, Reason: x.record.Spec.Reason, Via: x.record.Labels[v1alpha1.LabelVia],
 		Items: items, MaxConcurrent: x.MaxConcurrent, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds,
 	}
 }
@@ -140,8 +137,8 @@ func (x *execution) searchAttributes() temporal.SearchAttributes {
 		workflows.AttributeKind.ValueSet(workflows.KindTask),
 		workflows.AttributeState.ValueSet(string(plan.TaskPending)),
 		workflows.AttributeName.ValueSet(x.plan),
-		workflows.AttributeServices.ValueSet(fitting(services)),
-		workflows.AttributeParties.ValueSet(fitting(parties)),
+		workflows.AttributeServices.ValueSet(workflows.FitList(services)),
+		workflows.AttributeParties.ValueSet(workflows.FitList(parties)),
 	)
 }
 
@@ -151,19 +148,6 @@ func appendNew(list []string, seen map[string]bool, key, value string) []string 
 	}
 	seen[key] = true
 	return append(list, value)
-}
-
-// fitting cuts a list to what one search attribute holds, and ends it with a marker where it was cut: the server refuses 2,048 bytes and more
-// of it as JSON.
-func fitting(list []string) []string {
-	const most, marker = 2000, "…"
-	size := 0
-	for i, value := range list {
-		if size += len(value) + len(`"",`); size > most-len(marker)-len(`"",`) {
-			return append(list[:i:i], marker)
-		}
-	}
-	return list
 }
 
 // outline is a plan in a few words: "5 services in 3 waves".

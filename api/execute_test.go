@@ -134,6 +134,7 @@ func TestExecuteWithoutWorkers(t *testing.T) {
 	e.createParty("alice")
 	away := e.call("POST", "/api/v1/plans/away/execute", "").is(http.StatusServiceUnavailable, "the party is known, but has no worker")
 	require.Contains(t, away.problem().Detail, "party alice")
+	require.Contains(t, away.problem().Errors[0].Reason, "no worker of queue slipway.party.alice was ever seen", "what is known of its workers is said too")
 
 	e.cut.Store(true)
 	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "Temporal is away")
@@ -242,7 +243,7 @@ func TestATaskThatIsBeingStartedStandsInTheWay(t *testing.T) {
 	e.call("POST", "/api/v1/tasks/"+id+"/pause", "").is(http.StatusConflict, "there is nothing to pause yet")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "it is being started")
 	e.call("DELETE", "/api/v1/plans/shop", "").is(http.StatusConflict, "it is being started")
-	require.Equal(t, plan.TaskPending, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State)
+	e.waitListed("", id, plan.TaskPending)
 }
 
 func TestAnInterruptedTaskIsReplaced(t *testing.T) {

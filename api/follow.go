@@ -30,10 +30,17 @@ const (
 	tailPause = time.Second
 )
 
-// follow keeps the bulletin of a task up to date until the task is over or nobody watches. It waits on the history of the task's workflow, in
-// which its services' begins and ends show, and asks for the state when that moved; and it looks at the running services' pods every 2 seconds.
-func (h *handlers) follow(ctx context.Context, task string, news *bulletin) {
-	f := &taskFollower{handlers: h, id: task, news: news, reader: newTaskReader(h), moved: make(chan struct{}, 1)}
+// follow keeps the bulletin of a release up to date until the release is over or nobody watches. It waits on the history of the release's
+// workflow and asks for the state when that moved; and it looks at what running activities report of their pods every 2 seconds. A serving, whose
+// state is in its KusciaDeployment, is looked at when that changed.
+func (h *handlers) follow(ctx context.Context, workflowID string, news *bulletin) {
+	f := &releaseFollower{handlers: h, workflowID: workflowID, news: news, moved: make(chan struct{}, 1)}
+	every, tail := pollEvery, f.tail
+	if id, ok := servingOfSubject(workflowID); ok {
+		f.look, every, tail = h.lookAtServing(id), confirmServingEvery, func(ctx context.Context) { f.tailServing(ctx, id) }
+	} else {
+		f.look = h.looker(workflowID)
+	}
 	f.confirmed.Store(time.Now().UnixNano())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -41,8 +48,8 @@ func (h *handlers) follow(ctx context.Context, task string, news *bulletin) {
 		return
 	}
 	go f.watchSilence(ctx)
-	go f.tail(ctx)
-	ticker := time.NewTicker(pollEvery)
+	go tail(ctx)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -57,11 +64,43 @@ func (h *handlers) follow(ctx context.Context, task string, news *bulletin) {
 	}
 }
 
-type taskFollower struct {
+// glimpse is a release as its followers see it.
+type glimpse struct {
+	// value is the whole object, as it is answered.
+	value    any
+	workflow *plan.WorkflowRef
+	// over says that nothing about it changes any more.
+	over bool
+	// unanswered says why its own workflow was not heard, so that parts of value may be old; "" when it was.
+	unanswered string
+}
+
+// looker is how a release is looked at again and again.
+func (h *handlers) looker(workflowID string) func(ctx context.Context) (glimpse, error) {
+	if key, ok := rolloutOfWorkflow(workflowID); ok {
+		reader := &rolloutReader{handlers: h}
+		return func(ctx context.Context) (glimpse, error) {
+			seen, err := reader.read(ctx, key)
+			return glimpse{value: seen.status, workflow: seen.status.Workflow, over: !seen.open && !seen.starting, unanswered: seen.unanswered}, err
+		}
+	}
+	task, _ := plan.TaskOfWorkflow(workflowID)
+	reader := newTaskReader(h)
+	return func(ctx context.Context) (glimpse, error) {
+		seen, err := h.readTask(ctx, task, reader)
+		unanswered := seen.unanswered
+		if unanswered != "" {
+			unanswered = seen.task.Reason
+		}
+		return glimpse{value: seen.task, workflow: seen.task.Workflow, over: !seen.open && !seen.starting, unanswered: unanswered}, err
+	}
+}
+
+type releaseFollower struct {
 	*handlers
-	id     string
-	news   *bulletin
-	reader *taskReader
+	workflowID string
+	news       *bulletin
+	look       func(ctx context.Context) (glimpse, error)
 	// moved has a value when the history has grown since the last look.
 	moved chan struct{}
 	// confirmed is when the state was last known to be true, in nanoseconds; stale says that the readers were told of a silence.
@@ -72,9 +111,9 @@ type taskFollower struct {
 	last      []byte
 }
 
-// refresh looks at the task and posts it when it changed. It answers false when there is nothing more to follow.
-func (f *taskFollower) refresh(ctx context.Context) bool {
-	seen, err := f.readTask(ctx, f.id, f.reader)
+// refresh looks at the release and posts it when it changed. It answers false when there is nothing more to follow.
+func (f *releaseFollower) refresh(ctx context.Context) bool {
+	seen, err := f.look(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -86,33 +125,33 @@ func (f *taskFollower) refresh(ctx context.Context) bool {
 		return true
 	}
 	if seen.unanswered != "" && f.last != nil {
-		f.doubt(seen.task.Reason) // what was posted before says more than what Temporal knows by itself
+		f.doubt(seen.unanswered) // what was posted before says more than what Temporal knows by itself
 		return true
 	}
 	if err := f.post(seen); err != nil {
 		f.news.end(err)
 		return false
 	}
-	if !seen.open && !seen.starting {
+	if seen.over {
 		f.news.end(nil)
 		return false
 	}
 	return true
 }
 
-// isGone says whether the task was deleted while it was watched.
+// isGone says whether the release was deleted while it was watched.
 func isGone(err error) bool {
 	var answer *problemError
 	return isFailure(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == kindNotFound.status
 }
 
-func (f *taskFollower) doubt(why string) { f.trouble.Store(&why) }
+func (f *releaseFollower) doubt(why string) { f.trouble.Store(&why) }
 
 // post confirms the state, and posts it when it is news, or when the readers were told that it may be old.
-func (f *taskFollower) post(seen sight) error {
-	data, err := json.Marshal(seen.task)
+func (f *releaseFollower) post(seen glimpse) error {
+	data, err := json.Marshal(seen.value)
 	if err != nil {
-		return fmt.Errorf("encode task %s: %w", f.id, err)
+		return fmt.Errorf("encode %s: %w", f.workflowID, err)
 	}
 	f.confirmed.Store(time.Now().UnixNano())
 	if recovered := f.stale.Swap(false); bytes.Equal(data, f.last) && !recovered {
@@ -121,19 +160,19 @@ func (f *taskFollower) post(seen sight) error {
 	f.last = data
 	// Milliseconds keep the order over restarts of the engine, too.
 	f.sequence = max(f.sequence+1, time.Now().UnixMilli())
-	f.news.post("state", fmt.Sprintf("%s.%d", runOf(seen.task), f.sequence), data)
+	f.news.post("state", fmt.Sprintf("%s.%d", runOf(seen.workflow), f.sequence), data)
 	return nil
 }
 
-func runOf(task plan.Task) string {
-	if task.Workflow == nil {
+func runOf(workflow *plan.WorkflowRef) string {
+	if workflow == nil {
 		return "none"
 	}
-	return cmp.Or(task.Workflow.RunID, "none")
+	return cmp.Or(workflow.RunID, "none")
 }
 
 // watchSilence tells the readers when nothing could be learnt for some time.
-func (f *taskFollower) watchSilence(ctx context.Context) {
+func (f *releaseFollower) watchSilence(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -157,11 +196,11 @@ func (f *taskFollower) watchSilence(ctx context.Context) {
 	}
 }
 
-// tail waits on the history of the task's newest run, and begins anew when that run ends or cannot be reached.
-func (f *taskFollower) tail(ctx context.Context) {
+// tail waits on the history of the release's newest run, and begins anew when that run ends or cannot be reached.
+func (f *releaseFollower) tail(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := f.tailRun(ctx); err != nil && ctx.Err() == nil {
-			f.Log.Debug("cannot follow the history", "task", f.id, "error", err)
+			f.Log.Debug("cannot follow the history", "workflow", f.workflowID, "error", err)
 		}
 		f.nudge()
 		select {
@@ -171,9 +210,9 @@ func (f *taskFollower) tail(ctx context.Context) {
 	}
 }
 
-func (f *taskFollower) tailRun(ctx context.Context) error {
+func (f *releaseFollower) tailRun(ctx context.Context) error {
 	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: f.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: plan.WorkflowID(f.id)},
+		Namespace: f.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: f.workflowID},
 		WaitNewEvent: true, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
 	}
 	for {
@@ -194,14 +233,14 @@ func (f *taskFollower) tailRun(ctx context.Context) error {
 	}
 }
 
-func (f *taskFollower) historyPage(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (f *releaseFollower) historyPage(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	return f.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)
 }
 
-// nudge asks for a look at the task; one that is asked for already is enough.
-func (f *taskFollower) nudge() {
+// nudge asks for a look at the release; one that is asked for already is enough.
+func (f *releaseFollower) nudge() {
 	select {
 	case f.moved <- struct{}{}:
 	default:

@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 
 	"slipway.io/slipway/release/catalog"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -14,6 +16,12 @@ type Home interface {
 	serviceStore
 	planStore
 	recordStore
+	releaseStore
+	trafficStore
+	partyStore
+	servingStore
+	// DefaultNamespace is the namespace that a party's workloads are in unless a request says otherwise; "" when it has none of its own.
+	DefaultNamespace(ctx context.Context, party string) (string, error)
 	// Queue is the task queue of a party; known is false for a party that does not exist.
 	Queue(ctx context.Context, party string) (queue string, known bool, err error)
 	// CheckCluster and CheckCRDs say what is wrong when the cluster, or the engine's kinds in it, cannot be read.
@@ -39,6 +47,40 @@ type planStore interface {
 	// DeletePlan and ClaimPlan are a Conflict when the plan is no longer at that resourceVersion.
 	DeletePlan(ctx context.Context, name, resourceVersion string) error
 	ClaimPlan(ctx context.Context, name, resourceVersion, task string) error
+}
+
+type releaseStore interface {
+	// GetRelease and DeleteRelease take the name of the record itself.
+	GetRelease(ctx context.Context, record string) (*v1alpha1.ReleaseRecord, error)
+	DeleteRelease(ctx context.Context, record string) error
+}
+
+type trafficStore interface {
+	ListTrafficRoutings(ctx context.Context, namespace string, limit int, cursor string) (items []v1alpha1.TrafficRouting, next string, err error)
+	GetTrafficRouting(ctx context.Context, namespace, name string) (*v1alpha1.TrafficRouting, error)
+	// PutTrafficRouting creates, or replaces the one that was read as stored; a change since is a Conflict.
+	PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage, stored *v1alpha1.TrafficRouting) (changed bool, err error)
+	DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error
+}
+
+type partyStore interface {
+	// ListParties reads all Party objects in order of name. GetParty is NotFound for a party that has none, though Queue may know it.
+	ListParties(ctx context.Context) ([]v1alpha1.Party, error)
+	GetParty(ctx context.Context, name string) (*v1alpha1.Party, error)
+	PutParty(ctx context.Context, name string, spec v1alpha1.PartySpec) (created, changed bool, err error)
+	// DeleteParty is a Conflict when the object is no longer the one that was read as stored.
+	DeleteParty(ctx context.Context, stored *v1alpha1.Party) error
+}
+
+type servingStore interface {
+	ListServings(ctx context.Context, limit int, cursor string) (items []kuscia.KusciaDeployment, next string, err error)
+	// GetServing reads also one that is being deleted.
+	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
+	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
+	// AnnotateServing is a Conflict when the serving has changed since it was read.
+	AnnotateServing(ctx context.Context, kd *kuscia.KusciaDeployment, key, value string) error
+	// FollowServing tells of changes of a serving until leave is called; several that come fast may be told as one.
+	FollowServing(id string) (changed <-chan struct{}, leave func())
 }
 
 type recordStore interface {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// hub lets any number of readers watch a task for the price of one: the first starts a follower, the last to leave ends it.
+// hub lets any number of readers watch a release for the price of one: the first starts a follower, the last to leave ends it.
 type hub struct {
-	follow func(ctx context.Context, task string, news *bulletin)
+	follow func(ctx context.Context, workflowID string, news *bulletin)
 
 	mu        sync.Mutex
 	closed    bool
@@ -21,23 +21,23 @@ type follower struct {
 	stop     context.CancelFunc
 }
 
-func newHub(follow func(ctx context.Context, task string, news *bulletin)) *hub {
+func newHub(follow func(ctx context.Context, workflowID string, news *bulletin)) *hub {
 	return &hub{follow: follow, followers: map[string]*follower{}}
 }
 
-// watch joins the readers of a task. Whoever watches has to leave.
-func (h *hub) watch(task string) (news *bulletin, leave func()) {
+// watch joins the readers of a release. Whoever watches has to leave.
+func (h *hub) watch(workflowID string) (news *bulletin, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.followers[task]
+	f := h.followers[workflowID]
 	if f == nil {
-		f = h.start(task)
+		f = h.start(workflowID)
 	}
 	f.watchers++
-	return f.news, sync.OnceFunc(func() { h.leave(task, f) })
+	return f.news, sync.OnceFunc(func() { h.leave(workflowID, f) })
 }
 
-func (h *hub) start(task string) *follower {
+func (h *hub) start(workflowID string) *follower {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &follower{news: newBulletin(), stop: stop}
 	if h.closed {
@@ -45,19 +45,19 @@ func (h *hub) start(task string) *follower {
 		stop()
 		return f
 	}
-	h.followers[task] = f
-	h.running.Go(func() { h.follow(ctx, task, f.news) })
+	h.followers[workflowID] = f
+	h.running.Go(func() { h.follow(ctx, workflowID, f.news) })
 	return f
 }
 
-func (h *hub) leave(task string, f *follower) {
+func (h *hub) leave(workflowID string, f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f.watchers--
 	if f.watchers == 0 {
 		f.stop()
-		if h.followers[task] == f {
-			delete(h.followers, task)
+		if h.followers[workflowID] == f {
+			delete(h.followers, workflowID)
 		}
 	}
 }

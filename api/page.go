@@ -1,7 +1,14 @@
 package api
 
 import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // The sizes of a page of a list.
@@ -39,4 +46,86 @@ func cursorError(err error, cursor *Cursor) error {
 		return badCursor()
 	}
 	return err
+}
+
+// askedPage is which part of a list of records was asked for.
+type askedPage struct {
+	limit int
+	after position
+}
+
+func pageAsked(limit *Limit, cursor *Cursor) (page askedPage, err error) {
+	if page.limit, err = pageLimit(limit); err != nil {
+		return page, err
+	}
+	if text(cursor) == "" {
+		return page, nil
+	}
+	if page.after, err = parsePosition(*cursor); err != nil {
+		return page, badCursor()
+	}
+	return page, nil
+}
+
+// pageOf makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was
+// withdrawn or pruned just now is not found, and left out. next is "" on the last page.
+func pageOf[T any](page askedPage, records []v1alpha1.ReleaseRecord, item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
+	items = []T{}
+	var last position
+	for i := range records {
+		record := &records[i]
+		if !page.after.precedes(record) {
+			continue
+		}
+		one, wanted, err := item(record)
+		if isGone(err) || err == nil && !wanted {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if len(items) == page.limit {
+			return items, last.String(), nil
+		}
+		items, last = append(items, one), positionOf(record)
+	}
+	return items, "", nil
+}
+
+// position is a place in a list of records: newest first, then by name.
+type position struct {
+	created time.Time
+	name    string
+}
+
+func positionOf(record *v1alpha1.ReleaseRecord) position {
+	return position{record.Spec.CreatedAt.Time, record.Name}
+}
+
+// precedes says whether the record comes after this place. The zero position is before everything.
+func (p position) precedes(record *v1alpha1.ReleaseRecord) bool {
+	if p.name == "" {
+		return true
+	}
+	if order := record.Spec.CreatedAt.Compare(p.created); order != 0 {
+		return order < 0
+	}
+	return record.Name < p.name
+}
+
+func (p position) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.created.UnixMicro(), 10) + " " + p.name))
+}
+
+func parsePosition(cursor string) (position, error) {
+	plain, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return position{}, err
+	}
+	micros, name, found := strings.Cut(string(plain), " ")
+	created, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || !found || name == "" {
+		return position{}, fmt.Errorf("malformed cursor")
+	}
+	return position{time.UnixMicro(created).UTC(), name}, nil
 }

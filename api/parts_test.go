@@ -10,6 +10,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
 )
 
 func TestTaskIDs(t *testing.T) {
@@ -42,12 +43,12 @@ func TestTaskIDs(t *testing.T) {
 
 func TestListsForSearchAttributesFit(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"111", "222"}, fitting([]string{"111", "222"}), "what fits is left as it is")
+	require.Equal(t, []string{"111", "222"}, workflows.FitList([]string{"111", "222"}), "what fits is left as it is")
 	var many []string
 	for range 1000 {
 		many = append(many, "service-with-a-name")
 	}
-	cutList := fitting(many)
+	cutList := workflows.FitList(many)
 	require.Equal(t, "…", cutList[len(cutList)-1], "a marker says that it was cut")
 	encoded, err := json.Marshal(cutList)
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -22,7 +23,7 @@ var (
 	kindNotFound    = problemKind{"not-found", http.StatusNotFound, "There is no such thing", "Check the address; lists show what there is."}
 	kindMethod      = problemKind{"method-not-allowed", http.StatusMethodNotAllowed, "The method is not allowed here", "The header `Allow` says which are."}
 	kindAccept      = problemKind{"not-acceptable", http.StatusNotAcceptable, "The answer has no such form", "Ask for a form that `detail` names, or leave out `Accept`."}
-	kindConflict    = problemKind{"conflict", http.StatusConflict, "The state of things does not allow it", "Read `detail`; `task` and `current` name and show the task in question."}
+	kindConflict    = problemKind{"conflict", http.StatusConflict, "The state of things does not allow it", "Read `detail`; `task` and `current`, `rollout` and `holder`, or `serving`, say which release is in question and what it is like now."}
 	kindTooLarge    = problemKind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", "Split the document."}
 	kindContentType = problemKind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body is of another type", "Set `Content-Type` to one that `detail` names."}
 	kindRefused     = problemKind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out", "Nothing was changed. Correct what `errors` lists and send it again."}
@@ -69,6 +70,18 @@ func (p *problemError) listing(errors []FieldProblem) *problemError {
 // about names the task that is in the way, and shows it when it is at hand.
 func (p *problemError) about(id string, current *plan.Task) *problemError {
 	p.Task, p.Current = id, current
+	return p
+}
+
+// showing shows the rollout in question as it is now.
+func (p *problemError) showing(current rollout.Status) *problemError {
+	p.Rollout = &current
+	return p
+}
+
+// heldBy names the workflow of the release that is in the way.
+func (p *problemError) heldBy(workflowID string) *problemError {
+	p.Holder = workflowID
 	return p
 }
 

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,7 +12,12 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/runtime"
 	"slipway.io/slipway/release/catalog"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // Defines values for FrontDoor.
@@ -62,6 +68,66 @@ func (e ReportFormat) Valid() bool {
 	case ReportFormatJSON:
 		return true
 	case ReportFormatMarkdown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RolloutPolicyApprovalsOnExpiry.
+const (
+	RolloutPolicyApprovalsOnExpiryPause    RolloutPolicyApprovalsOnExpiry = "pause"
+	RolloutPolicyApprovalsOnExpiryRollback RolloutPolicyApprovalsOnExpiry = "rollback"
+)
+
+// Valid indicates whether the value is a known member of the RolloutPolicyApprovalsOnExpiry enum.
+func (e RolloutPolicyApprovalsOnExpiry) Valid() bool {
+	switch e {
+	case RolloutPolicyApprovalsOnExpiryPause:
+		return true
+	case RolloutPolicyApprovalsOnExpiryRollback:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RolloutPolicyOnFailure.
+const (
+	RolloutPolicyOnFailurePause    RolloutPolicyOnFailure = "pause"
+	RolloutPolicyOnFailureRollback RolloutPolicyOnFailure = "rollback"
+)
+
+// Valid indicates whether the value is a known member of the RolloutPolicyOnFailure enum.
+func (e RolloutPolicyOnFailure) Valid() bool {
+	switch e {
+	case RolloutPolicyOnFailurePause:
+		return true
+	case RolloutPolicyOnFailureRollback:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TrafficRoutingStatusPhase.
+const (
+	TrafficRoutingStatusPhaseFinalizing  TrafficRoutingStatusPhase = "Finalizing"
+	TrafficRoutingStatusPhaseHealthy     TrafficRoutingStatusPhase = "Healthy"
+	TrafficRoutingStatusPhaseInitial     TrafficRoutingStatusPhase = "Initial"
+	TrafficRoutingStatusPhaseProgressing TrafficRoutingStatusPhase = "Progressing"
+)
+
+// Valid indicates whether the value is a known member of the TrafficRoutingStatusPhase enum.
+func (e TrafficRoutingStatusPhase) Valid() bool {
+	switch e {
+	case TrafficRoutingStatusPhaseFinalizing:
+		return true
+	case TrafficRoutingStatusPhaseHealthy:
+		return true
+	case TrafficRoutingStatusPhaseInitial:
+		return true
+	case TrafficRoutingStatusPhaseProgressing:
 		return true
 	default:
 		return false
@@ -139,6 +205,11 @@ type Interruption = plan.Interruption
 // ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
 type ItemState = plan.ItemState
 
+// KusciaMessage A message of Kuscia's protobuf files, as JSON.
+//
+// Example: {"serving_id":"serving-01"}
+type KusciaMessage map[string]interface{}
+
 // Method How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 type Method = plan.Method
 
@@ -150,6 +221,61 @@ type Operation = plan.Operation
 
 // Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
 type Package = catalog.Package
+
+// PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
+type PartyDocument = v1alpha1.PartySpec
+
+// PartyList One page of the parties.
+type PartyList struct {
+	Items []PartyState `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// PartyState A party, and who of it is there.
+type PartyState struct {
+	// CreatedAt When its Party object was created; absent without one.
+	CreatedAt *time.Time        `json:"createdAt,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+
+	// LastSeenAt When a worker of it was last heard of, by that worker's clock; absent when none ever was.
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+
+	// Name Example: alice
+	Name string `json:"name"`
+
+	// Namespace Where its workloads are unless a request says otherwise.
+	Namespace string `json:"namespace,omitempty"`
+
+	// Queue The Temporal task queue that its workers poll.
+	//
+	// Example: slipway.party.alice
+	Queue string `json:"queue"`
+
+	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+	Reachable Reachability `json:"reachable"`
+
+	// Reason Why it is held to be reachable or not, in a sentence.
+	Reason string `json:"reason"`
+
+	// ServedBy The party that serves it, for a party that is but a namespace of the home cluster.
+	ServedBy string `json:"servedBy,omitempty"`
+
+	// Workers The workers that are there.
+	Workers []PartyWorker `json:"workers"`
+}
+
+// PartyWorker A worker that polls the party's queue.
+type PartyWorker struct {
+	// Host Example: node-1
+	Host string `json:"host"`
+
+	// Identity Example: slipway-v1@node-1-7
+	Identity   string    `json:"identity"`
+	LastSeenAt time.Time `json:"lastSeenAt"`
+	StartedAt  time.Time `json:"startedAt"`
+}
 
 // PlanDocument A deployment plan.
 //
@@ -200,6 +326,11 @@ type Problem struct {
 	// Errors Everything that is wrong.
 	Errors []FieldProblem `json:"errors,omitempty"`
 
+	// Holder The workflow of the release that is in the way.
+	//
+	// Example: rollout/default/shop/order
+	Holder string `json:"holder,omitempty"`
+
 	// Instance The path of the request.
 	//
 	// Example: /api/v1/plans/shop
@@ -207,6 +338,12 @@ type Problem struct {
 
 	// RequestID The request's ID; the engine's log has it too.
 	RequestID string `json:"requestId,omitempty"`
+
+	// Rollout One release of one workload.
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// Serving A serving, and how it is.
+	Serving *Serving `json:"serving,omitempty"`
 
 	// Status The HTTP status.
 	//
@@ -227,6 +364,15 @@ type Problem struct {
 	//
 	// Example: /docs#problem-malformed
 	Type string `json:"type"`
+}
+
+// PutPartyResult What became of a party that was sent.
+type PutPartyResult struct {
+	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// Name Example: alice
+	Name string `json:"name"`
 }
 
 // PutPlanResult What became of a plan that was sent.
@@ -250,6 +396,33 @@ type PutServiceResult struct {
 	ID string `json:"id"`
 }
 
+// PutServingPolicyResult What became of a policy that was sent.
+type PutServingPolicyResult struct {
+	// Changed Whether anything was written; a policy equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// ID Example: serving-01
+	ID string `json:"id"`
+}
+
+// PutTrafficRoutingResult What became of a traffic routing that was sent.
+type PutTrafficRoutingResult struct {
+	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// Name Example: mse-traffic
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Warnings What is legal but probably not meant.
+	Warnings []string `json:"warnings"`
+}
+
+// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+type Reachability = party.Reachability
+
 // Readiness Whether the engine can work.
 type Readiness struct {
 	Checks []Check `json:"checks"`
@@ -267,6 +440,250 @@ type ReportWave = plan.Wave
 
 // Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
 type Reverse = plan.Reverse
+
+// Rollout One release of one workload.
+type Rollout = rollout.Status
+
+// RolloutDecision One verb that somebody sent, and what became of it.
+type RolloutDecision = rollout.Decision
+
+// RolloutHistory One page of the releases of a rollout name.
+type RolloutHistory struct {
+	Items []RolloutRelease `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// RolloutList One page of the rollouts.
+type RolloutList struct {
+	Items []RolloutSummary `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// RolloutMatch A match is met by a request that meets all of its parts.
+type RolloutMatch = rollout.Match
+
+// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
+// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+type RolloutPhase = rollout.Phase
+
+// RolloutPolicy What Slipway adds to the strategy.
+type RolloutPolicy struct {
+	// Approvals How a step that waits for a person is approved.
+	Approvals *struct {
+		// ExpiresSeconds How long a step waits for a person, in seconds; absent, for ever.
+		ExpiresSeconds *int64 `json:"expiresSeconds,omitempty"`
+
+		// OnExpiry What happens then.
+		OnExpiry *RolloutPolicyApprovalsOnExpiry `json:"onExpiry,omitempty"`
+
+		// Required How many people have to approve; more than one is refused until access control is built.
+		Required *int `json:"required,omitempty"`
+	} `json:"approvals,omitempty"`
+
+	// OnFailure What happens when a step fails.
+	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
+
+	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
+	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
+
+	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
+	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
+}
+
+// RolloutPolicyApprovalsOnExpiry What happens then.
+type RolloutPolicyApprovalsOnExpiry string
+
+// RolloutPolicyOnFailure What happens when a step fails.
+type RolloutPolicyOnFailure string
+
+// RolloutRelease One release, who started it and why.
+type RolloutRelease struct {
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	// Rollout One release of one workload.
+	Rollout Rollout `json:"rollout"`
+	Via     string  `json:"via,omitempty"`
+}
+
+// RolloutRequest One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
+// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
+// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+//
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+type RolloutRequest struct {
+	// Actor Who starts it. It is recorded as said.
+	//
+	// Example: li
+	Actor *string `json:"actor,omitempty"`
+
+	// Images The new image of each container (init containers too) that changes, by the container's name.
+	//
+	// Example: {"app":"registry/shop/order:2.4"}
+	Images *map[string]string `json:"images,omitempty"`
+
+	// Key The same as the header `Idempotency-Key`.
+	Key *string `json:"key,omitempty"`
+
+	// Name The rollout's name; absent it is the workload's.
+	//
+	// Example: order
+	Name *string `json:"name,omitempty"`
+
+	// Namespace The workload's namespace. Absent: the party's own default namespace, if it has one.
+	//
+	// Example: shop
+	Namespace *string `json:"namespace,omitempty"`
+
+	// Party Whose cluster the workload lives in.
+	Party *string `json:"party,omitempty"`
+
+	// Policy What Slipway adds to the strategy.
+	Policy *RolloutPolicy `json:"policy,omitempty"`
+
+	// Reason Why.
+	//
+	// Example: release 2.4
+	Reason *string `json:"reason,omitempty"`
+
+	// Rollout A whole Rollout document of either version.
+	Rollout *map[string]interface{} `json:"rollout,omitempty"`
+
+	// RolloutID Your own number of this release; it is kept and shown.
+	RolloutID *string `json:"rolloutId,omitempty"`
+
+	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
+	// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
+	// here is refused, never ignored.
+	Strategy *RolloutStrategy `json:"strategy,omitempty"`
+
+	// Supersede Take the place of a release of this name that still runs.
+	Supersede *bool `json:"supersede,omitempty"`
+
+	// TemplatePatch What is merged into the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch
+	// for other kinds. At most 64 KiB.
+	TemplatePatch *map[string]interface{} `json:"templatePatch,omitempty"`
+
+	// WorkloadRef Names an object within its namespace.
+	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
+}
+
+// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and this.
+type RolloutStarted = rollout.Started
+
+// RolloutStep One step and how far it came.
+type RolloutStep = rollout.StepStatus
+
+// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
+// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
+// here is refused, never ignored.
+type RolloutStrategy struct {
+	// BlueGreen New pods beside all old ones; the old ones go at the end.
+	BlueGreen *map[string]interface{} `json:"blueGreen,omitempty"`
+
+	// Canary New pods in place of old ones, step by step; with `enableExtraWorkloadForCanary`, beside them in an extra workload.
+	Canary *map[string]interface{} `json:"canary,omitempty"`
+
+	// Paused Hold before the first step until somebody resumes it.
+	Paused               *bool                  `json:"paused,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RolloutSummary A rollout as lists show it.
+type RolloutSummary struct {
+	// Actor Who started it.
+	Actor      string     `json:"actor,omitempty"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+
+	// Name Example: order
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Party Example: default
+	Party string `json:"party"`
+
+	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
+	// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+	Phase RolloutPhase `json:"phase"`
+
+	// Reason Why it is in this phase; empty where the list does not know.
+	Reason string        `json:"reason"`
+	Record string        `json:"record,omitempty"`
+	Style  rollout.Style `json:"style,omitempty"`
+
+	// Summary What it changes, in a few words.
+	Summary string `json:"summary,omitempty"`
+
+	// WaitingFor What it waits for; absent when it waits for nothing, or is over.
+	WaitingFor   rollout.WaitKind `json:"waitingFor,omitempty"`
+	WaitingSince *time.Time       `json:"waitingSince,omitempty"`
+
+	// Workflow The Temporal workflow behind a task.
+	Workflow *WorkflowRef `json:"workflow,omitempty"`
+
+	// WorkloadRef Names an object within its namespace.
+	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
+}
+
+// RolloutTraffic The split that the routes were last asked for.
+type RolloutTraffic = rollout.TrafficStatus
+
+// RolloutValidateResult What was found in a rollout.
+type RolloutValidateResult struct {
+	Errors []FieldProblem `json:"errors"`
+
+	// Rollout One release of one workload.
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// Valid Whether the rollout could be started as far as its text and the party's cluster say.
+	Valid bool `json:"valid"`
+
+	// Warnings What is legal but probably not meant, and what is in the way just now.
+	Warnings []string `json:"warnings"`
+}
+
+// RolloutVerbRequest Who asks and why, and for which step.
+type RolloutVerbRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Gate `waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	Gate string `json:"gate,omitempty"`
+
+	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
+	Key string `json:"key,omitempty"`
+
+	// Reason Example: the error rate is fine
+	Reason string `json:"reason,omitempty"`
+
+	// Step The step that it is meant for; a stale one is refused. Absent: the step that waits now.
+	Step int `json:"step,omitempty"`
+
+	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything where it is.
+	//
+	// Example: stable
+	To string `json:"to,omitempty"`
+
+	// ToStep For `jump` only, and required there: the step to go to.
+	ToStep int `json:"toStep,omitempty"`
+}
+
+// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `pods`: pods are getting ready. `traffic`: routes take
+// effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
+// has failed; somebody has to say how it goes on.
+type RolloutWaitKind = rollout.WaitKind
+
+// RolloutWaitingFor What it waits for.
+type RolloutWaitingFor = rollout.WaitingFor
 
 // Service A service of the catalogue.
 //
@@ -295,6 +712,76 @@ type ServiceSummary struct {
 	ID        string     `json:"id"`
 	Workloads []Workload `json:"workloads"`
 }
+
+// Serving A serving, and how it is.
+type Serving = serving.View
+
+// ServingDecision One verb that somebody sent, and what became of it.
+type ServingDecision = kuscia.Decision
+
+// ServingEndpoint Where a port of a party is reached.
+type ServingEndpoint = serving.Endpoint
+
+// ServingHistory One page of the operations on a serving.
+type ServingHistory struct {
+	Items []ServingRelease `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// ServingList One page of the servings.
+type ServingList struct {
+	Items []Serving `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// ServingOperation What is being done about a serving, or was done last.
+type ServingOperation = serving.OperationView
+
+// ServingParty A party of a serving, and how it is. The numbers are those of its Deployment, for what it is told to run.
+type ServingParty = serving.PartyView
+
+// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party lacks what was asked, or a party has no available
+// replica. `PartialAvailable`: every party serves, some with fewer replicas than asked. `Available`: every party has all replicas. `Failed`: a
+// party cannot be brought to what was asked, and nothing is being done about it. `Unknown`: a party cannot be reached.
+type ServingPhase = kuscia.Phase
+
+// ServingPolicy What a serving's operations do otherwise than by default. A serving that is read has everything filled in; it has no policy at all when the annotation cannot be read, for which operations are refused.
+type ServingPolicy = serving.Policy
+
+// ServingRelease One operation on a serving, what it was asked, and how it is or ended.
+type ServingRelease = serving.Release
+
+// ServingReleaseParty A party of an operation, and what it was asked to run.
+type ServingReleaseParty = serving.ReleaseParty
+
+// ServingVerbRequest Who asks and why, and for which party.
+type ServingVerbRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	Gate string `json:"gate,omitempty"`
+
+	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
+	Key string `json:"key,omitempty"`
+
+	// Party For `approve` only: the party that it is meant for; another one is refused. Absent: the one that waits now.
+	//
+	// Example: bob
+	Party string `json:"party,omitempty"`
+
+	// Reason Example: the numbers are good
+	Reason string `json:"reason,omitempty"`
+}
+
+// ServingWaitingFor The person whom an operation waits for, however long; absent when it waits for nobody.
+type ServingWaitingFor = kuscia.WaitingFor
 
 // Task One execution of a plan.
 type Task = plan.Task
@@ -336,6 +823,49 @@ type TaskSummary struct {
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
+
+// TrafficRouting Routes that several rollouts share.
+type TrafficRouting struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Name Example: mse-traffic
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Spec As it was sent: `objectRef` and `strategy`.
+	Spec map[string]interface{} `json:"spec"`
+
+	// Status Who holds it.
+	Status TrafficRoutingStatus `json:"status"`
+}
+
+// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, whole or its `spec` alone.
+//
+// Example: {"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"TrafficRouting","metadata":{"name":"mse-traffic"},"spec":{"objectRef":[{"ingress":{"classType":"mse","name":"spring-cloud-a"},"service":"spring-cloud-a"}],"strategy":{"matches":[{"headers":[{"name":"User-Agent","type":"Exact","value":"Android"}]}],"requestHeaderModifier":{"set":[{"name":"x-mse-tag","value":"gray"}]}}}}
+type TrafficRoutingDocument map[string]interface{}
+
+// TrafficRoutingList One page of the traffic routings.
+type TrafficRoutingList struct {
+	Items []TrafficRouting `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// TrafficRoutingStatus Who holds it.
+type TrafficRoutingStatus struct {
+	// Holders The workflows of the rollouts that hold it.
+	Holders []string `json:"holders"`
+	Message string   `json:"message,omitempty"`
+
+	// Phase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+	Phase TrafficRoutingStatusPhase `json:"phase"`
+}
+
+// TrafficRoutingStatusPhase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+type TrafficRoutingStatusPhase string
 
 // ValidateResult What was found in a plan.
 //
@@ -402,20 +932,43 @@ type Cursor = string
 // Limit defines model for Limit.
 type Limit = int
 
+// Namespace defines model for Namespace.
+type Namespace = string
+
+// Party defines model for Party.
+type Party = string
+
+// PartyName defines model for PartyName.
+type PartyName = string
+
 // PlanName defines model for PlanName.
 type PlanName = string
+
+// RolloutName defines model for RolloutName.
+type RolloutName = string
 
 // ServiceID defines model for ServiceID.
 type ServiceID = string
 
+// ServingID defines model for ServingID.
+type ServingID = string
+
 // TaskID defines model for TaskID.
 type TaskID = string
+
+// TrafficRoutingName defines model for TrafficRoutingName.
+type TrafficRoutingName = string
 
 // Via Through which front door somebody came.
 type Via = FrontDoor
 
 // Conflict An error, as RFC 9457 has it.
 type Conflict = Problem
+
+// Kuscia A message of Kuscia's protobuf files, as JSON.
+//
+// Example: {"serving_id":"serving-01"}
+type Kuscia = KusciaMessage
 
 // Malformed An error, as RFC 9457 has it.
 type Malformed = Problem
@@ -441,8 +994,30 @@ type Unreachable = Problem
 // UnsupportedMediaType An error, as RFC 9457 has it.
 type UnsupportedMediaType = Problem
 
+// RolloutVerb Who asks and why, and for which step.
+type RolloutVerb = RolloutVerbRequest
+
+// ServingVerb Who asks and why, and for which party.
+type ServingVerb = ServingVerbRequest
+
+// StartOfRollout One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
+// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
+// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+//
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+type StartOfRollout = RolloutRequest
+
 // Verb Who asks and why.
 type Verb = VerbRequest
+
+// ListPartiesParams defines parameters for ListParties.
+type ListPartiesParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
@@ -462,6 +1037,135 @@ type ExecutePlanParams struct {
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
+// ListRolloutsParams defines parameters for ListRollouts.
+type ListRolloutsParams struct {
+	// Party Only rollouts of this party.
+	Party *string `form:"party,omitempty" json:"party,omitempty"`
+
+	// Namespace Only rollouts of this namespace.
+	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Phase Only rollouts in this phase; may be repeated.
+	Phase *[]RolloutPhase `form:"phase,omitempty" json:"phase,omitempty"`
+
+	// WaitingFor Only rollouts that wait for this; may be repeated.
+	WaitingFor *[]RolloutWaitKind `form:"waitingFor,omitempty" json:"waitingFor,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartRolloutParams defines parameters for StartRollout.
+type StartRolloutParams struct {
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this release, such as a pipeline's run number. It is the same as `key` in the body.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// GetRolloutParams defines parameters for GetRollout.
+type GetRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+}
+
+// ApproveRolloutParams defines parameters for ApproveRollout.
+type ApproveRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// WatchRolloutParams defines parameters for WatchRollout.
+type WatchRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// GetRolloutHistoryParams defines parameters for GetRolloutHistory.
+type GetRolloutHistoryParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+}
+
+// JumpRolloutParams defines parameters for JumpRollout.
+type JumpRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// PauseRolloutParams defines parameters for PauseRollout.
+type PauseRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// PromoteRolloutParams defines parameters for PromoteRollout.
+type PromoteRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// ResumeRolloutParams defines parameters for ResumeRollout.
+type ResumeRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// RetryRolloutParams defines parameters for RetryRollout.
+type RetryRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// RollbackRolloutParams defines parameters for RollbackRollout.
+type RollbackRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// StopRolloutParams defines parameters for StopRollout.
+type StopRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // ListServicesParams defines parameters for ListServices.
 type ListServicesParams struct {
 	// Limit How many items a page has at most.
@@ -469,6 +1173,54 @@ type ListServicesParams struct {
 
 	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListServingsParams defines parameters for ListServings.
+type ListServingsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ApproveServingParams defines parameters for ApproveServing.
+type ApproveServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// WatchServingParams defines parameters for WatchServing.
+type WatchServingParams struct {
+	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// GetServingHistoryParams defines parameters for GetServingHistory.
+type GetServingHistoryParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PauseServingParams defines parameters for PauseServing.
+type PauseServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// ResumeServingParams defines parameters for ResumeServing.
+type ResumeServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// StopServingParams defines parameters for StopServing.
+type StopServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ListTasksParams defines parameters for ListTasks.
@@ -516,6 +1268,39 @@ type StopTaskParams struct {
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
+// ListTrafficRoutingsParams defines parameters for ListTrafficRoutings.
+type ListTrafficRoutingsParams struct {
+	// Namespace Only traffic routings of this namespace.
+	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// BatchQueryKusciaAppImagesJSONRequestBody defines body for BatchQueryKusciaAppImages for application/json ContentType.
+type BatchQueryKusciaAppImagesJSONRequestBody = KusciaMessage
+
+// CreateKusciaAppImageJSONRequestBody defines body for CreateKusciaAppImage for application/json ContentType.
+type CreateKusciaAppImageJSONRequestBody = KusciaMessage
+
+// DeleteKusciaAppImageJSONRequestBody defines body for DeleteKusciaAppImage for application/json ContentType.
+type DeleteKusciaAppImageJSONRequestBody = KusciaMessage
+
+// ListKusciaAppImagesJSONRequestBody defines body for ListKusciaAppImages for application/json ContentType.
+type ListKusciaAppImagesJSONRequestBody = KusciaMessage
+
+// QueryKusciaAppImageJSONRequestBody defines body for QueryKusciaAppImage for application/json ContentType.
+type QueryKusciaAppImageJSONRequestBody = KusciaMessage
+
+// UpdateKusciaAppImageJSONRequestBody defines body for UpdateKusciaAppImage for application/json ContentType.
+type UpdateKusciaAppImageJSONRequestBody = KusciaMessage
+
+// PutPartyJSONRequestBody defines body for PutParty for application/json ContentType.
+type PutPartyJSONRequestBody = PartyDocument
+
 // ValidatePlanJSONRequestBody defines body for ValidatePlan for application/json ContentType.
 type ValidatePlanJSONRequestBody = PlanDocument
 
@@ -525,8 +1310,68 @@ type PutPlanJSONRequestBody = PlanDocument
 // ExecutePlanJSONRequestBody defines body for ExecutePlan for application/json ContentType.
 type ExecutePlanJSONRequestBody = ExecuteRequest
 
+// StartRolloutJSONRequestBody defines body for StartRollout for application/json ContentType.
+type StartRolloutJSONRequestBody = RolloutRequest
+
+// ValidateRolloutJSONRequestBody defines body for ValidateRollout for application/json ContentType.
+type ValidateRolloutJSONRequestBody = RolloutRequest
+
+// ApproveRolloutJSONRequestBody defines body for ApproveRollout for application/json ContentType.
+type ApproveRolloutJSONRequestBody = RolloutVerbRequest
+
+// JumpRolloutJSONRequestBody defines body for JumpRollout for application/json ContentType.
+type JumpRolloutJSONRequestBody = RolloutVerbRequest
+
+// PauseRolloutJSONRequestBody defines body for PauseRollout for application/json ContentType.
+type PauseRolloutJSONRequestBody = RolloutVerbRequest
+
+// PromoteRolloutJSONRequestBody defines body for PromoteRollout for application/json ContentType.
+type PromoteRolloutJSONRequestBody = RolloutVerbRequest
+
+// ResumeRolloutJSONRequestBody defines body for ResumeRollout for application/json ContentType.
+type ResumeRolloutJSONRequestBody = RolloutVerbRequest
+
+// RetryRolloutJSONRequestBody defines body for RetryRollout for application/json ContentType.
+type RetryRolloutJSONRequestBody = RolloutVerbRequest
+
+// RollbackRolloutJSONRequestBody defines body for RollbackRollout for application/json ContentType.
+type RollbackRolloutJSONRequestBody = RolloutVerbRequest
+
+// StopRolloutJSONRequestBody defines body for StopRollout for application/json ContentType.
+type StopRolloutJSONRequestBody = RolloutVerbRequest
+
 // PutServiceJSONRequestBody defines body for PutService for application/json ContentType.
 type PutServiceJSONRequestBody = Service
+
+// CreateKusciaServingJSONRequestBody defines body for CreateKusciaServing for application/json ContentType.
+type CreateKusciaServingJSONRequestBody = KusciaMessage
+
+// DeleteKusciaServingJSONRequestBody defines body for DeleteKusciaServing for application/json ContentType.
+type DeleteKusciaServingJSONRequestBody = KusciaMessage
+
+// QueryKusciaServingJSONRequestBody defines body for QueryKusciaServing for application/json ContentType.
+type QueryKusciaServingJSONRequestBody = KusciaMessage
+
+// BatchQueryKusciaServingStatusJSONRequestBody defines body for BatchQueryKusciaServingStatus for application/json ContentType.
+type BatchQueryKusciaServingStatusJSONRequestBody = KusciaMessage
+
+// UpdateKusciaServingJSONRequestBody defines body for UpdateKusciaServing for application/json ContentType.
+type UpdateKusciaServingJSONRequestBody = KusciaMessage
+
+// ApproveServingJSONRequestBody defines body for ApproveServing for application/json ContentType.
+type ApproveServingJSONRequestBody = ServingVerbRequest
+
+// PauseServingJSONRequestBody defines body for PauseServing for application/json ContentType.
+type PauseServingJSONRequestBody = ServingVerbRequest
+
+// PutServingPolicyJSONRequestBody defines body for PutServingPolicy for application/json ContentType.
+type PutServingPolicyJSONRequestBody = ServingPolicy
+
+// ResumeServingJSONRequestBody defines body for ResumeServing for application/json ContentType.
+type ResumeServingJSONRequestBody = ServingVerbRequest
+
+// StopServingJSONRequestBody defines body for StopServing for application/json ContentType.
+type StopServingJSONRequestBody = ServingVerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest
@@ -537,8 +1382,142 @@ type ResumeTaskJSONRequestBody = VerbRequest
 // StopTaskJSONRequestBody defines body for StopTask for application/json ContentType.
 type StopTaskJSONRequestBody = VerbRequest
 
+// PutTrafficRoutingJSONRequestBody defines body for PutTrafficRouting for application/json ContentType.
+type PutTrafficRoutingJSONRequestBody = TrafficRoutingDocument
+
+// GetKusciaHealthJSONRequestBody defines body for GetKusciaHealth for application/json ContentType.
+type GetKusciaHealthJSONRequestBody = KusciaMessage
+
+// Getter for additional properties for RolloutStrategy. Returns the specified
+// element and whether it was found
+func (a RolloutStrategy) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RolloutStrategy
+func (a *RolloutStrategy) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RolloutStrategy to handle AdditionalProperties
+func (a *RolloutStrategy) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["blueGreen"]; found {
+		err = json.Unmarshal(raw, &a.BlueGreen)
+		if err != nil {
+			return fmt.Errorf("error reading 'blueGreen': %w", err)
+		}
+		delete(object, "blueGreen")
+	}
+
+	if raw, found := object["canary"]; found {
+		err = json.Unmarshal(raw, &a.Canary)
+		if err != nil {
+			return fmt.Errorf("error reading 'canary': %w", err)
+		}
+		delete(object, "canary")
+	}
+
+	if raw, found := object["paused"]; found {
+		err = json.Unmarshal(raw, &a.Paused)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused': %w", err)
+		}
+		delete(object, "paused")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RolloutStrategy to handle AdditionalProperties
+func (a RolloutStrategy) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.BlueGreen != nil {
+		object["blueGreen"], err = json.Marshal(a.BlueGreen)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'blueGreen': %w", err)
+		}
+	}
+
+	if a.Canary != nil {
+		object["canary"], err = json.Marshal(a.Canary)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'canary': %w", err)
+		}
+	}
+
+	if a.Paused != nil {
+		object["paused"], err = json.Marshal(a.Paused)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'paused': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// BatchQueryKusciaAppImages Shows several AppImages
+	// (POST /api/v1/appimage/batchQuery)
+	BatchQueryKusciaAppImages(ctx echo.Context) error
+	// CreateKusciaAppImage Registers an AppImage
+	// (POST /api/v1/appimage/create)
+	CreateKusciaAppImage(ctx echo.Context) error
+	// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
+	// (POST /api/v1/appimage/delete)
+	DeleteKusciaAppImage(ctx echo.Context) error
+	// ListKusciaAppImages Lists the AppImages, by name
+	// (POST /api/v1/appimage/list)
+	ListKusciaAppImages(ctx echo.Context) error
+	// QueryKusciaAppImage Shows an AppImage
+	// (POST /api/v1/appimage/query)
+	QueryKusciaAppImage(ctx echo.Context) error
+	// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
+	// (POST /api/v1/appimage/update)
+	UpdateKusciaAppImage(ctx echo.Context) error
+	// ListParties Lists the parties, by name, and says which of them can be reached
+	// (GET /api/v1/parties)
+	ListParties(ctx echo.Context, params ListPartiesParams) error
+	// DeleteParty Deletes a party
+	// (DELETE /api/v1/parties/{name})
+	DeleteParty(ctx echo.Context, name PartyName) error
+	// GetParty Reads a party, and whether a worker of it is there
+	// (GET /api/v1/parties/{name})
+	GetParty(ctx echo.Context, name PartyName) error
+	// PutParty Creates or replaces a party
+	// (PUT /api/v1/parties/{name})
+	PutParty(ctx echo.Context, name PartyName) error
 	// ListPlans Lists the plans, by name
 	// (GET /api/v1/plans)
 	ListPlans(ctx echo.Context, params ListPlansParams) error
@@ -557,6 +1536,48 @@ type ServerInterface interface {
 	// ExecutePlan Executes a plan
 	// (POST /api/v1/plans/{name}/execute)
 	ExecutePlan(ctx echo.Context, name PlanName, params ExecutePlanParams) error
+	// ListRollouts Lists the rollouts, newest first
+	// (GET /api/v1/rollouts)
+	ListRollouts(ctx echo.Context, params ListRolloutsParams) error
+	// StartRollout Starts a rollout
+	// (POST /api/v1/rollouts)
+	StartRollout(ctx echo.Context, params StartRolloutParams) error
+	// ValidateRollout Checks a rollout without starting it
+	// (POST /api/v1/rollouts/validate)
+	ValidateRollout(ctx echo.Context) error
+	// GetRollout Reads a rollout
+	// (GET /api/v1/rollouts/{namespace}/{name})
+	GetRollout(ctx echo.Context, namespace Namespace, name RolloutName, params GetRolloutParams) error
+	// ApproveRollout Approves the step that waits for a person
+	// (POST /api/v1/rollouts/{namespace}/{name}/approve)
+	ApproveRollout(ctx echo.Context, namespace Namespace, name RolloutName, params ApproveRolloutParams) error
+	// WatchRollout Follows a rollout by server-sent events
+	// (GET /api/v1/rollouts/{namespace}/{name}/events)
+	WatchRollout(ctx echo.Context, namespace Namespace, name RolloutName, params WatchRolloutParams) error
+	// GetRolloutHistory Reads the releases of a rollout name, newest first
+	// (GET /api/v1/rollouts/{namespace}/{name}/history)
+	GetRolloutHistory(ctx echo.Context, namespace Namespace, name RolloutName, params GetRolloutHistoryParams) error
+	// JumpRollout Goes to another step
+	// (POST /api/v1/rollouts/{namespace}/{name}/jump)
+	JumpRollout(ctx echo.Context, namespace Namespace, name RolloutName, params JumpRolloutParams) error
+	// PauseRollout Pauses a rollout
+	// (POST /api/v1/rollouts/{namespace}/{name}/pause)
+	PauseRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PauseRolloutParams) error
+	// PromoteRollout Finishes a rollout without the waits that are left
+	// (POST /api/v1/rollouts/{namespace}/{name}/promote)
+	PromoteRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PromoteRolloutParams) error
+	// ResumeRollout Resumes a paused rollout
+	// (POST /api/v1/rollouts/{namespace}/{name}/resume)
+	ResumeRollout(ctx echo.Context, namespace Namespace, name RolloutName, params ResumeRolloutParams) error
+	// RetryRollout Tries again what has failed
+	// (POST /api/v1/rollouts/{namespace}/{name}/retry)
+	RetryRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RetryRolloutParams) error
+	// RollbackRollout Brings a rollout back to the stable version
+	// (POST /api/v1/rollouts/{namespace}/{name}/rollback)
+	RollbackRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RollbackRolloutParams) error
+	// StopRollout Ends a rollout
+	// (POST /api/v1/rollouts/{namespace}/{name}/stop)
+	StopRollout(ctx echo.Context, namespace Namespace, name RolloutName, params StopRolloutParams) error
 	// ListServices Lists the catalogue, by ID
 	// (GET /api/v1/services)
 	ListServices(ctx echo.Context, params ListServicesParams) error
@@ -569,6 +1590,48 @@ type ServerInterface interface {
 	// PutService Creates or replaces a service
 	// (PUT /api/v1/services/{id})
 	PutService(ctx echo.Context, id ServiceID) error
+	// CreateKusciaServing Declares a serving
+	// (POST /api/v1/serving/create)
+	CreateKusciaServing(ctx echo.Context) error
+	// DeleteKusciaServing Has a serving taken away
+	// (POST /api/v1/serving/delete)
+	DeleteKusciaServing(ctx echo.Context) error
+	// QueryKusciaServing Shows a serving and its state
+	// (POST /api/v1/serving/query)
+	QueryKusciaServing(ctx echo.Context) error
+	// BatchQueryKusciaServingStatus Shows the states of several servings
+	// (POST /api/v1/serving/status/batchQuery)
+	BatchQueryKusciaServingStatus(ctx echo.Context) error
+	// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
+	// (POST /api/v1/serving/update)
+	UpdateKusciaServing(ctx echo.Context) error
+	// ListServings Lists the servings, by ID
+	// (GET /api/v1/servings)
+	ListServings(ctx echo.Context, params ListServingsParams) error
+	// GetServing Reads a serving
+	// (GET /api/v1/servings/{id})
+	GetServing(ctx echo.Context, id ServingID) error
+	// ApproveServing Has the party begin that waits for an approval
+	// (POST /api/v1/servings/{id}/approve)
+	ApproveServing(ctx echo.Context, id ServingID, params ApproveServingParams) error
+	// WatchServing Follows a serving by server-sent events
+	// (GET /api/v1/servings/{id}/events)
+	WatchServing(ctx echo.Context, id ServingID, params WatchServingParams) error
+	// GetServingHistory Reads the operations on a serving, newest first
+	// (GET /api/v1/servings/{id}/history)
+	GetServingHistory(ctx echo.Context, id ServingID, params GetServingHistoryParams) error
+	// PauseServing Holds the operation on a serving
+	// (POST /api/v1/servings/{id}/pause)
+	PauseServing(ctx echo.Context, id ServingID, params PauseServingParams) error
+	// PutServingPolicy Says what a serving's operations do otherwise than by default
+	// (PUT /api/v1/servings/{id}/policy)
+	PutServingPolicy(ctx echo.Context, id ServingID) error
+	// ResumeServing Goes on with a paused operation
+	// (POST /api/v1/servings/{id}/resume)
+	ResumeServing(ctx echo.Context, id ServingID, params ResumeServingParams) error
+	// StopServing Takes an update back
+	// (POST /api/v1/servings/{id}/stop)
+	StopServing(ctx echo.Context, id ServingID, params StopServingParams) error
 	// ListTasks Lists the tasks, newest first
 	// (GET /api/v1/tasks)
 	ListTasks(ctx echo.Context, params ListTasksParams) error
@@ -593,9 +1656,24 @@ type ServerInterface interface {
 	// StopTask Stops a task
 	// (POST /api/v1/tasks/{id}/stop)
 	StopTask(ctx echo.Context, id TaskID, params StopTaskParams) error
+	// ListTrafficRoutings Lists the traffic routings, by namespace and name
+	// (GET /api/v1/trafficroutings)
+	ListTrafficRoutings(ctx echo.Context, params ListTrafficRoutingsParams) error
+	// DeleteTrafficRouting Deletes a traffic routing
+	// (DELETE /api/v1/trafficroutings/{namespace}/{name})
+	DeleteTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
+	// GetTrafficRouting Reads a traffic routing, and who holds it
+	// (GET /api/v1/trafficroutings/{namespace}/{name})
+	GetTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
+	// PutTrafficRouting Creates or replaces a traffic routing
+	// (PUT /api/v1/trafficroutings/{namespace}/{name})
+	PutTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
 	// GetDocs This description as a page to read
 	// (GET /docs)
 	GetDocs(ctx echo.Context) error
+	// GetKusciaHealth Says whether Kuscia's requests can be answered
+	// (POST /healthZ)
+	GetKusciaHealth(ctx echo.Context) error
 	// GetHealth Says that the process lives
 	// (GET /healthz)
 	GetHealth(ctx echo.Context) error
@@ -613,6 +1691,133 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// BatchQueryKusciaAppImages converts echo context to params.
+func (w *ServerInterfaceWrapper) BatchQueryKusciaAppImages(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.BatchQueryKusciaAppImages(ctx)
+	return err
+}
+
+// CreateKusciaAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateKusciaAppImage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateKusciaAppImage(ctx)
+	return err
+}
+
+// DeleteKusciaAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteKusciaAppImage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteKusciaAppImage(ctx)
+	return err
+}
+
+// ListKusciaAppImages converts echo context to params.
+func (w *ServerInterfaceWrapper) ListKusciaAppImages(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListKusciaAppImages(ctx)
+	return err
+}
+
+// QueryKusciaAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) QueryKusciaAppImage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.QueryKusciaAppImage(ctx)
+	return err
+}
+
+// UpdateKusciaAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateKusciaAppImage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateKusciaAppImage(ctx)
+	return err
+}
+
+// ListParties converts echo context to params.
+func (w *ServerInterfaceWrapper) ListParties(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPartiesParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListParties(ctx, params)
+	return err
+}
+
+// DeleteParty converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteParty(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PartyName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteParty(ctx, name)
+	return err
+}
+
+// GetParty converts echo context to params.
+func (w *ServerInterfaceWrapper) GetParty(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PartyName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetParty(ctx, name)
+	return err
+}
+
+// PutParty converts echo context to params.
+func (w *ServerInterfaceWrapper) PutParty(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PartyName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutParty(ctx, name)
+	return err
 }
 
 // ListPlans converts echo context to params.
@@ -748,6 +1953,642 @@ func (w *ServerInterfaceWrapper) ExecutePlan(ctx echo.Context) error {
 	return err
 }
 
+// ListRollouts converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRollouts(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRolloutsParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", ctx.QueryParams(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "phase" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "phase", ctx.QueryParams(), &params.Phase, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter phase: %s", err))
+	}
+
+	// ------------- Optional query parameter "waitingFor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "waitingFor", ctx.QueryParams(), &params.WaitingFor, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter waitingFor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRollouts(ctx, params)
+	return err
+}
+
+// StartRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) StartRollout(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartRolloutParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.StartRollout(ctx, params)
+	return err
+}
+
+// ValidateRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) ValidateRollout(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ValidateRollout(ctx)
+	return err
+}
+
+// GetRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRollout(ctx, namespace, name, params)
+	return err
+}
+
+// ApproveRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) ApproveRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApproveRollout(ctx, namespace, name, params)
+	return err
+}
+
+// WatchRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) WatchRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WatchRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Last-Event-ID, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Last-Event-ID: %s", err))
+		}
+
+		params.LastEventID = &LastEventID
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WatchRollout(ctx, namespace, name, params)
+	return err
+}
+
+// GetRolloutHistory converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRolloutHistory(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRolloutHistoryParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRolloutHistory(ctx, namespace, name, params)
+	return err
+}
+
+// JumpRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) JumpRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params JumpRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.JumpRollout(ctx, namespace, name, params)
+	return err
+}
+
+// PauseRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) PauseRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PauseRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PauseRollout(ctx, namespace, name, params)
+	return err
+}
+
+// PromoteRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) PromoteRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PromoteRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PromoteRollout(ctx, namespace, name, params)
+	return err
+}
+
+// ResumeRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) ResumeRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResumeRollout(ctx, namespace, name, params)
+	return err
+}
+
+// RetryRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) RetryRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RetryRollout(ctx, namespace, name, params)
+	return err
+}
+
+// RollbackRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) RollbackRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RollbackRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RollbackRollout(ctx, namespace, name, params)
+	return err
+}
+
+// StopRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) StopRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StopRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.StopRollout(ctx, namespace, name, params)
+	return err
+}
+
 // ListServices converts echo context to params.
 func (w *ServerInterfaceWrapper) ListServices(ctx echo.Context) error {
 	var err error
@@ -818,6 +2659,320 @@ func (w *ServerInterfaceWrapper) PutService(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutService(ctx, id)
+	return err
+}
+
+// CreateKusciaServing converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateKusciaServing(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateKusciaServing(ctx)
+	return err
+}
+
+// DeleteKusciaServing converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteKusciaServing(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteKusciaServing(ctx)
+	return err
+}
+
+// QueryKusciaServing converts echo context to params.
+func (w *ServerInterfaceWrapper) QueryKusciaServing(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.QueryKusciaServing(ctx)
+	return err
+}
+
+// BatchQueryKusciaServingStatus converts echo context to params.
+func (w *ServerInterfaceWrapper) BatchQueryKusciaServingStatus(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.BatchQueryKusciaServingStatus(ctx)
+	return err
+}
+
+// UpdateKusciaServing converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateKusciaServing(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateKusciaServing(ctx)
+	return err
+}
+
+// ListServings converts echo context to params.
+func (w *ServerInterfaceWrapper) ListServings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListServingsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListServings(ctx, params)
+	return err
+}
+
+// GetServing converts echo context to params.
+func (w *ServerInterfaceWrapper) GetServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetServing(ctx, id)
+	return err
+}
+
+// ApproveServing converts echo context to params.
+func (w *ServerInterfaceWrapper) ApproveServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveServingParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApproveServing(ctx, id, params)
+	return err
+}
+
+// WatchServing converts echo context to params.
+func (w *ServerInterfaceWrapper) WatchServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WatchServingParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Last-Event-ID, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Last-Event-ID: %s", err))
+		}
+
+		params.LastEventID = &LastEventID
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WatchServing(ctx, id, params)
+	return err
+}
+
+// GetServingHistory converts echo context to params.
+func (w *ServerInterfaceWrapper) GetServingHistory(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetServingHistoryParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetServingHistory(ctx, id, params)
+	return err
+}
+
+// PauseServing converts echo context to params.
+func (w *ServerInterfaceWrapper) PauseServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PauseServingParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PauseServing(ctx, id, params)
+	return err
+}
+
+// PutServingPolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) PutServingPolicy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutServingPolicy(ctx, id)
+	return err
+}
+
+// ResumeServing converts echo context to params.
+func (w *ServerInterfaceWrapper) ResumeServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeServingParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResumeServing(ctx, id, params)
+	return err
+}
+
+// StopServing converts echo context to params.
+func (w *ServerInterfaceWrapper) StopServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StopServingParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.StopServing(ctx, id, params)
 	return err
 }
 
@@ -1061,12 +3216,125 @@ func (w *ServerInterfaceWrapper) StopTask(ctx echo.Context) error {
 	return err
 }
 
+// ListTrafficRoutings converts echo context to params.
+func (w *ServerInterfaceWrapper) ListTrafficRoutings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTrafficRoutingsParams
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", ctx.QueryParams(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListTrafficRoutings(ctx, params)
+	return err
+}
+
+// DeleteTrafficRouting converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteTrafficRouting(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name TrafficRoutingName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteTrafficRouting(ctx, namespace, name)
+	return err
+}
+
+// GetTrafficRouting converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTrafficRouting(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name TrafficRoutingName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTrafficRouting(ctx, namespace, name)
+	return err
+}
+
+// PutTrafficRouting converts echo context to params.
+func (w *ServerInterfaceWrapper) PutTrafficRouting(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name TrafficRoutingName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutTrafficRouting(ctx, namespace, name)
+	return err
+}
+
 // GetDocs converts echo context to params.
 func (w *ServerInterfaceWrapper) GetDocs(ctx echo.Context) error {
 	var err error
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetDocs(ctx)
+	return err
+}
+
+// GetKusciaHealth converts echo context to params.
+func (w *ServerInterfaceWrapper) GetKusciaHealth(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetKusciaHealth(ctx)
 	return err
 }
 
@@ -1171,6 +3439,49 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/resume", wrapper.ResumeTask, options.OperationMiddlewares["resumeTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/stop", wrapper.StopTask, options.OperationMiddlewares["stopTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id/events", wrapper.WatchTask, options.OperationMiddlewares["watchTask"]...)
+	router.GET(options.BaseURL+"/api/v1/rollouts", wrapper.ListRollouts, options.OperationMiddlewares["listRollouts"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts", wrapper.StartRollout, options.OperationMiddlewares["startRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/validate", wrapper.ValidateRollout, options.OperationMiddlewares["validateRollout"]...)
+	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name", wrapper.GetRollout, options.OperationMiddlewares["getRollout"]...)
+	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name/history", wrapper.GetRolloutHistory, options.OperationMiddlewares["getRolloutHistory"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/approve", wrapper.ApproveRollout, options.OperationMiddlewares["approveRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/pause", wrapper.PauseRollout, options.OperationMiddlewares["pauseRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/resume", wrapper.ResumeRollout, options.OperationMiddlewares["resumeRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/rollback", wrapper.RollbackRollout, options.OperationMiddlewares["rollbackRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/stop", wrapper.StopRollout, options.OperationMiddlewares["stopRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/jump", wrapper.JumpRollout, options.OperationMiddlewares["jumpRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/retry", wrapper.RetryRollout, options.OperationMiddlewares["retryRollout"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/promote", wrapper.PromoteRollout, options.OperationMiddlewares["promoteRollout"]...)
+	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name/events", wrapper.WatchRollout, options.OperationMiddlewares["watchRollout"]...)
+	router.GET(options.BaseURL+"/api/v1/trafficroutings", wrapper.ListTrafficRoutings, options.OperationMiddlewares["listTrafficRoutings"]...)
+	router.DELETE(options.BaseURL+"/api/v1/trafficroutings/:namespace/:name", wrapper.DeleteTrafficRouting, options.OperationMiddlewares["deleteTrafficRouting"]...)
+	router.GET(options.BaseURL+"/api/v1/trafficroutings/:namespace/:name", wrapper.GetTrafficRouting, options.OperationMiddlewares["getTrafficRouting"]...)
+	router.PUT(options.BaseURL+"/api/v1/trafficroutings/:namespace/:name", wrapper.PutTrafficRouting, options.OperationMiddlewares["putTrafficRouting"]...)
+	router.GET(options.BaseURL+"/api/v1/parties", wrapper.ListParties, options.OperationMiddlewares["listParties"]...)
+	router.DELETE(options.BaseURL+"/api/v1/parties/:name", wrapper.DeleteParty, options.OperationMiddlewares["deleteParty"]...)
+	router.GET(options.BaseURL+"/api/v1/parties/:name", wrapper.GetParty, options.OperationMiddlewares["getParty"]...)
+	router.PUT(options.BaseURL+"/api/v1/parties/:name", wrapper.PutParty, options.OperationMiddlewares["putParty"]...)
+	router.GET(options.BaseURL+"/api/v1/servings", wrapper.ListServings, options.OperationMiddlewares["listServings"]...)
+	router.GET(options.BaseURL+"/api/v1/servings/:id", wrapper.GetServing, options.OperationMiddlewares["getServing"]...)
+	router.GET(options.BaseURL+"/api/v1/servings/:id/history", wrapper.GetServingHistory, options.OperationMiddlewares["getServingHistory"]...)
+	router.PUT(options.BaseURL+"/api/v1/servings/:id/policy", wrapper.PutServingPolicy, options.OperationMiddlewares["putServingPolicy"]...)
+	router.POST(options.BaseURL+"/api/v1/servings/:id/approve", wrapper.ApproveServing, options.OperationMiddlewares["approveServing"]...)
+	router.POST(options.BaseURL+"/api/v1/servings/:id/pause", wrapper.PauseServing, options.OperationMiddlewares["pauseServing"]...)
+	router.POST(options.BaseURL+"/api/v1/servings/:id/resume", wrapper.ResumeServing, options.OperationMiddlewares["resumeServing"]...)
+	router.POST(options.BaseURL+"/api/v1/servings/:id/stop", wrapper.StopServing, options.OperationMiddlewares["stopServing"]...)
+	router.GET(options.BaseURL+"/api/v1/servings/:id/events", wrapper.WatchServing, options.OperationMiddlewares["watchServing"]...)
+	router.POST(options.BaseURL+"/api/v1/serving/create", wrapper.CreateKusciaServing, options.OperationMiddlewares["createKusciaServing"]...)
+	router.POST(options.BaseURL+"/api/v1/serving/update", wrapper.UpdateKusciaServing, options.OperationMiddlewares["updateKusciaServing"]...)
+	router.POST(options.BaseURL+"/api/v1/serving/delete", wrapper.DeleteKusciaServing, options.OperationMiddlewares["deleteKusciaServing"]...)
+	router.POST(options.BaseURL+"/api/v1/serving/query", wrapper.QueryKusciaServing, options.OperationMiddlewares["queryKusciaServing"]...)
+	router.POST(options.BaseURL+"/api/v1/serving/status/batchQuery", wrapper.BatchQueryKusciaServingStatus, options.OperationMiddlewares["batchQueryKusciaServingStatus"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/create", wrapper.CreateKusciaAppImage, options.OperationMiddlewares["createKusciaAppImage"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/update", wrapper.UpdateKusciaAppImage, options.OperationMiddlewares["updateKusciaAppImage"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/delete", wrapper.DeleteKusciaAppImage, options.OperationMiddlewares["deleteKusciaAppImage"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/query", wrapper.QueryKusciaAppImage, options.OperationMiddlewares["queryKusciaAppImage"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/list", wrapper.ListKusciaAppImages, options.OperationMiddlewares["listKusciaAppImages"]...)
+	router.POST(options.BaseURL+"/api/v1/appimage/batchQuery", wrapper.BatchQueryKusciaAppImages, options.OperationMiddlewares["batchQueryKusciaAppImages"]...)
+	router.POST(options.BaseURL+"/healthZ", wrapper.GetKusciaHealth, options.OperationMiddlewares["getKusciaHealth"]...)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)

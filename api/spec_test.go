@@ -24,7 +24,7 @@ func loadSpec(t *testing.T) *openapi3.T {
 // bareAPI is the front door with nobody behind it: for what needs neither Temporal nor a cluster.
 func bareAPI(t *testing.T) *API {
 	t.Helper()
-	a, err := New(Deps{Home: struct{ Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Deps{Home: struct{ Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return a
 }

@@ -2,26 +2,19 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
-
-// visibilityPage is how many open tasks are read from Temporal's lists at once.
-const visibilityPage = 500
 
 // ListTasks answers GET /api/v1/tasks: the records, joined with what Temporal's lists say of the tasks that are not over (design §4).
 func (h *handlers) ListTasks(c echo.Context, params ListTasksParams) error {
@@ -38,25 +31,18 @@ func (h *handlers) ListTasks(c echo.Context, params ListTasksParams) error {
 	if err != nil {
 		return err
 	}
-	lister := &taskLister{handlers: h, plan: wanted.plan}
-	list := TaskList{Items: []TaskSummary{}}
-	for i := range records {
-		if !wanted.after.precedes(&records[i]) {
-			continue
-		}
-		summary, err := lister.summary(ctx, &records[i])
-		if err != nil {
-			return err
-		}
-		if !wanted.hasState(summary.State) {
-			continue
-		}
-		if len(list.Items) == wanted.limit {
-			list.NextCursor = wanted.last.String()
-			break
-		}
-		list.Items = append(list.Items, summary)
-		wanted.last = positionOf(&records[i])
+	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
+	if wanted.plan != "" {
+		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
+	}
+	lister := &taskLister{openWorkflows{handlers: h, query: query}}
+	list := TaskList{}
+	list.Items, list.NextCursor, err = pageOf(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (TaskSummary, bool, error) {
+		summary, err := lister.summary(ctx, record)
+		return summary, wanted.hasState(summary.State), err
+	})
+	if err != nil {
+		return err
 	}
 	return c.JSON(http.StatusOK, list)
 }
@@ -65,9 +51,7 @@ func (h *handlers) ListTasks(c echo.Context, params ListTasksParams) error {
 type wantedTasks struct {
 	states []plan.TaskState
 	plan   string
-	limit  int
-	after  position
-	last   position
+	page   askedPage
 }
 
 func (w wantedTasks) hasState(state plan.TaskState) bool {
@@ -78,11 +62,11 @@ var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskP
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params ListTasksParams) (wantedTasks, error) {
-	limit, err := pageLimit(params.Limit)
+	page, err := pageAsked(params.Limit, params.Cursor)
 	if err != nil {
 		return wantedTasks{}, err
 	}
-	wanted := wantedTasks{limit: limit, plan: text(params.Plan)}
+	wanted := wantedTasks{page: page, plan: text(params.Plan)}
 	if params.Plan != nil {
 		if err := catalog.ValidID(wanted.plan); err != nil {
 			return wantedTasks{}, badQuery(FieldProblem{Field: "plan", Reason: err.Error()})
@@ -96,11 +80,6 @@ func taskFilter(params ListTasksParams) (wantedTasks, error) {
 			return wantedTasks{}, badQuery(FieldProblem{Field: "state", Reason: fmt.Sprintf("%q is none of %s", state, join(taskStates))})
 		}
 	}
-	if cursor := text(params.Cursor); cursor != "" {
-		if wanted.after, err = parsePosition(cursor); err != nil {
-			return wantedTasks{}, badCursor()
-		}
-	}
 	return wanted, nil
 }
 
@@ -112,50 +91,8 @@ func join[T ~string](values []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// position is a place in the list of tasks: newest first, then by name.
-type position struct {
-	created time.Time
-	name    string
-}
-
-func positionOf(record *v1alpha1.ReleaseRecord) position {
-	return position{record.Spec.CreatedAt.Time, record.Name}
-}
-
-// precedes says whether the record comes after this place. The zero position is before everything.
-func (p position) precedes(record *v1alpha1.ReleaseRecord) bool {
-	if p.name == "" {
-		return true
-	}
-	if order := record.Spec.CreatedAt.Compare(p.created); order != 0 {
-		return order < 0
-	}
-	return record.Name < p.name
-}
-
-func (p position) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.created.UnixMicro(), 10) + " " + p.name))
-}
-
-func parsePosition(cursor string) (position, error) {
-	plain, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return position{}, err
-	}
-	micros, name, found := strings.Cut(string(plain), " ")
-	created, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil || !found || name == "" {
-		return position{}, fmt.Errorf("malformed cursor")
-	}
-	return position{time.UnixMicro(created).UTC(), name}, nil
-}
-
-// taskLister makes the summaries of one list. It asks Temporal once, and only if some task is not over.
-type taskLister struct {
-	*handlers
-	plan string
-	open map[string]*workflowpb.WorkflowExecutionInfo
-}
+// taskLister makes the summaries of one list.
+type taskLister struct{ openWorkflows }
 
 func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (TaskSummary, error) {
 	id, _ := plan.TaskOfWorkflow(record.Spec.WorkflowID)
@@ -172,19 +109,12 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 		}
 		return summary, nil
 	}
-	if err := l.readOpen(ctx); err != nil {
+	info, err := l.running(ctx, record.Spec.WorkflowID)
+	if err != nil {
 		return summary, err
 	}
-	info := l.open[record.Spec.WorkflowID]
-	if info == nil { // the lists lag behind: ask for this one
-		described, err := l.describe(ctx, record.Spec.WorkflowID)
-		if err != nil {
-			return summary, err
-		}
-		if described == nil || !isOpen(described) {
-			return l.lost(ctx, id, summary)
-		}
-		info = described.GetWorkflowExecutionInfo()
+	if info == nil {
+		return l.lost(ctx, id, summary)
 	}
 	summary.State = publishedState(info)
 	summary.Workflow = l.workflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
@@ -204,36 +134,6 @@ func (l *taskLister) lost(ctx context.Context, id string, summary TaskSummary) (
 	summary.StartedAt, summary.FinishedAt = seen.task.StartedAt, seen.task.FinishedAt
 	summary.Workflow = seen.task.Workflow
 	return summary, nil
-}
-
-func (l *taskLister) readOpen(ctx context.Context) error {
-	if l.open != nil {
-		return nil
-	}
-	l.open = map[string]*workflowpb.WorkflowExecutionInfo{}
-	query := fmt.Sprintf("%s = '%s' AND ExecutionStatus = 'Running'", workflows.AttributeKind.GetName(), workflows.KindTask)
-	if l.plan != "" {
-		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), l.plan) // a legal name has no quotes in it
-	}
-	for token := []byte(nil); ; {
-		page, err := l.openPage(ctx, query, token)
-		if err != nil {
-			return err
-		}
-		for _, info := range page.GetExecutions() {
-			l.open[info.GetExecution().GetWorkflowId()] = info
-		}
-		if token = page.GetNextPageToken(); len(token) == 0 {
-			return nil
-		}
-	}
-}
-
-func (l *taskLister) openPage(ctx context.Context, query string, token []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	return l.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: l.Namespace, Query: query, PageSize: visibilityPage, NextPageToken: token})
 }
 
 func utc(t time.Time) *time.Time {

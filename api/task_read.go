@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/release/failure"
@@ -40,38 +39,26 @@ func (h *handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 	if !isTaskID(id) {
 		return sight{}, noSuchTask(id)
 	}
-	described, err := h.describe(ctx, plan.WorkflowID(id))
-	if err != nil {
-		return h.withoutTemporal(ctx, id, err)
-	}
-	if described != nil && isOpen(described) {
-		return h.readOpen(ctx, id, described, reader)
-	}
-	record, err := h.Home.GetRecord(ctx, id)
-	switch {
-	case isFailure(err, failure.NotFound): // it was deleted, or pruned, and Temporal has not forgotten it yet
-		return sight{}, noSuchTask(id)
-	case err != nil:
-		return sight{}, err
-	case record.Outcome != nil:
-		return h.readRecord(record)
-	}
-	return h.readLost(ctx, described, record, reader)
+	return read(ctx, h, releaseReading[sight]{
+		workflowID: plan.WorkflowID(id),
+		record: func() (*v1alpha1.ReleaseRecord, error) {
+			record, err := h.Home.GetRecord(ctx, id)
+			if isFailure(err, failure.NotFound) { // it was deleted, or pruned, and Temporal has not forgotten it yet
+				err = noSuchTask(id)
+			}
+			return record, err
+		},
+		open: func(described *workflowservice.DescribeWorkflowExecutionResponse) (sight, error) {
+			return h.readOpen(ctx, id, described, reader)
+		},
+		complete: h.readRecord,
+		lost: func(described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (sight, error) {
+			return h.readLost(ctx, described, record, reader)
+		},
+	})
 }
 
 func noSuchTask(id string) error { return kindNotFound.because("task %s does not exist", id) }
-
-// withoutTemporal answers what the records know while Temporal is away: tasks that are over.
-func (h *handlers) withoutTemporal(ctx context.Context, id string, away error) (sight, error) {
-	record, err := h.Home.GetRecord(ctx, id)
-	if isFailure(err, failure.NotFound) {
-		return sight{}, noSuchTask(id)
-	}
-	if err != nil || record.Outcome == nil {
-		return sight{}, away
-	}
-	return h.readRecord(record)
-}
 
 // readRecord is a task that is over.
 func (h *handlers) readRecord(record *v1alpha1.ReleaseRecord) (sight, error) {
@@ -157,20 +144,9 @@ func (h *handlers) readLost(ctx context.Context, described *workflowservice.Desc
 		return sight{task: task}, nil // it ended well, only its record could not be written
 	}
 	task.State = plan.TaskInterrupted
-	task.Reason = lostReason(info.GetStatus())
+	task.Reason = "its workflow " + howLost(info.GetStatus()) + ": services that were being released end on their own; execute the plan anew"
 	reader.fill(ctx, &task)
 	return sight{task: task}, nil
-}
-
-func lostReason(status enumspb.WorkflowExecutionStatus) string {
-	what := "ended without a result"
-	switch status {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		what = "was terminated"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		what = "ran out of time"
-	}
-	return "its workflow " + what + ": services that were being released end on their own; execute the plan anew"
 }
 
 // outlineTask is what a record alone says of a task: everything is still to be done.

@@ -101,31 +101,48 @@ func verbRequest(c echo.Context, via *Via) (workflows.VerbRequest, error) {
 // update sends the verb and waits for its outcome. The key is the Update's ID: sent twice, it is one command.
 func (h *handlers) update(ctx context.Context, id string, verb plan.Verb, request workflows.VerbRequest) (workflows.VerbResponse, error) {
 	var response workflows.VerbResponse
+	err := h.updateWorkflow(ctx, workflowUpdate{plan.WorkflowID(id), string(verb), request.Key, request}, &response)
+	return response, err
+}
+
+// workflowUpdate is one Update of a workflow. The key is its ID: sent twice, it is one command.
+type workflowUpdate struct {
+	workflowID, name, key string
+	request               any
+}
+
+// updateWorkflow sends an Update and waits for its outcome.
+func (h *handlers) updateWorkflow(ctx context.Context, update workflowUpdate, response any) error {
 	taken, cancel := context.WithTimeout(ctx, takenWithin)
 	defer cancel()
 	handle, err := h.Temporal.UpdateWorkflow(taken, client.UpdateWorkflowOptions{
-		UpdateID: request.Key, WorkflowID: plan.WorkflowID(id), UpdateName: string(verb), Args: []any{request},
+		UpdateID: update.key, WorkflowID: update.workflowID, UpdateName: update.name, Args: []any{update.request},
 		WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
 	if err != nil {
-		return response, err
+		return err
 	}
 	answered, cancelAnswered := context.WithTimeout(ctx, answeredWithin)
 	defer cancelAnswered()
-	return response, handle.Get(answered, &response)
+	return handle.Get(answered, response)
+}
+
+// updateUnheard says whether nobody answered an Update in time, so that its outcome is unknown.
+func updateUnheard(err error) bool {
+	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return errors.As(err, &late) || temporalAway(err)
 }
 
 // unheard is the answer to a verb that the workflow did not answer: it is over, or gone, or nobody is there to answer.
 func (h *handlers) unheard(ctx context.Context, id string, verb plan.Verb, request workflows.VerbRequest, cause error) (plan.Task, error) {
 	var missing *serviceerror.NotFound
 	var refused *temporal.ApplicationError
-	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
 	switch {
 	case errors.As(cause, &missing), errors.As(cause, &refused) && refused.Type() == updateCutOff:
 		return h.afterEnd(ctx, id, verb, request)
 	case errors.As(cause, &refused):
 		return plan.Task{}, kindMalformed.because("%s was not taken: %s", verb, refused.Message())
-	case errors.As(cause, &late), temporalAway(cause):
+	case updateUnheard(cause):
 		return plan.Task{}, kindUnreachable.because("no workflow worker of the engine answered in time: the outcome of %s is unknown; repeat with the same key, %q",
 			verb, request.Key).about(id, nil)
 	}

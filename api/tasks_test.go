@@ -19,6 +19,16 @@ func harnessKube(t *testing.T) rest.Interface {
 	return harness.SharedStack(t).Kube.CoreV1().RESTClient()
 }
 
+// waitListed waits until a list has that task alone, in that state: what Temporal's lists say of a task follows what the task itself says.
+func (e *engine) waitListed(query, id string, state plan.TaskState) {
+	e.t.Helper()
+	var list api.TaskList
+	require.Eventually(e.t, func() bool {
+		list = decode[api.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
+		return len(list.Items) == 1 && list.Items[0].ID == id && list.Items[0].State == state
+	}, patience, tick, "the list of tasks does not come to %s in %s; it is %+v", id, state, &list)
+}
+
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t).work()
@@ -74,10 +84,10 @@ func TestAVerbWithoutAWorkerHasAnUnknownOutcome(t *testing.T) {
 	require.Equal(t, plan.TaskRunning, dark.State, "what was last published")
 	require.Contains(t, dark.Reason, "does not answer")
 	require.Len(t, dark.Services, 2)
-	require.Equal(t, plan.TaskRunning, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State, "lists ask no worker")
+	e.waitListed("", id, plan.TaskRunning)
 
 	e.work()
-	e.call("POST", "/api/v1/tasks/"+id+"/stop", `{"key":"s1"}`, jsonBody).is(http.StatusOK, "the repeat is answered")
+	e.callAgain("POST", "/api/v1/tasks/"+id+"/stop", `{"key":"s1"}`, jsonBody).is(http.StatusOK, "the repeat is answered")
 	stopped := e.waitState(id, plan.TaskStopped)
 	require.Len(t, stopped.History, 1, "and it was one command")
 }
@@ -94,7 +104,7 @@ func TestATerminatedTaskReadsAsInterrupted(t *testing.T) {
 	lost := e.waitState(id, plan.TaskInterrupted)
 	require.Contains(t, lost.Reason, "was terminated")
 	require.Contains(t, lost.Reason, "execute the plan anew")
-	require.Equal(t, plan.TaskInterrupted, decode[api.TaskList](e.call("GET", "/api/v1/tasks?state=Interrupted", "")).Items[0].State)
+	e.waitListed("state=Interrupted", id, plan.TaskInterrupted)
 	resume := e.call("POST", "/api/v1/tasks/"+id+"/resume", "").is(http.StatusConflict, "nothing is left to resume")
 	require.Contains(t, resume.problem().Detail, "execute the plan anew")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "its service is still being released")
@@ -116,7 +126,7 @@ func TestTasksOutliveTemporal(t *testing.T) {
 	before := e.task(id)
 	e.cut.Store(true)
 	require.Equal(t, before, e.task(id), "the record is enough while Temporal is away")
-	require.Equal(t, plan.TaskSucceeded, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items[0].State)
+	e.waitListed("", id, plan.TaskSucceeded)
 	e.call("GET", "/api/v1/tasks/"+id+"/report", "").is(http.StatusOK, "the record is enough")
 	e.call("GET", "/api/v1/tasks/nothing", "").is(http.StatusNotFound, "no record, no task")
 }
@@ -144,10 +154,7 @@ func TestTheListOfTasks(t *testing.T) {
 		return got, page.NextCursor
 	}
 	slices.Reverse(ids)
-	require.Eventually(t, func() bool {
-		got, _ := list("state=Running")
-		return len(got) == 1
-	}, patience, tick, "Temporal's lists keep up with a task's state, if not at once")
+	e.waitListed("state=Running", running, plan.TaskRunning)
 	for _, c := range []struct {
 		reason, query string
 		want          []string

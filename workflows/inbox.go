@@ -13,6 +13,10 @@ import (
 // an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out (design §4).
 type inbox struct {
 	pending []*command
+	// rollout is what was sent to a Rollout.
+	rollout []*rolloutCommand
+	// serving is what people have sent to a Serving.
+	serving []*servingCommand
 }
 
 // command is one verb that waits to be carried out.
@@ -78,6 +82,20 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 
 // HandleSignal is called as the event comes in, before any code of the workflow runs.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	switch workflow.GetInfo(ctx).WorkflowType.Name {
+	case TypeRollout:
+		i.box.rollout = append(i.box.rollout, rolloutSignal(ctx, in))
+		return nil
+	case TypeServing:
+		c := servingSignal(ctx, in)
+		if c == nil { // no person's: it goes by a channel
+			return i.Next.HandleSignal(ctx, in)
+		}
+		i.box.serving = append(i.box.serving, c)
+		return nil
+	case TypeServingStatus: // nobody's verbs
+		return i.Next.HandleSignal(ctx, in)
+	}
 	switch in.SignalName {
 	case string(plan.VerbPause), string(plan.VerbResume), string(plan.VerbStop):
 		c := &command{verb: plan.Verb(in.SignalName)}

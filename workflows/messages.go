@@ -5,6 +5,7 @@ import (
 
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 )
 
 // Messages are only ever extended: recorded histories carry them.
@@ -90,6 +91,8 @@ const (
 // PreflightInput starts a Preflight workflow: checks, without a write, on each party's queue.
 type PreflightInput struct {
 	Parties []PreflightParty `json:"parties"`
+	// Rollout is one rollout to check; its outcome comes after those of Parties.
+	Rollout *RolloutPreflight `json:"rollout,omitempty"`
 }
 
 // PreflightParty is what is checked on one party's queue.
@@ -105,4 +108,6 @@ type PreflightOutcome struct {
 	// Unreachable says why the party could not be asked; "" when it answered.
 	Unreachable string              `json:"unreachable,omitempty"`
 	Refusals    []operation.Refusal `json:"refusals,omitempty"`
+	// Rollout is what the check of a rollout found.
+	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }

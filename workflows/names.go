@@ -5,11 +5,12 @@ package workflows
 import (
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
 )
 
 // QueueEngine is the task queue of all workflows and of the centre's own activities.
-const QueueEngine = "slipway"
+const QueueEngine = catalog.EngineQueue
 
 // The workflow types.
 const (
@@ -18,7 +19,7 @@ const (
 	TypePreflight      = "Preflight"
 )
 
-// QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease.
+// QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout.
 const QueryState = operation.QueryState
 
 // KindTask is the SlipwayKind of a task.

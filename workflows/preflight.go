@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
 )
 
 // preflightBatch bounds one activity's payload.
@@ -28,6 +29,14 @@ func preflightOptions(queue string) workflow.ActivityOptions {
 func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, error) {
 	outcomes := make([]PreflightOutcome, len(in.Parties))
 	wg := workflow.NewWaitGroup(ctx)
+	if in.Rollout != nil {
+		outcomes = append(outcomes, PreflightOutcome{Party: in.Rollout.Party})
+		wg.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer wg.Done()
+			preflightRollout(ctx, *in.Rollout, &outcomes[len(in.Parties)])
+		})
+	}
 	for i, party := range in.Parties {
 		outcomes[i].Party = party.Party
 		for from := 0; from < len(party.Requests); from += preflightBatch {
@@ -55,4 +64,20 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 	}
 	wg.Wait(ctx)
 	return outcomes, nil
+}
+
+// preflightRollout asks the party's worker about one rollout.
+func preflightRollout(ctx workflow.Context, check RolloutPreflight, outcome *PreflightOutcome) {
+	var result rollout.PreflightResult
+	err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(check.Queue), "preflight of party "+check.Party),
+		rollout.ActivityPreflight, check.Request).Get(ctx, &result)
+	if err == nil {
+		outcome.Rollout = &result
+		return
+	}
+	trouble, _ := systemTrouble(err, "party "+check.Party)
+	if trouble == "" {
+		trouble = message(err)
+	}
+	outcome.Unreachable = trouble
 }

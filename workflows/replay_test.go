@@ -33,10 +33,16 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
 			replayer.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
 			replayer.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
-			require.NoError(t, replayer.ReplayWorkflowHistory(nil, history))
+			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
+			replayer.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
+			replayer.RegisterWorkflowWithOptions(ServingStatus, workflow.RegisterOptions{Name: TypeServingStatus})
+			began := history.Events[0].GetWorkflowExecutionStartedEventAttributes()
+			// What a person approves is named by a token of the workflow's own ID and run: a replay needs the real ones.
+			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{
+				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()}}))
 		})
 	}
-	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight} {
+	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus} {
 		require.NotZero(t, types[name], "no history of workflow type %s is recorded", name)
 	}
 }

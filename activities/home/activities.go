@@ -10,6 +10,8 @@ import (
 
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
 )
 
 // Activities are the centre's own: they read and write records in the home cluster, and ask Temporal about other workflows.
@@ -17,14 +19,21 @@ type Activities struct {
 	store       *Store
 	temporal    client.Client
 	recordLimit int
+	versions    Inputs
 
 	mu        sync.Mutex
 	snapshots map[string]plan.Snapshot
 }
 
-// NewActivities serves the centre's queue. recordLimit is how many records of each plan are kept.
-func NewActivities(store *Store, temporal client.Client, recordLimit int) *Activities {
-	return &Activities{store: store, temporal: temporal, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
+// Inputs reads what operations on servings were started with, as versions.Reader does.
+type Inputs interface {
+	Input(ctx context.Context, source serving.Source) (serving.Input, error)
+	Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error)
+}
+
+// NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of each subject are kept.
+func NewActivities(store *Store, temporal client.Client, reader Inputs, recordLimit int) *Activities {
+	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
 }
 
 // Register makes the activities known to a worker of the centre's queue.
@@ -32,7 +41,14 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: operation.ActivityLoadItem})
 	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: operation.ActivityBeginTask})
 	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: operation.ActivityCompleteRecord})
+	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
+	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
+	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
 	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: operation.ActivityClaimHolder})
+	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
+	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
+	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
+	w.RegisterActivityWithOptions(a.ObserveServing, activity.RegisterOptions{Name: serving.ActivityObserve})
 }
 
 // maxSnapshots is how many snapshots are held: the items of a task ask for the same one.

@@ -87,20 +87,7 @@ func (s *Store) recordPage(ctx context.Context, with map[string]string, cursor s
 
 // CompleteRecord writes what became of a task. The first outcome stays: to complete a complete record again changes nothing.
 func (s *Store) CompleteRecord(ctx context.Context, task string, outcome v1alpha1.ReleaseOutcome) error {
-	for range maxAttempts {
-		record, err := s.GetRecord(ctx, task)
-		if err != nil {
-			return err
-		}
-		if record.Outcome != nil {
-			return nil
-		}
-		err = s.writeOutcome(ctx, record, outcome)
-		if !isKind(err, failure.Conflict) {
-			return err
-		}
-	}
-	return failure.New(failure.Conflict, "the record of task %s keeps being changed by somebody else: repeat", task)
+	return s.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), outcome)
 }
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) error {

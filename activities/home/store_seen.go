@@ -3,6 +3,7 @@ package home
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,14 @@ const (
 	seenPoll = 5 * time.Millisecond
 )
 
-// Run keeps the list of records in memory until the context ends. Without it the store works the same, and reads lists from the API server.
-func (s *Store) Run(ctx context.Context) { s.seen.RunWithContext(ctx) }
+// Run keeps the list of records in memory, and tells of changes of servings, until the context ends. Without it the store reads lists from the API server,
+// and tells nothing.
+func (s *Store) Run(ctx context.Context) {
+	var watches sync.WaitGroup
+	watches.Go(func() { s.seen.RunWithContext(ctx) })
+	watches.Go(func() { s.news.informer.RunWithContext(ctx) })
+	watches.Wait()
+}
 
 // newRecordInformer watches the records and keeps of each what a list shows: the bodies, most of their weight, are dropped on arrival.
 func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {

@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/deploy/crds"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 const (
@@ -26,16 +27,25 @@ const (
 	establishPoll    = 100 * time.Millisecond
 )
 
-// EnsureNamespace creates the engine's namespace when it is not there.
+// EnsureNamespace creates the engine's namespace, and the one of servings, when they are not there.
 func (s *Store) EnsureNamespace(ctx context.Context) error {
+	for _, name := range []string{s.namespace, s.servingNamespace} {
+		if err := s.ensureNamespace(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) ensureNamespace(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	object := "namespace " + s.namespace
-	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+	object := "namespace " + name
+	_, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return failed(err, object)
 	}
-	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
+	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -68,6 +78,9 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	object := "definition " + definition.Name
 	call, cancel := bounded(ctx)
 	defer cancel()
+	if foreign, err := s.isForeign(call, definition); foreign || err != nil {
+		return err
+	}
 	force := true
 	if _, err := s.crds.CustomResourceDefinitions().Patch(call, definition.Name, types.ApplyYAMLPatchType, text,
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}); err != nil {
@@ -81,6 +94,24 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: look at its conditions", object, establishTimeout)
 	}
 	return failed(err, object)
+}
+
+// labelManagedBy is on the definitions of other groups that are ours.
+const labelManagedBy = "app.kubernetes.io/managed-by"
+
+// isForeign says whether the cluster has a definition of another group that another product brought: that one stays as it is.
+func (s *Store) isForeign(ctx context.Context, definition apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	if definition.Spec.Group == v1alpha1.GroupVersion.Group {
+		return false, nil
+	}
+	found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failed(err, "definition "+definition.Name)
+	}
+	return found.Labels[labelManagedBy] != definition.Labels[labelManagedBy], nil
 }
 
 func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
@@ -113,6 +144,15 @@ func (s *Store) CheckCRDs(ctx context.Context) error {
 	}
 	if _, err := s.parties.List(ctx, one); err != nil {
 		return failed(err, "kind Party")
+	}
+	if _, err := s.traffic.List(ctx, one); err != nil {
+		return failed(err, "kind TrafficRouting")
+	}
+	if _, err := s.appImages.List(ctx, one); err != nil {
+		return failed(err, "kind AppImage")
+	}
+	if _, err := s.servings.List(ctx, one); err != nil {
+		return failed(err, "kind KusciaDeployment")
 	}
 	resource := s.metadata.Resource(recordResource).Namespace(s.namespace)
 	_, err := resource.List(ctx, one)

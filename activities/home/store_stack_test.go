@@ -31,7 +31,8 @@ func testCluster(t *testing.T) *rest.Config {
 func newStore(t *testing.T) *home.Store {
 	t.Helper()
 	config := testCluster(t)
-	store, err := home.NewStore(config, "store-"+rand.String(8))
+	own := "store-" + rand.String(8)
+	store, err := home.NewStore(config, own, own)
 	require.NoError(t, err)
 	ctx := testContext(t)
 	require.NoError(t, store.EnsureNamespace(ctx))

@@ -56,13 +56,13 @@ func TestEnsureCRDsIsRepeatable(t *testing.T) {
 func TestChecksSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	config := testCluster(t)
-	absent, err := home.NewStore(config, "absent-"+rand.String(8))
+	absent, err := home.NewStore(config, "absent-"+rand.String(8), "")
 	require.NoError(t, err)
 	requireKind(t, absent.CheckCluster(testContext(t)), failure.NotFound, "the engine's namespace is not there")
 
 	dead := rest.CopyConfig(config)
 	dead.Host = "https://127.0.0.1:1"
-	gone, err := home.NewStore(dead, "")
+	gone, err := home.NewStore(dead, "", "")
 	require.NoError(t, err)
 	requireKind(t, gone.CheckCluster(testContext(t)), failure.Unreachable, "nobody listens there")
 	_, err = gone.GetPlan(testContext(t), "shop")
@@ -398,6 +398,34 @@ func TestPartiesAndTheirQueues(t *testing.T) {
 		require.Equal(t, c.known, known, c.reason)
 		require.Equal(t, c.queue, queue, c.reason)
 	}
+}
+
+func TestParties(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ctx := testContext(t)
+	_, err := store.GetParty(ctx, "alice")
+	requireKind(t, err, failure.NotFound, "there is none")
+	for _, name := range []string{"bob", "alice"} {
+		created, changed, err := store.PutParty(ctx, name, v1alpha1.PartySpec{Namespace: "shop"})
+		require.NoError(t, err)
+		require.True(t, created && changed, "it is new")
+	}
+	created, changed, err := store.PutParty(ctx, "alice", v1alpha1.PartySpec{Namespace: "shop"})
+	require.NoError(t, err)
+	require.False(t, created || changed, "it is so already")
+	stale, err := store.GetParty(ctx, "alice")
+	require.NoError(t, err)
+	_, changed, err = store.PutParty(ctx, "alice", v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}})
+	require.NoError(t, err)
+	require.True(t, changed, "it is replaced")
+	all, err := store.ListParties(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}}, all[0].Spec, "in order of name")
+	requireKind(t, store.DeleteParty(ctx, stale), failure.Conflict, "it was changed since it was read")
+	require.NoError(t, store.DeleteParty(ctx, &all[0]))
+	requireKind(t, store.DeleteParty(ctx, &all[0]), failure.NotFound, "it is gone")
 }
 
 func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {

@@ -2,6 +2,7 @@
 package outcome
 
 import (
+	"encoding/json"
 	"errors"
 
 	"go.temporal.io/sdk/temporal"
@@ -24,12 +25,24 @@ func Wrap(err error) error {
 	options := temporal.ApplicationErrorOptions{
 		NonRetryable:   !f.Kind.Retryable(),
 		NextRetryDelay: f.RetryAfter,
-		Details:        []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect}},
+		Details:        []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect, Data: dataOf(f)}},
 	}
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign
 	}
 	return temporal.NewApplicationErrorWithOptions(cut(f.Message), string(f.Kind), options)
+}
+
+// dataOf is the failure's data as JSON. What cannot be written as JSON is a mistake of ours that must not hide the failure itself.
+func dataOf(f *failure.Error) json.RawMessage {
+	if f.Data == nil {
+		return nil
+	}
+	raw, err := json.Marshal(f.Data)
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // cut shortens a text to MessageLimit without breaking a character.

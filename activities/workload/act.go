@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/operation"
 )
 
@@ -24,14 +25,14 @@ func (t *attempt) write(ctx context.Context, o *object, d operation.Decision) (*
 	end, ends := d.Ends()
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
-		t.beat.note(func(p *operation.Progress) { p.Ending = &end })
-		if err := t.beat.tell(ctx, t.a.options.Recorder); err != nil {
+		t.beat.Note(func(p *operation.Progress) { p.Ending = &end })
+		if err := tell(ctx, t.beat, t.a.options.Recorder); err != nil {
 			return nil, err
 		}
 	}
 	after, err := t.patch(ctx, o, d.Write)
 	if err != nil {
-		if sortTrouble(err) == rejected {
+		if trouble.Sort(err) == rejected {
 			// Most likely somebody was faster; the next look tells.
 			t.rejected, t.rejectedError = o.meta.ResourceVersion, err
 			return nil, nil
@@ -73,7 +74,7 @@ func (t *attempt) delete(ctx context.Context, pods []operation.Pod) error {
 		failpoint.Hit("pod.delete.after/" + string(t.req.Operation))
 		cancel()
 		if err != nil {
-			if kind := sortTrouble(err); kind != missing && kind != changed {
+			if kind := trouble.Sort(err); kind != missing && kind != changed {
 				return err
 			}
 		}
@@ -118,7 +119,7 @@ func (t *attempt) listenFor(now time.Time) time.Duration {
 	if now.Before(t.nextLook) {
 		d = min(d, t.nextLook.Sub(now))
 	}
-	left := time.Duration(t.req.DeadlineSeconds)*time.Second - t.beat.now().Elapsed()
+	left := time.Duration(t.req.DeadlineSeconds)*time.Second - t.beat.Now().Elapsed()
 	d = min(d, max(left, 0)+10*time.Millisecond)
 	if !t.sub.live(now) {
 		d = min(d, rereadEvery)

@@ -10,9 +10,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
 )
 
 // Options of the activities. The zero value is usable.
@@ -30,7 +32,14 @@ type Options struct {
 	Recorder Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
+	// Dynamic is the client for rollouts, of the same cluster; without it none of their activities is registered.
+	Dynamic dynamic.Interface
+	// TrafficPreflight is the traffic's part of a rollout's preflight; nil: a rollout that routes is refused.
+	TrafficPreflight TrafficPreflight
 }
+
+// TrafficPreflight checks without a write whether a rollout's traffic can be routed. holder is the claim of another release on the object on.
+type TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error)
 
 // Recorder records an activity's heartbeat at once, as client.Client does.
 type Recorder interface {
@@ -60,7 +69,7 @@ func New(client kubernetes.Interface, options Options) *Activities {
 		options.Now = time.Now
 	}
 	kinds := newKinds(client)
-	return &Activities{client: client, options: options, kinds: kinds, hub: newHub(client, kinds, options)}
+	return &Activities{client: client, options: options, kinds: kinds, hub: newHub(client, newSources(kinds, options.Dynamic), options)}
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -70,6 +79,17 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 		operation.ActivityRestore:   a.Restore,
 		operation.ActivityOut:       a.Out,
 		operation.ActivityPreflight: a.Preflight,
+	} {
+		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
+	}
+	if a.options.Dynamic == nil {
+		return
+	}
+	for name, activityFunc := range map[string]any{
+		rollout.ActivityPreflight: a.PreflightRollout,
+		rollout.ActivityBegin:     a.Begin,
+		rollout.ActivityMove:      a.Move,
+		rollout.ActivityFinish:    a.Finish,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	client "k8s.io/client-go/kubernetes/typed/apps/v1"
 
+	"slipway.io/slipway/activities/podword"
 	"slipway.io/slipway/release/operation"
 )
 
@@ -83,7 +84,7 @@ func deploymentObject(d *appsv1.Deployment) *object {
 	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			s.Trouble = oneLine(c.Message)
+			s.Trouble = podword.Line(c.Message)
 		}
 	}
 	return o

@@ -2,64 +2,39 @@ package workload
 
 import (
 	"errors"
-	"net/http"
-	"regexp"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 )
 
-// trouble sorts what a request to the API server can fail of.
-type trouble int
-
+// What a request to the API server can fail of, as this package's decisions call it.
 const (
-	// unreachable: the server did not answer, or not with a verdict; it is asked again.
-	unreachable trouble = iota
-	// forbidden: who we are may not do this.
-	forbidden
-	// missing: the object is not there.
-	missing
-	// changed: the object is no longer what it was when the change was decided; look again.
-	changed
-	// rejected: the server does not accept the change; either it is no longer what it was, or the change breaks a rule.
-	rejected
-	// refused: a rule of the cluster forbids the change (an admission webhook, a policy, a quota).
-	refused
+	unreachable = trouble.Unreachable
+	forbidden   = trouble.Forbidden
+	missing     = trouble.Missing
+	changed     = trouble.Changed
+	rejected    = trouble.Rejected
+	refused     = trouble.Refused
 )
 
-// deniedByRBAC is how the API server says that the account lacks a permission, in contrast to an admission rule that does not like the change; both are 403.
-var deniedByRBAC = regexp.MustCompile(`User ".*" cannot \w+ `)
-
-// sort says what kind of trouble an error of the API server, or on the way to it, is.
-func sortTrouble(err error) trouble {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return unreachable
-	}
-	switch code := status.Status().Code; {
-	case code == http.StatusUnauthorized:
-		return forbidden
-	case code == http.StatusForbidden && deniedByRBAC.MatchString(status.Status().Message):
-		return forbidden
-	case code == http.StatusForbidden:
-		return refused
-	case code == http.StatusNotFound:
-		return missing
-	case code == http.StatusConflict:
-		return changed
-	case code == http.StatusUnprocessableEntity || code == http.StatusBadRequest:
-		return rejected
-	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 || code == 0:
-		return unreachable
-	default:
-		return refused
-	}
-}
-
 // text is an error of the API server as it is passed on.
-func text(err error) string { return oneLine(err.Error()) }
+func text(err error) string {
+	said := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Message != "" && !strings.Contains(said, cause.Message) { // an answer may say no more than "rejected" by itself
+				said += "; " + cause.Message
+			}
+		}
+	}
+	return podword.Line(said)
+}
 
 func unreachableFailure(req operation.Request, spent int64, err error) *failure.Error {
 	e := failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s",

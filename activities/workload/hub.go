@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -23,7 +24,7 @@ const mistrust = 30 * time.Second
 // begun when the first one waits and kept until the end. Of the objects it keeps the names alone.
 type hub struct {
 	client  any
-	kinds   map[string]kind
+	kinds   map[string]source
 	options Options
 
 	ctx    context.Context
@@ -48,7 +49,7 @@ type sharedWatch struct {
 	troubled atomic.Int64
 }
 
-func newHub(client any, kinds map[string]kind, options Options) *hub {
+func newHub(client any, kinds map[string]source, options Options) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &hub{client: client, kinds: kinds, options: options, ctx: ctx, cancel: cancel,
 		watches: map[scope]*sharedWatch{}, waiting: map[target]map[chan struct{}]struct{}{}}
@@ -102,7 +103,7 @@ func (h *hub) watch(t target) *sharedWatch {
 	w := &sharedWatch{}
 	w.informer = cache.NewSharedIndexInformerWithOptions(h.listWatch(s), h.kinds[s.kind].example(), cache.SharedIndexInformerOptions{})
 	h.watches[s] = w
-	log := h.options.Logger.With("kind", s.kind, "namespace", orElse(s.namespace, "all"))
+	log := h.options.Logger.With("kind", s.kind, "namespace", cmp.Or(s.namespace, "all"))
 	if err := h.prepare(s, w, log); err != nil {
 		panic(err) // the informer is not running yet: nothing of this can fail
 	}

@@ -59,6 +59,7 @@ func newObject(meta metav1.ObjectMeta, selector *metav1.LabelSelector, template 
 	o := &object{meta: meta, selector: selector, templateAnnotated: len(template.Annotations) > 0}
 	o.seen = operation.Observed{
 		Claim:      meta.Annotations[operation.AnnotationClaimedBy],
+		Rollout:    savedBy(meta.Labels, meta.Annotations),
 		Generation: meta.Generation,
 		Deleting:   meta.DeletionTimestamp != nil,
 		Settings:   map[string]json.RawMessage{},
@@ -94,4 +95,12 @@ func (o *object) size(replicas *int32) {
 		o.hasReplicas = true
 		o.seen.Replicas = *replicas
 	}
+}
+
+// savedBy is what a rollout has saved on a workload; "" when none has, or when it is a stale copy (operation.LabelRollout).
+func savedBy(labels, annotations map[string]string) string {
+	if labels[operation.LabelRollout] == "" {
+		return ""
+	}
+	return annotations[operation.AnnotationRollout]
 }

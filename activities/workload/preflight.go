@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 )
@@ -127,7 +128,7 @@ func (p *preflight) judge(i int, o *object) {
 }
 
 func (p *preflight) failure(err error) error {
-	switch sortTrouble(err) {
+	switch trouble.Sort(err) {
 	case forbidden, refused:
 		return failure.New(failure.Forbidden, "this party's worker lacks a permission: %s", text(err))
 	default:
@@ -161,7 +162,7 @@ func together(ctx context.Context, jobs []func(ctx context.Context) error) error
 // twice tries a job once more, after a second, when the cluster did not answer: a short hiccup is no verdict.
 func twice(ctx context.Context, job func(ctx context.Context) error) error {
 	err := job(ctx)
-	if err == nil || sortTrouble(err) != unreachable {
+	if err == nil || trouble.Sort(err) != unreachable {
 		return err
 	}
 	timer := time.NewTimer(time.Second)

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 )
@@ -37,7 +38,7 @@ func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
 			return operation.Result{}, f
 		}
 		now := t.a.options.Now()
-		switch sortTrouble(err) {
+		switch trouble.Sort(err) {
 		case missing:
 			return operation.Result{Message: "nothing to give back: the workload is gone"}, nil
 		case refused:
@@ -73,7 +74,7 @@ func (t *attempt) tryRestore(ctx context.Context) (*operation.Result, error) {
 		return d.Result, nil
 	}
 	if _, err := t.patch(ctx, o, d.Write); err != nil {
-		if sortTrouble(err) == rejected {
+		if trouble.Sort(err) == rejected {
 			t.rejected, t.rejectedError = o.meta.ResourceVersion, err
 			return nil, nil
 		}

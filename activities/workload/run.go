@@ -8,7 +8,9 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 )
@@ -51,7 +53,7 @@ func (a *Activities) Run(ctx context.Context, req operation.Request) (operation.
 	if f := a.check(req); f != nil {
 		return operation.Result{}, outcome.Wrap(f)
 	}
-	b, stop := startBeat(ctx, req)
+	b, stop := heartbeat.Start(ctx, operation.Progress{ElapsedSeconds: float64(req.SpentSeconds)})
 	defer stop()
 	result, err := a.newAttempt(req, b).run(ctx)
 	return result, outcome.Wrap(err)
@@ -105,7 +107,7 @@ func (t *attempt) step(ctx context.Context) (*operation.Ending, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.beat.note(func(p *operation.Progress) { p.Message = d.Reason })
+	t.beat.Note(func(p *operation.Progress) { p.Message = d.Reason })
 	switch d.Action {
 	case operation.ActWrite:
 		end, err := t.write(ctx, o, d)
@@ -125,7 +127,7 @@ func (t *attempt) step(ctx context.Context) (*operation.Ending, error) {
 func (t *attempt) reached(err error) error {
 	if err == nil {
 		t.forbiddenSince = time.Time{}
-		t.beat.note(func(p *operation.Progress) { p.Reached() })
+		t.beat.Note(func(p *operation.Progress) { p.Reached() })
 	}
 	return err
 }
@@ -147,19 +149,19 @@ func (t *attempt) read(ctx context.Context) (*object, error) {
 		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, text(t.rejectedError))
 	}
 	t.rejected = ""
-	t.beat.note(func(p *operation.Progress) { p.Read(t.a.options.Now()) })
+	t.beat.Note(func(p *operation.Progress) { p.Read(t.a.options.Now()) })
 	return o, nil
 }
 
 // decide lets release/operation decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
 func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, error) {
 	now := t.a.options.Now()
-	p := t.beat.now()
+	p := t.beat.Now()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = now, p.Elapsed(), p.Held, p.Ending
 	if seen.Claim == t.req.Claim {
 		// As long as the claim is there, the last write has not been made.
-		t.beat.note(func(p *operation.Progress) { p.Held, p.Ending = true, nil })
+		t.beat.Note(func(p *operation.Progress) { p.Held, p.Ending = true, nil })
 	}
 	d := operation.Decide(t.req, seen)
 	if d.Action != operation.ActLook && (d.Action != operation.ActWait || now.Before(t.nextLook)) {
@@ -202,7 +204,7 @@ func (t *attempt) sort(ctx context.Context, err error) error {
 		return f
 	}
 	now, spent := t.a.options.Now(), t.spent()
-	switch sortTrouble(err) {
+	switch trouble.Sort(err) {
 	case changed:
 		return nil
 	case missing:
@@ -218,7 +220,7 @@ func (t *attempt) sort(ctx context.Context, err error) error {
 		}
 	case unreachable:
 		var outage time.Duration
-		t.beat.note(func(p *operation.Progress) {
+		t.beat.Note(func(p *operation.Progress) {
 			outage = p.Failed(now)
 			p.Message = "its cluster is out of reach: " + text(err)
 		})
@@ -241,15 +243,15 @@ func (t *attempt) giveUp(ctx context.Context, f *failure.Error) error {
 			_, err = t.patch(ctx, o, d.Write)
 		}
 	}
-	if err != nil && sortTrouble(err) != missing {
-		f.Owed = t.beat.now().Held
+	if err != nil && trouble.Sort(err) != missing {
+		f.Owed = t.beat.Now().Held
 		f.Message += fmt.Sprintf("; what was borrowed could not be given back yet: %s", text(err))
 	}
 	return f
 }
 
 func (t *attempt) gone() error {
-	if t.beat.now().Held {
+	if t.beat.Now().Held {
 		return failure.New(failure.WorkloadFailed, "%s was deleted by somebody else in the middle of %s", t.req.Workload, t.req.Operation)
 	}
 	return failure.New(failure.NotFound, "%s does not exist: create it, or take it out of the catalogue", t.req.Workload)
@@ -257,13 +259,13 @@ func (t *attempt) gone() error {
 
 // notReady gives the attempt's place back, to be tried again. The pause grows with the time that is used, and does not reach past the deadline.
 func (t *attempt) notReady() error {
-	p := t.beat.now()
+	p := t.beat.Now()
 	left := time.Duration(t.req.DeadlineSeconds)*time.Second - p.Elapsed()
 	after := min(max(p.Elapsed()/20, retryShortest), retryLongest, max(left, time.Second))
 	return &failure.Error{Kind: failure.NotReady, Message: p.Message, RetryAfter: after}
 }
 
-func (t *attempt) spent() int64 { return int64(t.beat.now().Elapsed() / time.Second) }
+func (t *attempt) spent() int64 { return int64(t.beat.Now().Elapsed() / time.Second) }
 
 // pause waits a while, less when the attempt is to end.
 func (t *attempt) pause(ctx context.Context, d time.Duration) error {

@@ -3,10 +3,8 @@ package workload_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"strings"
@@ -19,8 +17,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +27,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -72,7 +70,7 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	response, err := c.next.RoundTrip(r)
-	if err == nil && r.Method == http.MethodPatch && response.StatusCode == http.StatusOK {
+	if err == nil && r.Method == http.MethodPatch && response.StatusCode == http.StatusOK && !strings.Contains(r.URL.RawQuery, "dryRun") {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.writes++
@@ -133,12 +131,7 @@ func newBench(t *testing.T) *bench {
 	config.QPS, config.Burst = 500, 1000
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	b := &bench{t: t, kube: kube, config: config, namespace: fmt.Sprintf("workload-%08x", rand.Uint32()), recorder: recorder{}}
-	_, err = kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = kube.CoreV1().Namespaces().Delete(context.Background(), b.namespace, metav1.DeleteOptions{})
-	})
+	b := &bench{t: t, kube: kube, config: config, namespace: harness.NewNamespace(t, kube, "workload"), recorder: recorder{}}
 	b.use(config, workload.Options{})
 	return b
 }
@@ -157,6 +150,10 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 	}
 	client, err := kubernetes.NewForConfig(counted)
 	require.NoError(b.t, err)
+	if options.Dynamic == nil {
+		options.Dynamic, err = dynamic.NewForConfig(counted)
+		require.NoError(b.t, err)
+	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	}

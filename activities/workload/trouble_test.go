@@ -113,9 +113,9 @@ func TestPodsThatCannotBeCreated(t *testing.T) {
 	b.deployment("order", 0, nil)
 	one := int32(1)
 	req := b.request(order, plan.Start, plan.Parallel)
-	req.Workload.Replicas, req.DeadlineSeconds = &one, 3
+	req.Workload.Replicas, req.DeadlineSeconds = &one, 10
 	app := b.fails(req, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "0 of 1 pods are ready after 3 s: its pods cannot be created:")
+	require.Contains(t, app.Message(), "0 of 1 pods are ready after 10 s: its pods cannot be created:")
 	require.Contains(t, app.Message(), "exceeded quota")
 }
 

@@ -16,7 +16,12 @@ import (
 
 	"github.com/oapi-codegen/runtime"
 	"slipway.io/slipway/release/catalog"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // Defines values for FrontDoor.
@@ -67,6 +72,66 @@ func (e ReportFormat) Valid() bool {
 	case ReportFormatJSON:
 		return true
 	case ReportFormatMarkdown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RolloutPolicyApprovalsOnExpiry.
+const (
+	RolloutPolicyApprovalsOnExpiryPause    RolloutPolicyApprovalsOnExpiry = "pause"
+	RolloutPolicyApprovalsOnExpiryRollback RolloutPolicyApprovalsOnExpiry = "rollback"
+)
+
+// Valid indicates whether the value is a known member of the RolloutPolicyApprovalsOnExpiry enum.
+func (e RolloutPolicyApprovalsOnExpiry) Valid() bool {
+	switch e {
+	case RolloutPolicyApprovalsOnExpiryPause:
+		return true
+	case RolloutPolicyApprovalsOnExpiryRollback:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RolloutPolicyOnFailure.
+const (
+	RolloutPolicyOnFailurePause    RolloutPolicyOnFailure = "pause"
+	RolloutPolicyOnFailureRollback RolloutPolicyOnFailure = "rollback"
+)
+
+// Valid indicates whether the value is a known member of the RolloutPolicyOnFailure enum.
+func (e RolloutPolicyOnFailure) Valid() bool {
+	switch e {
+	case RolloutPolicyOnFailurePause:
+		return true
+	case RolloutPolicyOnFailureRollback:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TrafficRoutingStatusPhase.
+const (
+	TrafficRoutingStatusPhaseFinalizing  TrafficRoutingStatusPhase = "Finalizing"
+	TrafficRoutingStatusPhaseHealthy     TrafficRoutingStatusPhase = "Healthy"
+	TrafficRoutingStatusPhaseInitial     TrafficRoutingStatusPhase = "Initial"
+	TrafficRoutingStatusPhaseProgressing TrafficRoutingStatusPhase = "Progressing"
+)
+
+// Valid indicates whether the value is a known member of the TrafficRoutingStatusPhase enum.
+func (e TrafficRoutingStatusPhase) Valid() bool {
+	switch e {
+	case TrafficRoutingStatusPhaseFinalizing:
+		return true
+	case TrafficRoutingStatusPhaseHealthy:
+		return true
+	case TrafficRoutingStatusPhaseInitial:
+		return true
+	case TrafficRoutingStatusPhaseProgressing:
 		return true
 	default:
 		return false
@@ -144,6 +209,11 @@ type Interruption = plan.Interruption
 // ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
 type ItemState = plan.ItemState
 
+// KusciaMessage A message of Kuscia's protobuf files, as JSON.
+//
+// Example: {"serving_id":"serving-01"}
+type KusciaMessage map[string]interface{}
+
 // Method How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 type Method = plan.Method
 
@@ -155,6 +225,61 @@ type Operation = plan.Operation
 
 // Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
 type Package = catalog.Package
+
+// PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
+type PartyDocument = v1alpha1.PartySpec
+
+// PartyList One page of the parties.
+type PartyList struct {
+	Items []PartyState `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// PartyState A party, and who of it is there.
+type PartyState struct {
+	// CreatedAt When its Party object was created; absent without one.
+	CreatedAt *time.Time        `json:"createdAt,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+
+	// LastSeenAt When a worker of it was last heard of, by that worker's clock; absent when none ever was.
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+
+	// Name Example: alice
+	Name string `json:"name"`
+
+	// Namespace Where its workloads are unless a request says otherwise.
+	Namespace string `json:"namespace,omitempty"`
+
+	// Queue The Temporal task queue that its workers poll.
+	//
+	// Example: slipway.party.alice
+	Queue string `json:"queue"`
+
+	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+	Reachable Reachability `json:"reachable"`
+
+	// Reason Why it is held to be reachable or not, in a sentence.
+	Reason string `json:"reason"`
+
+	// ServedBy The party that serves it, for a party that is but a namespace of the home cluster.
+	ServedBy string `json:"servedBy,omitempty"`
+
+	// Workers The workers that are there.
+	Workers []PartyWorker `json:"workers"`
+}
+
+// PartyWorker A worker that polls the party's queue.
+type PartyWorker struct {
+	// Host Example: node-1
+	Host string `json:"host"`
+
+	// Identity Example: slipway-v1@node-1-7
+	Identity   string    `json:"identity"`
+	LastSeenAt time.Time `json:"lastSeenAt"`
+	StartedAt  time.Time `json:"startedAt"`
+}
 
 // PlanDocument A deployment plan.
 //
@@ -205,6 +330,11 @@ type Problem struct {
 	// Errors Everything that is wrong.
 	Errors []FieldProblem `json:"errors,omitempty"`
 
+	// Holder The workflow of the release that is in the way.
+	//
+	// Example: rollout/default/shop/order
+	Holder string `json:"holder,omitempty"`
+
 	// Instance The path of the request.
 	//
 	// Example: /api/v1/plans/shop
@@ -212,6 +342,12 @@ type Problem struct {
 
 	// RequestID The request's ID; the engine's log has it too.
 	RequestID string `json:"requestId,omitempty"`
+
+	// Rollout One release of one workload.
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// Serving A serving, and how it is.
+	Serving *Serving `json:"serving,omitempty"`
 
 	// Status The HTTP status.
 	//
@@ -232,6 +368,15 @@ type Problem struct {
 	//
 	// Example: /docs#problem-malformed
 	Type string `json:"type"`
+}
+
+// PutPartyResult What became of a party that was sent.
+type PutPartyResult struct {
+	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// Name Example: alice
+	Name string `json:"name"`
 }
 
 // PutPlanResult What became of a plan that was sent.
@@ -255,6 +400,33 @@ type PutServiceResult struct {
 	ID string `json:"id"`
 }
 
+// PutServingPolicyResult What became of a policy that was sent.
+type PutServingPolicyResult struct {
+	// Changed Whether anything was written; a policy equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// ID Example: serving-01
+	ID string `json:"id"`
+}
+
+// PutTrafficRoutingResult What became of a traffic routing that was sent.
+type PutTrafficRoutingResult struct {
+	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	Changed bool `json:"changed"`
+
+	// Name Example: mse-traffic
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Warnings What is legal but probably not meant.
+	Warnings []string `json:"warnings"`
+}
+
+// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+type Reachability = party.Reachability
+
 // Readiness Whether the engine can work.
 type Readiness struct {
 	Checks []Check `json:"checks"`
@@ -272,6 +444,250 @@ type ReportWave = plan.Wave
 
 // Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
 type Reverse = plan.Reverse
+
+// Rollout One release of one workload.
+type Rollout = rollout.Status
+
+// RolloutDecision One verb that somebody sent, and what became of it.
+type RolloutDecision = rollout.Decision
+
+// RolloutHistory One page of the releases of a rollout name.
+type RolloutHistory struct {
+	Items []RolloutRelease `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// RolloutList One page of the rollouts.
+type RolloutList struct {
+	Items []RolloutSummary `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// RolloutMatch A match is met by a request that meets all of its parts.
+type RolloutMatch = rollout.Match
+
+// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
+// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+type RolloutPhase = rollout.Phase
+
+// RolloutPolicy What Slipway adds to the strategy.
+type RolloutPolicy struct {
+	// Approvals How a step that waits for a person is approved.
+	Approvals *struct {
+		// ExpiresSeconds How long a step waits for a person, in seconds; absent, for ever.
+		ExpiresSeconds *int64 `json:"expiresSeconds,omitempty"`
+
+		// OnExpiry What happens then.
+		OnExpiry *RolloutPolicyApprovalsOnExpiry `json:"onExpiry,omitempty"`
+
+		// Required How many people have to approve; more than one is refused until access control is built.
+		Required *int `json:"required,omitempty"`
+	} `json:"approvals,omitempty"`
+
+	// OnFailure What happens when a step fails.
+	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
+
+	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
+	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
+
+	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
+	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
+}
+
+// RolloutPolicyApprovalsOnExpiry What happens then.
+type RolloutPolicyApprovalsOnExpiry string
+
+// RolloutPolicyOnFailure What happens when a step fails.
+type RolloutPolicyOnFailure string
+
+// RolloutRelease One release, who started it and why.
+type RolloutRelease struct {
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	// Rollout One release of one workload.
+	Rollout Rollout `json:"rollout"`
+	Via     string  `json:"via,omitempty"`
+}
+
+// RolloutRequest One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
+// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
+// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+//
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+type RolloutRequest struct {
+	// Actor Who starts it. It is recorded as said.
+	//
+	// Example: li
+	Actor *string `json:"actor,omitempty"`
+
+	// Images The new image of each container (init containers too) that changes, by the container's name.
+	//
+	// Example: {"app":"registry/shop/order:2.4"}
+	Images *map[string]string `json:"images,omitempty"`
+
+	// Key The same as the header `Idempotency-Key`.
+	Key *string `json:"key,omitempty"`
+
+	// Name The rollout's name; absent it is the workload's.
+	//
+	// Example: order
+	Name *string `json:"name,omitempty"`
+
+	// Namespace The workload's namespace. Absent: the party's own default namespace, if it has one.
+	//
+	// Example: shop
+	Namespace *string `json:"namespace,omitempty"`
+
+	// Party Whose cluster the workload lives in.
+	Party *string `json:"party,omitempty"`
+
+	// Policy What Slipway adds to the strategy.
+	Policy *RolloutPolicy `json:"policy,omitempty"`
+
+	// Reason Why.
+	//
+	// Example: release 2.4
+	Reason *string `json:"reason,omitempty"`
+
+	// Rollout A whole Rollout document of either version.
+	Rollout *map[string]interface{} `json:"rollout,omitempty"`
+
+	// RolloutID Your own number of this release; it is kept and shown.
+	RolloutID *string `json:"rolloutId,omitempty"`
+
+	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
+	// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
+	// here is refused, never ignored.
+	Strategy *RolloutStrategy `json:"strategy,omitempty"`
+
+	// Supersede Take the place of a release of this name that still runs.
+	Supersede *bool `json:"supersede,omitempty"`
+
+	// TemplatePatch What is merged into the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch
+	// for other kinds. At most 64 KiB.
+	TemplatePatch *map[string]interface{} `json:"templatePatch,omitempty"`
+
+	// WorkloadRef Names an object within its namespace.
+	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
+}
+
+// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and this.
+type RolloutStarted = rollout.Started
+
+// RolloutStep One step and how far it came.
+type RolloutStep = rollout.StepStatus
+
+// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
+// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
+// here is refused, never ignored.
+type RolloutStrategy struct {
+	// BlueGreen New pods beside all old ones; the old ones go at the end.
+	BlueGreen *map[string]interface{} `json:"blueGreen,omitempty"`
+
+	// Canary New pods in place of old ones, step by step; with `enableExtraWorkloadForCanary`, beside them in an extra workload.
+	Canary *map[string]interface{} `json:"canary,omitempty"`
+
+	// Paused Hold before the first step until somebody resumes it.
+	Paused               *bool                  `json:"paused,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RolloutSummary A rollout as lists show it.
+type RolloutSummary struct {
+	// Actor Who started it.
+	Actor      string     `json:"actor,omitempty"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+
+	// Name Example: order
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Party Example: default
+	Party string `json:"party"`
+
+	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
+	// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+	Phase RolloutPhase `json:"phase"`
+
+	// Reason Why it is in this phase; empty where the list does not know.
+	Reason string        `json:"reason"`
+	Record string        `json:"record,omitempty"`
+	Style  rollout.Style `json:"style,omitempty"`
+
+	// Summary What it changes, in a few words.
+	Summary string `json:"summary,omitempty"`
+
+	// WaitingFor What it waits for; absent when it waits for nothing, or is over.
+	WaitingFor   rollout.WaitKind `json:"waitingFor,omitempty"`
+	WaitingSince *time.Time       `json:"waitingSince,omitempty"`
+
+	// Workflow The Temporal workflow behind a task.
+	Workflow *WorkflowRef `json:"workflow,omitempty"`
+
+	// WorkloadRef Names an object within its namespace.
+	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
+}
+
+// RolloutTraffic The split that the routes were last asked for.
+type RolloutTraffic = rollout.TrafficStatus
+
+// RolloutValidateResult What was found in a rollout.
+type RolloutValidateResult struct {
+	Errors []FieldProblem `json:"errors"`
+
+	// Rollout One release of one workload.
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// Valid Whether the rollout could be started as far as its text and the party's cluster say.
+	Valid bool `json:"valid"`
+
+	// Warnings What is legal but probably not meant, and what is in the way just now.
+	Warnings []string `json:"warnings"`
+}
+
+// RolloutVerbRequest Who asks and why, and for which step.
+type RolloutVerbRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Gate `waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	Gate string `json:"gate,omitempty"`
+
+	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
+	Key string `json:"key,omitempty"`
+
+	// Reason Example: the error rate is fine
+	Reason string `json:"reason,omitempty"`
+
+	// Step The step that it is meant for; a stale one is refused. Absent: the step that waits now.
+	Step int `json:"step,omitempty"`
+
+	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything where it is.
+	//
+	// Example: stable
+	To string `json:"to,omitempty"`
+
+	// ToStep For `jump` only, and required there: the step to go to.
+	ToStep int `json:"toStep,omitempty"`
+}
+
+// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `pods`: pods are getting ready. `traffic`: routes take
+// effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
+// has failed; somebody has to say how it goes on.
+type RolloutWaitKind = rollout.WaitKind
+
+// RolloutWaitingFor What it waits for.
+type RolloutWaitingFor = rollout.WaitingFor
 
 // Service A service of the catalogue.
 //
@@ -300,6 +716,76 @@ type ServiceSummary struct {
 	ID        string     `json:"id"`
 	Workloads []Workload `json:"workloads"`
 }
+
+// Serving A serving, and how it is.
+type Serving = serving.View
+
+// ServingDecision One verb that somebody sent, and what became of it.
+type ServingDecision = kuscia.Decision
+
+// ServingEndpoint Where a port of a party is reached.
+type ServingEndpoint = serving.Endpoint
+
+// ServingHistory One page of the operations on a serving.
+type ServingHistory struct {
+	Items []ServingRelease `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// ServingList One page of the servings.
+type ServingList struct {
+	Items []Serving `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// ServingOperation What is being done about a serving, or was done last.
+type ServingOperation = serving.OperationView
+
+// ServingParty A party of a serving, and how it is. The numbers are those of its Deployment, for what it is told to run.
+type ServingParty = serving.PartyView
+
+// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party lacks what was asked, or a party has no available
+// replica. `PartialAvailable`: every party serves, some with fewer replicas than asked. `Available`: every party has all replicas. `Failed`: a
+// party cannot be brought to what was asked, and nothing is being done about it. `Unknown`: a party cannot be reached.
+type ServingPhase = kuscia.Phase
+
+// ServingPolicy What a serving's operations do otherwise than by default. A serving that is read has everything filled in; it has no policy at all when the annotation cannot be read, for which operations are refused.
+type ServingPolicy = serving.Policy
+
+// ServingRelease One operation on a serving, what it was asked, and how it is or ended.
+type ServingRelease = serving.Release
+
+// ServingReleaseParty A party of an operation, and what it was asked to run.
+type ServingReleaseParty = serving.ReleaseParty
+
+// ServingVerbRequest Who asks and why, and for which party.
+type ServingVerbRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	Gate string `json:"gate,omitempty"`
+
+	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
+	Key string `json:"key,omitempty"`
+
+	// Party For `approve` only: the party that it is meant for; another one is refused. Absent: the one that waits now.
+	//
+	// Example: bob
+	Party string `json:"party,omitempty"`
+
+	// Reason Example: the numbers are good
+	Reason string `json:"reason,omitempty"`
+}
+
+// ServingWaitingFor The person whom an operation waits for, however long; absent when it waits for nobody.
+type ServingWaitingFor = kuscia.WaitingFor
 
 // Task One execution of a plan.
 type Task = plan.Task
@@ -341,6 +827,49 @@ type TaskSummary struct {
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
+
+// TrafficRouting Routes that several rollouts share.
+type TrafficRouting struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Name Example: mse-traffic
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Spec As it was sent: `objectRef` and `strategy`.
+	Spec map[string]interface{} `json:"spec"`
+
+	// Status Who holds it.
+	Status TrafficRoutingStatus `json:"status"`
+}
+
+// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, whole or its `spec` alone.
+//
+// Example: {"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"TrafficRouting","metadata":{"name":"mse-traffic"},"spec":{"objectRef":[{"ingress":{"classType":"mse","name":"spring-cloud-a"},"service":"spring-cloud-a"}],"strategy":{"matches":[{"headers":[{"name":"User-Agent","type":"Exact","value":"Android"}]}],"requestHeaderModifier":{"set":[{"name":"x-mse-tag","value":"gray"}]}}}}
+type TrafficRoutingDocument map[string]interface{}
+
+// TrafficRoutingList One page of the traffic routings.
+type TrafficRoutingList struct {
+	Items []TrafficRouting `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// TrafficRoutingStatus Who holds it.
+type TrafficRoutingStatus struct {
+	// Holders The workflows of the rollouts that hold it.
+	Holders []string `json:"holders"`
+	Message string   `json:"message,omitempty"`
+
+	// Phase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+	Phase TrafficRoutingStatusPhase `json:"phase"`
+}
+
+// TrafficRoutingStatusPhase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+type TrafficRoutingStatusPhase string
 
 // ValidateResult What was found in a plan.
 //
@@ -407,20 +936,43 @@ type Cursor = string
 // Limit defines model for Limit.
 type Limit = int
 
+// Namespace defines model for Namespace.
+type Namespace = string
+
+// Party defines model for Party.
+type Party = string
+
+// PartyName defines model for PartyName.
+type PartyName = string
+
 // PlanName defines model for PlanName.
 type PlanName = string
+
+// RolloutName defines model for RolloutName.
+type RolloutName = string
 
 // ServiceID defines model for ServiceID.
 type ServiceID = string
 
+// ServingID defines model for ServingID.
+type ServingID = string
+
 // TaskID defines model for TaskID.
 type TaskID = string
+
+// TrafficRoutingName defines model for TrafficRoutingName.
+type TrafficRoutingName = string
 
 // Via Through which front door somebody came.
 type Via = FrontDoor
 
 // Conflict An error, as RFC 9457 has it.
 type Conflict = Problem
+
+// Kuscia A message of Kuscia's protobuf files, as JSON.
+//
+// Example: {"serving_id":"serving-01"}
+type Kuscia = KusciaMessage
 
 // Malformed An error, as RFC 9457 has it.
 type Malformed = Problem
@@ -446,8 +998,30 @@ type Unreachable = Problem
 // UnsupportedMediaType An error, as RFC 9457 has it.
 type UnsupportedMediaType = Problem
 
+// RolloutVerb Who asks and why, and for which step.
+type RolloutVerb = RolloutVerbRequest
+
+// ServingVerb Who asks and why, and for which party.
+type ServingVerb = ServingVerbRequest
+
+// StartOfRollout One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
+// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
+// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+//
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+type StartOfRollout = RolloutRequest
+
 // Verb Who asks and why.
 type Verb = VerbRequest
+
+// ListPartiesParams defines parameters for ListParties.
+type ListPartiesParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
@@ -467,6 +1041,135 @@ type ExecutePlanParams struct {
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
+// ListRolloutsParams defines parameters for ListRollouts.
+type ListRolloutsParams struct {
+	// Party Only rollouts of this party.
+	Party *string `form:"party,omitempty" json:"party,omitempty"`
+
+	// Namespace Only rollouts of this namespace.
+	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Phase Only rollouts in this phase; may be repeated.
+	Phase *[]RolloutPhase `form:"phase,omitempty" json:"phase,omitempty"`
+
+	// WaitingFor Only rollouts that wait for this; may be repeated.
+	WaitingFor *[]RolloutWaitKind `form:"waitingFor,omitempty" json:"waitingFor,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartRolloutParams defines parameters for StartRollout.
+type StartRolloutParams struct {
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this release, such as a pipeline's run number. It is the same as `key` in the body.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// GetRolloutParams defines parameters for GetRollout.
+type GetRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+}
+
+// ApproveRolloutParams defines parameters for ApproveRollout.
+type ApproveRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// WatchRolloutParams defines parameters for WatchRollout.
+type WatchRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// GetRolloutHistoryParams defines parameters for GetRolloutHistory.
+type GetRolloutHistoryParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+}
+
+// JumpRolloutParams defines parameters for JumpRollout.
+type JumpRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// PauseRolloutParams defines parameters for PauseRollout.
+type PauseRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// PromoteRolloutParams defines parameters for PromoteRollout.
+type PromoteRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// ResumeRolloutParams defines parameters for ResumeRollout.
+type ResumeRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// RetryRolloutParams defines parameters for RetryRollout.
+type RetryRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// RollbackRolloutParams defines parameters for RollbackRollout.
+type RollbackRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// StopRolloutParams defines parameters for StopRollout.
+type StopRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // ListServicesParams defines parameters for ListServices.
 type ListServicesParams struct {
 	// Limit How many items a page has at most.
@@ -474,6 +1177,54 @@ type ListServicesParams struct {
 
 	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListServingsParams defines parameters for ListServings.
+type ListServingsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ApproveServingParams defines parameters for ApproveServing.
+type ApproveServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// WatchServingParams defines parameters for WatchServing.
+type WatchServingParams struct {
+	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// GetServingHistoryParams defines parameters for GetServingHistory.
+type GetServingHistoryParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PauseServingParams defines parameters for PauseServing.
+type PauseServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// ResumeServingParams defines parameters for ResumeServing.
+type ResumeServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// StopServingParams defines parameters for StopServing.
+type StopServingParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ListTasksParams defines parameters for ListTasks.
@@ -521,6 +1272,39 @@ type StopTaskParams struct {
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
+// ListTrafficRoutingsParams defines parameters for ListTrafficRoutings.
+type ListTrafficRoutingsParams struct {
+	// Namespace Only traffic routings of this namespace.
+	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// BatchQueryKusciaAppImagesJSONRequestBody defines body for BatchQueryKusciaAppImages for application/json ContentType.
+type BatchQueryKusciaAppImagesJSONRequestBody = KusciaMessage
+
+// CreateKusciaAppImageJSONRequestBody defines body for CreateKusciaAppImage for application/json ContentType.
+type CreateKusciaAppImageJSONRequestBody = KusciaMessage
+
+// DeleteKusciaAppImageJSONRequestBody defines body for DeleteKusciaAppImage for application/json ContentType.
+type DeleteKusciaAppImageJSONRequestBody = KusciaMessage
+
+// ListKusciaAppImagesJSONRequestBody defines body for ListKusciaAppImages for application/json ContentType.
+type ListKusciaAppImagesJSONRequestBody = KusciaMessage
+
+// QueryKusciaAppImageJSONRequestBody defines body for QueryKusciaAppImage for application/json ContentType.
+type QueryKusciaAppImageJSONRequestBody = KusciaMessage
+
+// UpdateKusciaAppImageJSONRequestBody defines body for UpdateKusciaAppImage for application/json ContentType.
+type UpdateKusciaAppImageJSONRequestBody = KusciaMessage
+
+// PutPartyJSONRequestBody defines body for PutParty for application/json ContentType.
+type PutPartyJSONRequestBody = PartyDocument
+
 // ValidatePlanJSONRequestBody defines body for ValidatePlan for application/json ContentType.
 type ValidatePlanJSONRequestBody = PlanDocument
 
@@ -530,8 +1314,68 @@ type PutPlanJSONRequestBody = PlanDocument
 // ExecutePlanJSONRequestBody defines body for ExecutePlan for application/json ContentType.
 type ExecutePlanJSONRequestBody = ExecuteRequest
 
+// StartRolloutJSONRequestBody defines body for StartRollout for application/json ContentType.
+type StartRolloutJSONRequestBody = RolloutRequest
+
+// ValidateRolloutJSONRequestBody defines body for ValidateRollout for application/json ContentType.
+type ValidateRolloutJSONRequestBody = RolloutRequest
+
+// ApproveRolloutJSONRequestBody defines body for ApproveRollout for application/json ContentType.
+type ApproveRolloutJSONRequestBody = RolloutVerbRequest
+
+// JumpRolloutJSONRequestBody defines body for JumpRollout for application/json ContentType.
+type JumpRolloutJSONRequestBody = RolloutVerbRequest
+
+// PauseRolloutJSONRequestBody defines body for PauseRollout for application/json ContentType.
+type PauseRolloutJSONRequestBody = RolloutVerbRequest
+
+// PromoteRolloutJSONRequestBody defines body for PromoteRollout for application/json ContentType.
+type PromoteRolloutJSONRequestBody = RolloutVerbRequest
+
+// ResumeRolloutJSONRequestBody defines body for ResumeRollout for application/json ContentType.
+type ResumeRolloutJSONRequestBody = RolloutVerbRequest
+
+// RetryRolloutJSONRequestBody defines body for RetryRollout for application/json ContentType.
+type RetryRolloutJSONRequestBody = RolloutVerbRequest
+
+// RollbackRolloutJSONRequestBody defines body for RollbackRollout for application/json ContentType.
+type RollbackRolloutJSONRequestBody = RolloutVerbRequest
+
+// StopRolloutJSONRequestBody defines body for StopRollout for application/json ContentType.
+type StopRolloutJSONRequestBody = RolloutVerbRequest
+
 // PutServiceJSONRequestBody defines body for PutService for application/json ContentType.
 type PutServiceJSONRequestBody = Service
+
+// CreateKusciaServingJSONRequestBody defines body for CreateKusciaServing for application/json ContentType.
+type CreateKusciaServingJSONRequestBody = KusciaMessage
+
+// DeleteKusciaServingJSONRequestBody defines body for DeleteKusciaServing for application/json ContentType.
+type DeleteKusciaServingJSONRequestBody = KusciaMessage
+
+// QueryKusciaServingJSONRequestBody defines body for QueryKusciaServing for application/json ContentType.
+type QueryKusciaServingJSONRequestBody = KusciaMessage
+
+// BatchQueryKusciaServingStatusJSONRequestBody defines body for BatchQueryKusciaServingStatus for application/json ContentType.
+type BatchQueryKusciaServingStatusJSONRequestBody = KusciaMessage
+
+// UpdateKusciaServingJSONRequestBody defines body for UpdateKusciaServing for application/json ContentType.
+type UpdateKusciaServingJSONRequestBody = KusciaMessage
+
+// ApproveServingJSONRequestBody defines body for ApproveServing for application/json ContentType.
+type ApproveServingJSONRequestBody = ServingVerbRequest
+
+// PauseServingJSONRequestBody defines body for PauseServing for application/json ContentType.
+type PauseServingJSONRequestBody = ServingVerbRequest
+
+// PutServingPolicyJSONRequestBody defines body for PutServingPolicy for application/json ContentType.
+type PutServingPolicyJSONRequestBody = ServingPolicy
+
+// ResumeServingJSONRequestBody defines body for ResumeServing for application/json ContentType.
+type ResumeServingJSONRequestBody = ServingVerbRequest
+
+// StopServingJSONRequestBody defines body for StopServing for application/json ContentType.
+type StopServingJSONRequestBody = ServingVerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest
@@ -541,6 +1385,110 @@ type ResumeTaskJSONRequestBody = VerbRequest
 
 // StopTaskJSONRequestBody defines body for StopTask for application/json ContentType.
 type StopTaskJSONRequestBody = VerbRequest
+
+// PutTrafficRoutingJSONRequestBody defines body for PutTrafficRouting for application/json ContentType.
+type PutTrafficRoutingJSONRequestBody = TrafficRoutingDocument
+
+// GetKusciaHealthJSONRequestBody defines body for GetKusciaHealth for application/json ContentType.
+type GetKusciaHealthJSONRequestBody = KusciaMessage
+
+// Getter for additional properties for RolloutStrategy. Returns the specified
+// element and whether it was found
+func (a RolloutStrategy) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RolloutStrategy
+func (a *RolloutStrategy) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RolloutStrategy to handle AdditionalProperties
+func (a *RolloutStrategy) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["blueGreen"]; found {
+		err = json.Unmarshal(raw, &a.BlueGreen)
+		if err != nil {
+			return fmt.Errorf("error reading 'blueGreen': %w", err)
+		}
+		delete(object, "blueGreen")
+	}
+
+	if raw, found := object["canary"]; found {
+		err = json.Unmarshal(raw, &a.Canary)
+		if err != nil {
+			return fmt.Errorf("error reading 'canary': %w", err)
+		}
+		delete(object, "canary")
+	}
+
+	if raw, found := object["paused"]; found {
+		err = json.Unmarshal(raw, &a.Paused)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused': %w", err)
+		}
+		delete(object, "paused")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RolloutStrategy to handle AdditionalProperties
+func (a RolloutStrategy) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.BlueGreen != nil {
+		object["blueGreen"], err = json.Marshal(a.BlueGreen)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'blueGreen': %w", err)
+		}
+	}
+
+	if a.Canary != nil {
+		object["canary"], err = json.Marshal(a.Canary)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'canary': %w", err)
+		}
+	}
+
+	if a.Paused != nil {
+		object["paused"], err = json.Marshal(a.Paused)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'paused': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -615,6 +1563,160 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 
 // The interface specification for the client above.
 type ClientInterface interface {
+
+	// BatchQueryKusciaAppImagesWithBody Shows several AppImages
+	//
+	// The body is a `BatchQueryAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+	BatchQueryKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BatchQueryKusciaAppImages Shows several AppImages
+	//
+	// The body is a `BatchQueryAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+	BatchQueryKusciaAppImages(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateKusciaAppImageWithBody Registers an AppImage
+	//
+	// The body is a `CreateAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+	CreateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateKusciaAppImage Registers an AppImage
+	//
+	// The body is a `CreateAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+	CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteKusciaAppImageWithBody Takes an AppImage away; servings go on with the version that they run
+	//
+	// The body is a `DeleteAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+	DeleteKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
+	//
+	// The body is a `DeleteAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+	DeleteKusciaAppImage(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListKusciaAppImagesWithBody Lists the AppImages, by name
+	//
+	// The body is a `ListAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+	ListKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListKusciaAppImages Lists the AppImages, by name
+	//
+	// The body is a `ListAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+	ListKusciaAppImages(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// QueryKusciaAppImageWithBody Shows an AppImage
+	//
+	// The body is a `QueryAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+	QueryKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// QueryKusciaAppImage Shows an AppImage
+	//
+	// The body is a `QueryAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+	QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateKusciaAppImageWithBody Changes an AppImage; what its messages cannot say stays as it is
+	//
+	// The body is a `UpdateAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+	UpdateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
+	//
+	// The body is a `UpdateAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+	UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListParties Lists the parties, by name, and says which of them can be reached
+	//
+	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
+	// such parties are not listed, and can be read by their name.
+	//
+	// Corresponds with GET /api/v1/parties (the `ListParties` operationId).
+	ListParties(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteParty Deletes a party
+	//
+	// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
+	// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
+	// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
+	// object there is nothing of it to delete, and that is refused with 409.
+	//
+	// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
+	DeleteParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetParty Reads a party, and whether a worker of it is there
+	//
+	// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
+	// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+	//
+	// Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
+	GetParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutPartyWithBody Creates or replaces a party
+	//
+	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+	PutPartyWithBody(ctx context.Context, name PartyName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutParty Creates or replaces a party
+	//
+	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+	PutParty(ctx context.Context, name PartyName, body PutPartyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListPlans Lists the plans, by name
 	//
@@ -709,6 +1811,242 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/plans/{name}/execute (the `ExecutePlan` operationId).
 	ExecutePlan(ctx context.Context, name PlanName, params *ExecutePlanParams, body ExecutePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListRollouts Lists the rollouts, newest first
+	//
+	// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
+	// `waitingFor` of a running release are as its workflow last published them.
+	//
+	// Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
+	ListRollouts(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRolloutWithBody Starts a rollout
+	//
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+	// permissions suffice. What cannot be done is refused with 422 and every reason.
+	//
+	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+	//
+	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// rollout, and the same key with another body is refused with 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+	StartRolloutWithBody(ctx context.Context, params *StartRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRollout Starts a rollout
+	//
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+	// permissions suffice. What cannot be done is refused with 422 and every reason.
+	//
+	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+	//
+	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// rollout, and the same key with another body is refused with 409.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+	StartRollout(ctx context.Context, params *StartRolloutParams, body StartRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ValidateRolloutWithBody Checks a rollout without starting it
+	//
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+	// Who holds the workload now is a warning: it may be over by the time of the start.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+	ValidateRolloutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ValidateRollout Checks a rollout without starting it
+	//
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+	// Who holds the workload now is a warning: it may be over by the time of the start.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+	ValidateRollout(ctx context.Context, body ValidateRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRollout Reads a rollout
+	//
+	// The release that runs under that name, or else the last one that did.
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
+	GetRollout(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveRolloutWithBody Approves the step that waits for a person
+	//
+	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+	ApproveRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveRollout Approves the step that waits for a person
+	//
+	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+	ApproveRollout(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, body ApproveRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WatchRollout Follows a rollout by server-sent events
+	//
+	// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
+	// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
+	// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
+	// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
+	// with a colon only keep the connection open.
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
+	WatchRollout(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRolloutHistory Reads the releases of a rollout name, newest first
+	//
+	// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
+	// unless the engine is set otherwise.
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
+	GetRolloutHistory(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// JumpRolloutWithBody Goes to another step
+	//
+	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+	JumpRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// JumpRollout Goes to another step
+	//
+	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+	JumpRollout(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, body JumpRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseRolloutWithBody Pauses a rollout
+	//
+	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+	PauseRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseRollout Pauses a rollout
+	//
+	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+	PauseRollout(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PromoteRolloutWithBody Finishes a rollout without the waits that are left
+	//
+	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+	PromoteRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PromoteRollout Finishes a rollout without the waits that are left
+	//
+	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+	PromoteRollout(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, body PromoteRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeRolloutWithBody Resumes a paused rollout
+	//
+	// Goes on where it was.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+	ResumeRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeRollout Resumes a paused rollout
+	//
+	// Goes on where it was.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+	ResumeRollout(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryRolloutWithBody Tries again what has failed
+	//
+	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+	RetryRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryRollout Tries again what has failed
+	//
+	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+	RetryRollout(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollbackRolloutWithBody Brings a rollout back to the stable version
+	//
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+	RollbackRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollbackRollout Brings a rollout back to the stable version
+	//
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+	RollbackRollout(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, body RollbackRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopRolloutWithBody Ends a rollout
+	//
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+	StopRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopRollout Ends a rollout
+	//
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+	StopRollout(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListServices Lists the catalogue, by ID
 	//
 	// Corresponds with GET /api/v1/services (the `ListServices` operationId).
@@ -745,6 +2083,228 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/v1/services/{id} (the `PutService` operationId).
 	PutService(ctx context.Context, id ServiceID, body PutServiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateKusciaServingWithBody Declares a serving
+	//
+	// The body is a `CreateServingRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+	CreateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateKusciaServing Declares a serving
+	//
+	// The body is a `CreateServingRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+	CreateKusciaServing(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteKusciaServingWithBody Has a serving taken away
+	//
+	// The body is a `DeleteServingRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+	DeleteKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteKusciaServing Has a serving taken away
+	//
+	// The body is a `DeleteServingRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+	DeleteKusciaServing(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// QueryKusciaServingWithBody Shows a serving and its state
+	//
+	// The body is a `QueryServingRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+	QueryKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// QueryKusciaServing Shows a serving and its state
+	//
+	// The body is a `QueryServingRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+	QueryKusciaServing(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BatchQueryKusciaServingStatusWithBody Shows the states of several servings
+	//
+	// The body is a `BatchQueryServingStatusRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+	BatchQueryKusciaServingStatusWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BatchQueryKusciaServingStatus Shows the states of several servings
+	//
+	// The body is a `BatchQueryServingStatusRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+	BatchQueryKusciaServingStatus(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateKusciaServingWithBody Changes a serving's input configuration, or some of its parties
+	//
+	// The body is a `UpdateServingRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+	UpdateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
+	//
+	// The body is a `UpdateServingRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+	UpdateKusciaServing(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListServings Lists the servings, by ID
+	//
+	// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+	//
+	// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
+	ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetServing Reads a serving
+	//
+	// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+	// `servedGeneration` is less than `generation`.
+	//
+	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
+	GetServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveServingWithBody Has the party begin that waits for an approval
+	//
+	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+	ApproveServingWithBody(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveServing Has the party begin that waits for an approval
+	//
+	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+	ApproveServing(ctx context.Context, id ServingID, params *ApproveServingParams, body ApproveServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WatchServing Follows a serving by server-sent events
+	//
+	// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
+	// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
+	// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
+	// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
+	// begin with a colon only keep the connection open.
+	//
+	// Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
+	WatchServing(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetServingHistory Reads the operations on a serving, newest first
+	//
+	// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
+	// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+	//
+	// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
+	GetServingHistory(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseServingWithBody Holds the operation on a serving
+	//
+	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+	PauseServingWithBody(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseServing Holds the operation on a serving
+	//
+	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+	PauseServing(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutServingPolicyWithBody Says what a serving's operations do otherwise than by default
+	//
+	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+	PutServingPolicyWithBody(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutServingPolicy Says what a serving's operations do otherwise than by default
+	//
+	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+	PutServingPolicy(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeServingWithBody Goes on with a paused operation
+	//
+	// Legal after a pause. An approval that was waited for before is waited for again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+	ResumeServingWithBody(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeServing Goes on with a paused operation
+	//
+	// Legal after a pause. An approval that was waited for before is waited for again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+	ResumeServing(ctx context.Context, id ServingID, params *ResumeServingParams, body ResumeServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopServingWithBody Takes an update back
+	//
+	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+	StopServingWithBody(ctx context.Context, id ServingID, params *StopServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopServing Takes an update back
+	//
+	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+	StopServing(ctx context.Context, id ServingID, params *StopServingParams, body StopServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTasks Lists the tasks, newest first
 	//
@@ -835,10 +2395,67 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/tasks/{id}/stop (the `StopTask` operationId).
 	StopTask(ctx context.Context, id TaskID, params *StopTaskParams, body StopTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListTrafficRoutings Lists the traffic routings, by namespace and name
+	//
+	// Corresponds with GET /api/v1/trafficroutings (the `ListTrafficRoutings` operationId).
+	ListTrafficRoutings(ctx context.Context, params *ListTrafficRoutingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteTrafficRouting Deletes a traffic routing
+	//
+	// While a rollout holds it, it is refused with 409; `errors` names the holders.
+	//
+	// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
+	DeleteTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTrafficRouting Reads a traffic routing, and who holds it
+	//
+	// Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
+	GetTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTrafficRoutingWithBody Creates or replaces a traffic routing
+	//
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+	// A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+	PutTrafficRoutingWithBody(ctx context.Context, namespace Namespace, name TrafficRoutingName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTrafficRouting Creates or replaces a traffic routing
+	//
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+	// A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+	PutTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetDocs This description as a page to read
 	//
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetKusciaHealthWithBody Says whether Kuscia's requests can be answered
+	//
+	// The body is a `HealthRequest`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+	GetKusciaHealthWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetKusciaHealth Says whether Kuscia's requests can be answered
+	//
+	// The body is a `HealthRequest`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+	GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetHealth Says that the process lives
 	//
@@ -859,6 +2476,330 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// BatchQueryKusciaAppImagesWithBody Shows several AppImages
+//
+// The body is a `BatchQueryAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+func (c *Client) BatchQueryKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBatchQueryKusciaAppImagesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BatchQueryKusciaAppImages Shows several AppImages
+//
+// The body is a `BatchQueryAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+func (c *Client) BatchQueryKusciaAppImages(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBatchQueryKusciaAppImagesRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateKusciaAppImageWithBody Registers an AppImage
+//
+// The body is a `CreateAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+func (c *Client) CreateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateKusciaAppImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateKusciaAppImage Registers an AppImage
+//
+// The body is a `CreateAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+func (c *Client) CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateKusciaAppImageRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteKusciaAppImageWithBody Takes an AppImage away; servings go on with the version that they run
+//
+// The body is a `DeleteAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+func (c *Client) DeleteKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteKusciaAppImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
+//
+// The body is a `DeleteAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+func (c *Client) DeleteKusciaAppImage(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteKusciaAppImageRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListKusciaAppImagesWithBody Lists the AppImages, by name
+//
+// The body is a `ListAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+func (c *Client) ListKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListKusciaAppImagesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListKusciaAppImages Lists the AppImages, by name
+//
+// The body is a `ListAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+func (c *Client) ListKusciaAppImages(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListKusciaAppImagesRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// QueryKusciaAppImageWithBody Shows an AppImage
+//
+// The body is a `QueryAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+func (c *Client) QueryKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewQueryKusciaAppImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// QueryKusciaAppImage Shows an AppImage
+//
+// The body is a `QueryAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+func (c *Client) QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewQueryKusciaAppImageRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateKusciaAppImageWithBody Changes an AppImage; what its messages cannot say stays as it is
+//
+// The body is a `UpdateAppImageRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+func (c *Client) UpdateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKusciaAppImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
+//
+// The body is a `UpdateAppImageRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+func (c *Client) UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKusciaAppImageRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListParties Lists the parties, by name, and says which of them can be reached
+//
+// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
+// such parties are not listed, and can be read by their name.
+//
+// Corresponds with GET /api/v1/parties (the `ListParties` operationId).
+func (c *Client) ListParties(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPartiesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteParty Deletes a party
+//
+// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
+// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
+// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
+// object there is nothing of it to delete, and that is refused with 409.
+//
+// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
+func (c *Client) DeleteParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeletePartyRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetParty Reads a party, and whether a worker of it is there
+//
+// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
+// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+//
+// Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
+func (c *Client) GetParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPartyRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutPartyWithBody Creates or replaces a party
+//
+// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+func (c *Client) PutPartyWithBody(ctx context.Context, name PartyName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutPartyRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutParty Creates or replaces a party
+//
+// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+func (c *Client) PutParty(ctx context.Context, name PartyName, body PutPartyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutPartyRequest(c.Server, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ListPlans Lists the plans, by name
@@ -1044,6 +2985,482 @@ func (c *Client) ExecutePlan(ctx context.Context, name PlanName, params *Execute
 	return c.Client.Do(req)
 }
 
+// ListRollouts Lists the rollouts, newest first
+//
+// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
+// `waitingFor` of a running release are as its workflow last published them.
+//
+// Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
+func (c *Client) ListRollouts(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRolloutsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRolloutWithBody Starts a rollout
+//
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+// permissions suffice. What cannot be done is refused with 422 and every reason.
+//
+// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+//
+// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// rollout, and the same key with another body is refused with 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+func (c *Client) StartRolloutWithBody(ctx context.Context, params *StartRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRolloutRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRollout Starts a rollout
+//
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+// permissions suffice. What cannot be done is refused with 422 and every reason.
+//
+// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+//
+// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// rollout, and the same key with another body is refused with 409.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+func (c *Client) StartRollout(ctx context.Context, params *StartRolloutParams, body StartRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRolloutRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateRolloutWithBody Checks a rollout without starting it
+//
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+// Who holds the workload now is a warning: it may be over by the time of the start.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+func (c *Client) ValidateRolloutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateRolloutRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateRollout Checks a rollout without starting it
+//
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+// Who holds the workload now is a warning: it may be over by the time of the start.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+func (c *Client) ValidateRollout(ctx context.Context, body ValidateRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateRolloutRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRollout Reads a rollout
+//
+// The release that runs under that name, or else the last one that did.
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
+func (c *Client) GetRollout(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRolloutRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveRolloutWithBody Approves the step that waits for a person
+//
+// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+func (c *Client) ApproveRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveRollout Approves the step that waits for a person
+//
+// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+func (c *Client) ApproveRollout(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, body ApproveRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WatchRollout Follows a rollout by server-sent events
+//
+// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
+// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
+// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
+// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
+// with a colon only keep the connection open.
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
+func (c *Client) WatchRollout(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWatchRolloutRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRolloutHistory Reads the releases of a rollout name, newest first
+//
+// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
+// unless the engine is set otherwise.
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
+func (c *Client) GetRolloutHistory(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRolloutHistoryRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// JumpRolloutWithBody Goes to another step
+//
+// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+func (c *Client) JumpRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewJumpRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// JumpRollout Goes to another step
+//
+// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+func (c *Client) JumpRollout(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, body JumpRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewJumpRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseRolloutWithBody Pauses a rollout
+//
+// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+func (c *Client) PauseRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseRollout Pauses a rollout
+//
+// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+func (c *Client) PauseRollout(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PromoteRolloutWithBody Finishes a rollout without the waits that are left
+//
+// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+func (c *Client) PromoteRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPromoteRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PromoteRollout Finishes a rollout without the waits that are left
+//
+// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+func (c *Client) PromoteRollout(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, body PromoteRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPromoteRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeRolloutWithBody Resumes a paused rollout
+//
+// Goes on where it was.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+func (c *Client) ResumeRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeRollout Resumes a paused rollout
+//
+// Goes on where it was.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+func (c *Client) ResumeRollout(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryRolloutWithBody Tries again what has failed
+//
+// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+func (c *Client) RetryRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryRollout Tries again what has failed
+//
+// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+func (c *Client) RetryRollout(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollbackRolloutWithBody Brings a rollout back to the stable version
+//
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+func (c *Client) RollbackRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRollbackRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollbackRollout Brings a rollout back to the stable version
+//
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+func (c *Client) RollbackRollout(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, body RollbackRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRollbackRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopRolloutWithBody Ends a rollout
+//
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+func (c *Client) StopRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopRollout Ends a rollout
+//
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+func (c *Client) StopRollout(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListServices Lists the catalogue, by ID
 //
 // Corresponds with GET /api/v1/services (the `ListServices` operationId).
@@ -1121,6 +3538,468 @@ func (c *Client) PutServiceWithBody(ctx context.Context, id ServiceID, contentTy
 // Corresponds with PUT /api/v1/services/{id} (the `PutService` operationId).
 func (c *Client) PutService(ctx context.Context, id ServiceID, body PutServiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutServiceRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateKusciaServingWithBody Declares a serving
+//
+// The body is a `CreateServingRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+func (c *Client) CreateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateKusciaServingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateKusciaServing Declares a serving
+//
+// The body is a `CreateServingRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+func (c *Client) CreateKusciaServing(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateKusciaServingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteKusciaServingWithBody Has a serving taken away
+//
+// The body is a `DeleteServingRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+func (c *Client) DeleteKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteKusciaServingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteKusciaServing Has a serving taken away
+//
+// The body is a `DeleteServingRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+func (c *Client) DeleteKusciaServing(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteKusciaServingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// QueryKusciaServingWithBody Shows a serving and its state
+//
+// The body is a `QueryServingRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+func (c *Client) QueryKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewQueryKusciaServingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// QueryKusciaServing Shows a serving and its state
+//
+// The body is a `QueryServingRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+func (c *Client) QueryKusciaServing(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewQueryKusciaServingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BatchQueryKusciaServingStatusWithBody Shows the states of several servings
+//
+// The body is a `BatchQueryServingStatusRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+func (c *Client) BatchQueryKusciaServingStatusWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBatchQueryKusciaServingStatusRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BatchQueryKusciaServingStatus Shows the states of several servings
+//
+// The body is a `BatchQueryServingStatusRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+func (c *Client) BatchQueryKusciaServingStatus(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBatchQueryKusciaServingStatusRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateKusciaServingWithBody Changes a serving's input configuration, or some of its parties
+//
+// The body is a `UpdateServingRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+func (c *Client) UpdateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKusciaServingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
+//
+// The body is a `UpdateServingRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+func (c *Client) UpdateKusciaServing(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKusciaServingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListServings Lists the servings, by ID
+//
+// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+//
+// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
+func (c *Client) ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListServingsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetServing Reads a serving
+//
+// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+// `servedGeneration` is less than `generation`.
+//
+// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
+func (c *Client) GetServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServingRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveServingWithBody Has the party begin that waits for an approval
+//
+// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+func (c *Client) ApproveServingWithBody(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveServingRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveServing Has the party begin that waits for an approval
+//
+// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+func (c *Client) ApproveServing(ctx context.Context, id ServingID, params *ApproveServingParams, body ApproveServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveServingRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WatchServing Follows a serving by server-sent events
+//
+// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
+// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
+// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
+// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
+// begin with a colon only keep the connection open.
+//
+// Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
+func (c *Client) WatchServing(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWatchServingRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetServingHistory Reads the operations on a serving, newest first
+//
+// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
+// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+//
+// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
+func (c *Client) GetServingHistory(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServingHistoryRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseServingWithBody Holds the operation on a serving
+//
+// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+func (c *Client) PauseServingWithBody(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseServingRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseServing Holds the operation on a serving
+//
+// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+func (c *Client) PauseServing(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseServingRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutServingPolicyWithBody Says what a serving's operations do otherwise than by default
+//
+// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+func (c *Client) PutServingPolicyWithBody(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutServingPolicyRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutServingPolicy Says what a serving's operations do otherwise than by default
+//
+// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+func (c *Client) PutServingPolicy(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutServingPolicyRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeServingWithBody Goes on with a paused operation
+//
+// Legal after a pause. An approval that was waited for before is waited for again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+func (c *Client) ResumeServingWithBody(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeServingRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeServing Goes on with a paused operation
+//
+// Legal after a pause. An approval that was waited for before is waited for again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+func (c *Client) ResumeServing(ctx context.Context, id ServingID, params *ResumeServingParams, body ResumeServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeServingRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopServingWithBody Takes an update back
+//
+// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+func (c *Client) StopServingWithBody(ctx context.Context, id ServingID, params *StopServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopServingRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopServing Takes an update back
+//
+// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+func (c *Client) StopServing(ctx context.Context, id ServingID, params *StopServingParams, body StopServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopServingRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1330,11 +4209,138 @@ func (c *Client) StopTask(ctx context.Context, id TaskID, params *StopTaskParams
 	return c.Client.Do(req)
 }
 
+// ListTrafficRoutings Lists the traffic routings, by namespace and name
+//
+// Corresponds with GET /api/v1/trafficroutings (the `ListTrafficRoutings` operationId).
+func (c *Client) ListTrafficRoutings(ctx context.Context, params *ListTrafficRoutingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTrafficRoutingsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteTrafficRouting Deletes a traffic routing
+//
+// While a rollout holds it, it is refused with 409; `errors` names the holders.
+//
+// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
+func (c *Client) DeleteTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteTrafficRoutingRequest(c.Server, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTrafficRouting Reads a traffic routing, and who holds it
+//
+// Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
+func (c *Client) GetTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTrafficRoutingRequest(c.Server, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTrafficRoutingWithBody Creates or replaces a traffic routing
+//
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+// A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+func (c *Client) PutTrafficRoutingWithBody(ctx context.Context, namespace Namespace, name TrafficRoutingName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTrafficRoutingRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTrafficRouting Creates or replaces a traffic routing
+//
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+// A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+func (c *Client) PutTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTrafficRoutingRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetDocs This description as a page to read
 //
 // Corresponds with GET /docs (the `GetDocs` operationId).
 func (c *Client) GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDocsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetKusciaHealthWithBody Says whether Kuscia's requests can be answered
+//
+// The body is a `HealthRequest`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+func (c *Client) GetKusciaHealthWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetKusciaHealthRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetKusciaHealth Says whether Kuscia's requests can be answered
+//
+// The body is a `HealthRequest`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+func (c *Client) GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetKusciaHealthRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1403,6 +4409,427 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewBatchQueryKusciaAppImagesRequest calls the generic BatchQueryKusciaAppImages builder with application/json body
+func NewBatchQueryKusciaAppImagesRequest(server string, body BatchQueryKusciaAppImagesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBatchQueryKusciaAppImagesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBatchQueryKusciaAppImagesRequestWithBody constructs an http.Request for the BatchQueryKusciaAppImages method, with any body, and a specified content type
+func NewBatchQueryKusciaAppImagesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/batchQuery")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCreateKusciaAppImageRequest calls the generic CreateKusciaAppImage builder with application/json body
+func NewCreateKusciaAppImageRequest(server string, body CreateKusciaAppImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateKusciaAppImageRequestWithBody constructs an http.Request for the CreateKusciaAppImage method, with any body, and a specified content type
+func NewCreateKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/create")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteKusciaAppImageRequest calls the generic DeleteKusciaAppImage builder with application/json body
+func NewDeleteKusciaAppImageRequest(server string, body DeleteKusciaAppImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeleteKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDeleteKusciaAppImageRequestWithBody constructs an http.Request for the DeleteKusciaAppImage method, with any body, and a specified content type
+func NewDeleteKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/delete")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListKusciaAppImagesRequest calls the generic ListKusciaAppImages builder with application/json body
+func NewListKusciaAppImagesRequest(server string, body ListKusciaAppImagesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewListKusciaAppImagesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewListKusciaAppImagesRequestWithBody constructs an http.Request for the ListKusciaAppImages method, with any body, and a specified content type
+func NewListKusciaAppImagesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/list")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewQueryKusciaAppImageRequest calls the generic QueryKusciaAppImage builder with application/json body
+func NewQueryKusciaAppImageRequest(server string, body QueryKusciaAppImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewQueryKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewQueryKusciaAppImageRequestWithBody constructs an http.Request for the QueryKusciaAppImage method, with any body, and a specified content type
+func NewQueryKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/query")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUpdateKusciaAppImageRequest calls the generic UpdateKusciaAppImage builder with application/json body
+func NewUpdateKusciaAppImageRequest(server string, body UpdateKusciaAppImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUpdateKusciaAppImageRequestWithBody constructs an http.Request for the UpdateKusciaAppImage method, with any body, and a specified content type
+func NewUpdateKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/appimage/update")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListPartiesRequest constructs an http.Request for the ListParties method
+func NewListPartiesRequest(server string, params *ListPartiesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/parties")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeletePartyRequest constructs an http.Request for the DeleteParty method
+func NewDeletePartyRequest(server string, name PartyName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/parties/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPartyRequest constructs an http.Request for the GetParty method
+func NewGetPartyRequest(server string, name PartyName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/parties/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutPartyRequest calls the generic PutParty builder with application/json body
+func NewPutPartyRequest(server string, name PartyName, body PutPartyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutPartyRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewPutPartyRequestWithBody constructs an http.Request for the PutParty method, with any body, and a specified content type
+func NewPutPartyRequestWithBody(server string, name PartyName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/parties/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
 }
 
 // NewListPlansRequest constructs an http.Request for the ListPlans method
@@ -1699,6 +5126,1237 @@ func NewExecutePlanRequestWithBody(server string, name PlanName, params *Execute
 	return req, nil
 }
 
+// NewListRolloutsRequest constructs an http.Request for the ListRollouts method
+func NewListRolloutsRequest(server string, params *ListRolloutsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Namespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "namespace", *params.Namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Phase != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "phase", *params.Phase, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.WaitingFor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "waitingFor", *params.WaitingFor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewStartRolloutRequest calls the generic StartRollout builder with application/json body
+func NewStartRolloutRequest(server string, params *StartRolloutParams, body StartRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStartRolloutRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewStartRolloutRequestWithBody constructs an http.Request for the StartRollout method, with any body, and a specified content type
+func NewStartRolloutRequestWithBody(server string, params *StartRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.SlipwayVia != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewValidateRolloutRequest calls the generic ValidateRollout builder with application/json body
+func NewValidateRolloutRequest(server string, body ValidateRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewValidateRolloutRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewValidateRolloutRequestWithBody constructs an http.Request for the ValidateRollout method, with any body, and a specified content type
+func NewValidateRolloutRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/validate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetRolloutRequest constructs an http.Request for the GetRollout method
+func NewGetRolloutRequest(server string, namespace Namespace, name RolloutName, params *GetRolloutParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewApproveRolloutRequest calls the generic ApproveRollout builder with application/json body
+func NewApproveRolloutRequest(server string, namespace Namespace, name RolloutName, params *ApproveRolloutParams, body ApproveRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewApproveRolloutRequestWithBody constructs an http.Request for the ApproveRollout method, with any body, and a specified content type
+func NewApproveRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *ApproveRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/approve", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewWatchRolloutRequest constructs an http.Request for the WatchRollout method
+func NewWatchRolloutRequest(server string, namespace Namespace, name RolloutName, params *WatchRolloutParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetRolloutHistoryRequest constructs an http.Request for the GetRolloutHistory method
+func NewGetRolloutHistoryRequest(server string, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/history", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewJumpRolloutRequest calls the generic JumpRollout builder with application/json body
+func NewJumpRolloutRequest(server string, namespace Namespace, name RolloutName, params *JumpRolloutParams, body JumpRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewJumpRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewJumpRolloutRequestWithBody constructs an http.Request for the JumpRollout method, with any body, and a specified content type
+func NewJumpRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *JumpRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/jump", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPauseRolloutRequest calls the generic PauseRollout builder with application/json body
+func NewPauseRolloutRequest(server string, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewPauseRolloutRequestWithBody constructs an http.Request for the PauseRollout method, with any body, and a specified content type
+func NewPauseRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *PauseRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/pause", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPromoteRolloutRequest calls the generic PromoteRollout builder with application/json body
+func NewPromoteRolloutRequest(server string, namespace Namespace, name RolloutName, params *PromoteRolloutParams, body PromoteRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPromoteRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewPromoteRolloutRequestWithBody constructs an http.Request for the PromoteRollout method, with any body, and a specified content type
+func NewPromoteRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/promote", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewResumeRolloutRequest calls the generic ResumeRollout builder with application/json body
+func NewResumeRolloutRequest(server string, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewResumeRolloutRequestWithBody constructs an http.Request for the ResumeRollout method, with any body, and a specified content type
+func NewResumeRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *ResumeRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/resume", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRetryRolloutRequest calls the generic RetryRollout builder with application/json body
+func NewRetryRolloutRequest(server string, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewRetryRolloutRequestWithBody constructs an http.Request for the RetryRollout method, with any body, and a specified content type
+func NewRetryRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/retry", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRollbackRolloutRequest calls the generic RollbackRollout builder with application/json body
+func NewRollbackRolloutRequest(server string, namespace Namespace, name RolloutName, params *RollbackRolloutParams, body RollbackRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRollbackRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewRollbackRolloutRequestWithBody constructs an http.Request for the RollbackRollout method, with any body, and a specified content type
+func NewRollbackRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/rollback", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewStopRolloutRequest calls the generic StopRollout builder with application/json body
+func NewStopRolloutRequest(server string, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStopRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewStopRolloutRequestWithBody constructs an http.Request for the StopRollout method, with any body, and a specified content type
+func NewStopRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *StopRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/stop", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListServicesRequest constructs an http.Request for the ListServices method
 func NewListServicesRequest(server string, params *ListServicesParams) (*http.Request, error) {
 	var err error
@@ -1876,6 +6534,723 @@ func NewPutServiceRequestWithBody(server string, id ServiceID, contentType strin
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCreateKusciaServingRequest calls the generic CreateKusciaServing builder with application/json body
+func NewCreateKusciaServingRequest(server string, body CreateKusciaServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateKusciaServingRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateKusciaServingRequestWithBody constructs an http.Request for the CreateKusciaServing method, with any body, and a specified content type
+func NewCreateKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/serving/create")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteKusciaServingRequest calls the generic DeleteKusciaServing builder with application/json body
+func NewDeleteKusciaServingRequest(server string, body DeleteKusciaServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeleteKusciaServingRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDeleteKusciaServingRequestWithBody constructs an http.Request for the DeleteKusciaServing method, with any body, and a specified content type
+func NewDeleteKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/serving/delete")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewQueryKusciaServingRequest calls the generic QueryKusciaServing builder with application/json body
+func NewQueryKusciaServingRequest(server string, body QueryKusciaServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewQueryKusciaServingRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewQueryKusciaServingRequestWithBody constructs an http.Request for the QueryKusciaServing method, with any body, and a specified content type
+func NewQueryKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/serving/query")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewBatchQueryKusciaServingStatusRequest calls the generic BatchQueryKusciaServingStatus builder with application/json body
+func NewBatchQueryKusciaServingStatusRequest(server string, body BatchQueryKusciaServingStatusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBatchQueryKusciaServingStatusRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBatchQueryKusciaServingStatusRequestWithBody constructs an http.Request for the BatchQueryKusciaServingStatus method, with any body, and a specified content type
+func NewBatchQueryKusciaServingStatusRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/serving/status/batchQuery")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUpdateKusciaServingRequest calls the generic UpdateKusciaServing builder with application/json body
+func NewUpdateKusciaServingRequest(server string, body UpdateKusciaServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateKusciaServingRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUpdateKusciaServingRequestWithBody constructs an http.Request for the UpdateKusciaServing method, with any body, and a specified content type
+func NewUpdateKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/serving/update")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListServingsRequest constructs an http.Request for the ListServings method
+func NewListServingsRequest(server string, params *ListServingsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetServingRequest constructs an http.Request for the GetServing method
+func NewGetServingRequest(server string, id ServingID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewApproveServingRequest calls the generic ApproveServing builder with application/json body
+func NewApproveServingRequest(server string, id ServingID, params *ApproveServingParams, body ApproveServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveServingRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewApproveServingRequestWithBody constructs an http.Request for the ApproveServing method, with any body, and a specified content type
+func NewApproveServingRequestWithBody(server string, id ServingID, params *ApproveServingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/approve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewWatchServingRequest constructs an http.Request for the WatchServing method
+func NewWatchServingRequest(server string, id ServingID, params *WatchServingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/events", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetServingHistoryRequest constructs an http.Request for the GetServingHistory method
+func NewGetServingHistoryRequest(server string, id ServingID, params *GetServingHistoryParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/history", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPauseServingRequest calls the generic PauseServing builder with application/json body
+func NewPauseServingRequest(server string, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseServingRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPauseServingRequestWithBody constructs an http.Request for the PauseServing method, with any body, and a specified content type
+func NewPauseServingRequestWithBody(server string, id ServingID, params *PauseServingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutServingPolicyRequest calls the generic PutServingPolicy builder with application/json body
+func NewPutServingPolicyRequest(server string, id ServingID, body PutServingPolicyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutServingPolicyRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewPutServingPolicyRequestWithBody constructs an http.Request for the PutServingPolicy method, with any body, and a specified content type
+func NewPutServingPolicyRequestWithBody(server string, id ServingID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/policy", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResumeServingRequest calls the generic ResumeServing builder with application/json body
+func NewResumeServingRequest(server string, id ServingID, params *ResumeServingParams, body ResumeServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeServingRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewResumeServingRequestWithBody constructs an http.Request for the ResumeServing method, with any body, and a specified content type
+func NewResumeServingRequestWithBody(server string, id ServingID, params *ResumeServingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewStopServingRequest calls the generic StopServing builder with application/json body
+func NewStopServingRequest(server string, id ServingID, params *StopServingParams, body StopServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStopServingRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewStopServingRequestWithBody constructs an http.Request for the StopServing method, with any body, and a specified content type
+func NewStopServingRequestWithBody(server string, id ServingID, params *StopServingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s/stop", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -2334,6 +7709,220 @@ func NewStopTaskRequestWithBody(server string, id TaskID, params *StopTaskParams
 	return req, nil
 }
 
+// NewListTrafficRoutingsRequest constructs an http.Request for the ListTrafficRoutings method
+func NewListTrafficRoutingsRequest(server string, params *ListTrafficRoutingsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/trafficroutings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Namespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "namespace", *params.Namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteTrafficRoutingRequest constructs an http.Request for the DeleteTrafficRouting method
+func NewDeleteTrafficRoutingRequest(server string, namespace Namespace, name TrafficRoutingName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/trafficroutings/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetTrafficRoutingRequest constructs an http.Request for the GetTrafficRouting method
+func NewGetTrafficRoutingRequest(server string, namespace Namespace, name TrafficRoutingName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/trafficroutings/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutTrafficRoutingRequest calls the generic PutTrafficRouting builder with application/json body
+func NewPutTrafficRoutingRequest(server string, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutTrafficRoutingRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewPutTrafficRoutingRequestWithBody constructs an http.Request for the PutTrafficRouting method, with any body, and a specified content type
+func NewPutTrafficRoutingRequestWithBody(server string, namespace Namespace, name TrafficRoutingName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/trafficroutings/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetDocsRequest constructs an http.Request for the GetDocs method
 func NewGetDocsRequest(server string) (*http.Request, error) {
 	var err error
@@ -2357,6 +7946,46 @@ func NewGetDocsRequest(server string) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewGetKusciaHealthRequest calls the generic GetKusciaHealth builder with application/json body
+func NewGetKusciaHealthRequest(server string, body GetKusciaHealthJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewGetKusciaHealthRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewGetKusciaHealthRequestWithBody constructs an http.Request for the GetKusciaHealth method, with any body, and a specified content type
+func NewGetKusciaHealthRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/healthZ")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2513,6 +8142,166 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// BatchQueryKusciaAppImagesWithBodyWithResponse Shows several AppImages
+	//
+	// The body is a `BatchQueryAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+	BatchQueryKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error)
+
+	// BatchQueryKusciaAppImagesWithResponse Shows several AppImages
+	//
+	// The body is a `BatchQueryAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+	BatchQueryKusciaAppImagesWithResponse(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error)
+
+	// CreateKusciaAppImageWithBodyWithResponse Registers an AppImage
+	//
+	// The body is a `CreateAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+	CreateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error)
+
+	// CreateKusciaAppImageWithResponse Registers an AppImage
+	//
+	// The body is a `CreateAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+	CreateKusciaAppImageWithResponse(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error)
+
+	// DeleteKusciaAppImageWithBodyWithResponse Takes an AppImage away; servings go on with the version that they run
+	//
+	// The body is a `DeleteAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+	DeleteKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error)
+
+	// DeleteKusciaAppImageWithResponse Takes an AppImage away; servings go on with the version that they run
+	//
+	// The body is a `DeleteAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+	DeleteKusciaAppImageWithResponse(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error)
+
+	// ListKusciaAppImagesWithBodyWithResponse Lists the AppImages, by name
+	//
+	// The body is a `ListAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+	ListKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error)
+
+	// ListKusciaAppImagesWithResponse Lists the AppImages, by name
+	//
+	// The body is a `ListAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+	ListKusciaAppImagesWithResponse(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error)
+
+	// QueryKusciaAppImageWithBodyWithResponse Shows an AppImage
+	//
+	// The body is a `QueryAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+	QueryKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error)
+
+	// QueryKusciaAppImageWithResponse Shows an AppImage
+	//
+	// The body is a `QueryAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+	QueryKusciaAppImageWithResponse(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error)
+
+	// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; what its messages cannot say stays as it is
+	//
+	// The body is a `UpdateAppImageRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+	UpdateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
+
+	// UpdateKusciaAppImageWithResponse Changes an AppImage; what its messages cannot say stays as it is
+	//
+	// The body is a `UpdateAppImageRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+	UpdateKusciaAppImageWithResponse(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
+
+	// ListPartiesWithResponse Lists the parties, by name, and says which of them can be reached
+	//
+	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
+	// such parties are not listed, and can be read by their name.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/parties (the `ListParties` operationId).
+	ListPartiesWithResponse(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*ListPartiesResponse, error)
+
+	// DeletePartyWithResponse Deletes a party
+	//
+	// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
+	// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
+	// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
+	// object there is nothing of it to delete, and that is refused with 409.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
+	DeletePartyWithResponse(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*DeletePartyResponse, error)
+
+	// GetPartyWithResponse Reads a party, and whether a worker of it is there
+	//
+	// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
+	// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
+	GetPartyWithResponse(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*GetPartyResponse, error)
+
+	// PutPartyWithBodyWithResponse Creates or replaces a party
+	//
+	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+	PutPartyWithBodyWithResponse(ctx context.Context, name PartyName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutPartyResponse, error)
+
+	// PutPartyWithResponse Creates or replaces a party
+	//
+	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+	PutPartyWithResponse(ctx context.Context, name PartyName, body PutPartyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutPartyResponse, error)
+
 	// ListPlansWithResponse Lists the plans, by name
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2612,6 +8401,250 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/plans/{name}/execute (the `ExecutePlan` operationId).
 	ExecutePlanWithResponse(ctx context.Context, name PlanName, params *ExecutePlanParams, body ExecutePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*ExecutePlanResponse, error)
 
+	// ListRolloutsWithResponse Lists the rollouts, newest first
+	//
+	// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
+	// `waitingFor` of a running release are as its workflow last published them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
+	ListRolloutsWithResponse(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*ListRolloutsResponse, error)
+
+	// StartRolloutWithBodyWithResponse Starts a rollout
+	//
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+	// permissions suffice. What cannot be done is refused with 422 and every reason.
+	//
+	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+	//
+	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// rollout, and the same key with another body is refused with 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+	StartRolloutWithBodyWithResponse(ctx context.Context, params *StartRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRolloutResponse, error)
+
+	// StartRolloutWithResponse Starts a rollout
+	//
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+	// permissions suffice. What cannot be done is refused with 422 and every reason.
+	//
+	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+	//
+	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// rollout, and the same key with another body is refused with 409.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+	StartRolloutWithResponse(ctx context.Context, params *StartRolloutParams, body StartRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRolloutResponse, error)
+
+	// ValidateRolloutWithBodyWithResponse Checks a rollout without starting it
+	//
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+	// Who holds the workload now is a warning: it may be over by the time of the start.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+	ValidateRolloutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateRolloutResponse, error)
+
+	// ValidateRolloutWithResponse Checks a rollout without starting it
+	//
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+	// Who holds the workload now is a warning: it may be over by the time of the start.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+	ValidateRolloutWithResponse(ctx context.Context, body ValidateRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateRolloutResponse, error)
+
+	// GetRolloutWithResponse Reads a rollout
+	//
+	// The release that runs under that name, or else the last one that did.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
+	GetRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*GetRolloutResponse, error)
+
+	// ApproveRolloutWithBodyWithResponse Approves the step that waits for a person
+	//
+	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+	ApproveRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRolloutResponse, error)
+
+	// ApproveRolloutWithResponse Approves the step that waits for a person
+	//
+	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+	ApproveRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, body ApproveRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveRolloutResponse, error)
+
+	// WatchRolloutWithResponse Follows a rollout by server-sent events
+	//
+	// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
+	// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
+	// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
+	// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
+	// with a colon only keep the connection open.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
+	WatchRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*WatchRolloutResponse, error)
+
+	// GetRolloutHistoryWithResponse Reads the releases of a rollout name, newest first
+	//
+	// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
+	// unless the engine is set otherwise.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
+	GetRolloutHistoryWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*GetRolloutHistoryResponse, error)
+
+	// JumpRolloutWithBodyWithResponse Goes to another step
+	//
+	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+	JumpRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*JumpRolloutResponse, error)
+
+	// JumpRolloutWithResponse Goes to another step
+	//
+	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+	JumpRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, body JumpRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*JumpRolloutResponse, error)
+
+	// PauseRolloutWithBodyWithResponse Pauses a rollout
+	//
+	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+	PauseRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRolloutResponse, error)
+
+	// PauseRolloutWithResponse Pauses a rollout
+	//
+	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+	PauseRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRolloutResponse, error)
+
+	// PromoteRolloutWithBodyWithResponse Finishes a rollout without the waits that are left
+	//
+	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+	PromoteRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PromoteRolloutResponse, error)
+
+	// PromoteRolloutWithResponse Finishes a rollout without the waits that are left
+	//
+	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+	PromoteRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, body PromoteRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*PromoteRolloutResponse, error)
+
+	// ResumeRolloutWithBodyWithResponse Resumes a paused rollout
+	//
+	// Goes on where it was.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+	ResumeRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRolloutResponse, error)
+
+	// ResumeRolloutWithResponse Resumes a paused rollout
+	//
+	// Goes on where it was.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+	ResumeRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRolloutResponse, error)
+
+	// RetryRolloutWithBodyWithResponse Tries again what has failed
+	//
+	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+	RetryRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error)
+
+	// RetryRolloutWithResponse Tries again what has failed
+	//
+	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+	RetryRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error)
+
+	// RollbackRolloutWithBodyWithResponse Brings a rollout back to the stable version
+	//
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+	RollbackRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollbackRolloutResponse, error)
+
+	// RollbackRolloutWithResponse Brings a rollout back to the stable version
+	//
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+	RollbackRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, body RollbackRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*RollbackRolloutResponse, error)
+
+	// StopRolloutWithBodyWithResponse Ends a rollout
+	//
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+	StopRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error)
+
+	// StopRolloutWithResponse Ends a rollout
+	//
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+	StopRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error)
+
 	// ListServicesWithResponse Lists the catalogue, by ID
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2654,6 +8687,236 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/v1/services/{id} (the `PutService` operationId).
 	PutServiceWithResponse(ctx context.Context, id ServiceID, body PutServiceJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServiceResponse, error)
+
+	// CreateKusciaServingWithBodyWithResponse Declares a serving
+	//
+	// The body is a `CreateServingRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+	CreateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error)
+
+	// CreateKusciaServingWithResponse Declares a serving
+	//
+	// The body is a `CreateServingRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+	CreateKusciaServingWithResponse(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error)
+
+	// DeleteKusciaServingWithBodyWithResponse Has a serving taken away
+	//
+	// The body is a `DeleteServingRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+	DeleteKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error)
+
+	// DeleteKusciaServingWithResponse Has a serving taken away
+	//
+	// The body is a `DeleteServingRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+	DeleteKusciaServingWithResponse(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error)
+
+	// QueryKusciaServingWithBodyWithResponse Shows a serving and its state
+	//
+	// The body is a `QueryServingRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+	QueryKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error)
+
+	// QueryKusciaServingWithResponse Shows a serving and its state
+	//
+	// The body is a `QueryServingRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+	QueryKusciaServingWithResponse(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error)
+
+	// BatchQueryKusciaServingStatusWithBodyWithResponse Shows the states of several servings
+	//
+	// The body is a `BatchQueryServingStatusRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+	BatchQueryKusciaServingStatusWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error)
+
+	// BatchQueryKusciaServingStatusWithResponse Shows the states of several servings
+	//
+	// The body is a `BatchQueryServingStatusRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+	BatchQueryKusciaServingStatusWithResponse(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error)
+
+	// UpdateKusciaServingWithBodyWithResponse Changes a serving's input configuration, or some of its parties
+	//
+	// The body is a `UpdateServingRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+	UpdateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error)
+
+	// UpdateKusciaServingWithResponse Changes a serving's input configuration, or some of its parties
+	//
+	// The body is a `UpdateServingRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+	UpdateKusciaServingWithResponse(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error)
+
+	// ListServingsWithResponse Lists the servings, by ID
+	//
+	// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
+	ListServingsWithResponse(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*ListServingsResponse, error)
+
+	// GetServingWithResponse Reads a serving
+	//
+	// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+	// `servedGeneration` is less than `generation`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
+	GetServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*GetServingResponse, error)
+
+	// ApproveServingWithBodyWithResponse Has the party begin that waits for an approval
+	//
+	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+	ApproveServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveServingResponse, error)
+
+	// ApproveServingWithResponse Has the party begin that waits for an approval
+	//
+	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+	ApproveServingWithResponse(ctx context.Context, id ServingID, params *ApproveServingParams, body ApproveServingJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveServingResponse, error)
+
+	// WatchServingWithResponse Follows a serving by server-sent events
+	//
+	// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
+	// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
+	// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
+	// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
+	// begin with a colon only keep the connection open.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
+	WatchServingWithResponse(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*WatchServingResponse, error)
+
+	// GetServingHistoryWithResponse Reads the operations on a serving, newest first
+	//
+	// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
+	// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
+	GetServingHistoryWithResponse(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*GetServingHistoryResponse, error)
+
+	// PauseServingWithBodyWithResponse Holds the operation on a serving
+	//
+	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+	PauseServingWithBodyWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseServingResponse, error)
+
+	// PauseServingWithResponse Holds the operation on a serving
+	//
+	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+	PauseServingWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseServingResponse, error)
+
+	// PutServingPolicyWithBodyWithResponse Says what a serving's operations do otherwise than by default
+	//
+	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+	PutServingPolicyWithBodyWithResponse(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error)
+
+	// PutServingPolicyWithResponse Says what a serving's operations do otherwise than by default
+	//
+	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+	PutServingPolicyWithResponse(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error)
+
+	// ResumeServingWithBodyWithResponse Goes on with a paused operation
+	//
+	// Legal after a pause. An approval that was waited for before is waited for again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+	ResumeServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeServingResponse, error)
+
+	// ResumeServingWithResponse Goes on with a paused operation
+	//
+	// Legal after a pause. An approval that was waited for before is waited for again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+	ResumeServingWithResponse(ctx context.Context, id ServingID, params *ResumeServingParams, body ResumeServingJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeServingResponse, error)
+
+	// StopServingWithBodyWithResponse Takes an update back
+	//
+	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+	StopServingWithBodyWithResponse(ctx context.Context, id ServingID, params *StopServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopServingResponse, error)
+
+	// StopServingWithResponse Takes an update back
+	//
+	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+	StopServingWithResponse(ctx context.Context, id ServingID, params *StopServingParams, body StopServingJSONRequestBody, reqEditors ...RequestEditorFn) (*StopServingResponse, error)
 
 	// ListTasksWithResponse Lists the tasks, newest first
 	//
@@ -2754,12 +9017,75 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/tasks/{id}/stop (the `StopTask` operationId).
 	StopTaskWithResponse(ctx context.Context, id TaskID, params *StopTaskParams, body StopTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*StopTaskResponse, error)
 
+	// ListTrafficRoutingsWithResponse Lists the traffic routings, by namespace and name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/trafficroutings (the `ListTrafficRoutings` operationId).
+	ListTrafficRoutingsWithResponse(ctx context.Context, params *ListTrafficRoutingsParams, reqEditors ...RequestEditorFn) (*ListTrafficRoutingsResponse, error)
+
+	// DeleteTrafficRoutingWithResponse Deletes a traffic routing
+	//
+	// While a rollout holds it, it is refused with 409; `errors` names the holders.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
+	DeleteTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*DeleteTrafficRoutingResponse, error)
+
+	// GetTrafficRoutingWithResponse Reads a traffic routing, and who holds it
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
+	GetTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*GetTrafficRoutingResponse, error)
+
+	// PutTrafficRoutingWithBodyWithResponse Creates or replaces a traffic routing
+	//
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+	// A body equal to what is stored writes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+	PutTrafficRoutingWithBodyWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTrafficRoutingResponse, error)
+
+	// PutTrafficRoutingWithResponse Creates or replaces a traffic routing
+	//
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+	// A body equal to what is stored writes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+	PutTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTrafficRoutingResponse, error)
+
 	// GetDocsWithResponse This description as a page to read
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDocsResponse, error)
+
+	// GetKusciaHealthWithBodyWithResponse Says whether Kuscia's requests can be answered
+	//
+	// The body is a `HealthRequest`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+	GetKusciaHealthWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
+
+	// GetKusciaHealthWithResponse Says whether Kuscia's requests can be answered
+	//
+	// The body is a `HealthRequest`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+	GetKusciaHealthWithResponse(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
 
 	// GetHealthWithResponse Says that the process lives
 	//
@@ -2788,6 +9114,570 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
+}
+
+type BatchQueryKusciaAppImagesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BatchQueryKusciaAppImagesResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r BatchQueryKusciaAppImagesResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r BatchQueryKusciaAppImagesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BatchQueryKusciaAppImagesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BatchQueryKusciaAppImagesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BatchQueryKusciaAppImagesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateKusciaAppImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateKusciaAppImageResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateKusciaAppImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateKusciaAppImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateKusciaAppImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateKusciaAppImageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteKusciaAppImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteKusciaAppImageResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteKusciaAppImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteKusciaAppImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteKusciaAppImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteKusciaAppImageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListKusciaAppImagesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListKusciaAppImagesResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListKusciaAppImagesResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListKusciaAppImagesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListKusciaAppImagesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListKusciaAppImagesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListKusciaAppImagesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type QueryKusciaAppImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r QueryKusciaAppImageResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r QueryKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r QueryKusciaAppImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r QueryKusciaAppImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r QueryKusciaAppImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r QueryKusciaAppImageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateKusciaAppImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateKusciaAppImageResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateKusciaAppImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateKusciaAppImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateKusciaAppImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateKusciaAppImageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListPartiesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PartyList
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPartiesResponse) GetJSON200() *PartyList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListPartiesResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListPartiesResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPartiesResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPartiesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPartiesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPartiesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPartiesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeletePartyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r DeletePartyResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r DeletePartyResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r DeletePartyResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeletePartyResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeletePartyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeletePartyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeletePartyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeletePartyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPartyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PartyState
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPartyResponse) GetJSON200() *PartyState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetPartyResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetPartyResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPartyResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPartyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPartyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPartyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPartyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutPartyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PutPartyResult
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *PutPartyResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutPartyResponse) GetJSON200() *PutPartyResult {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutPartyResponse) GetJSON201() *PutPartyResult {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutPartyResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutPartyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutPartyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutPartyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutPartyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type ListPlansResponse struct {
@@ -3246,6 +10136,1147 @@ func (r ExecutePlanResponse) ContentType() string {
 	return ""
 }
 
+type ListRolloutsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RolloutList
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRolloutsResponse) GetJSON200() *RolloutList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListRolloutsResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListRolloutsResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListRolloutsResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRolloutsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRolloutsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRolloutsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRolloutsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// StartRolloutResponse202Headers the declared response headers of an HTTP 202 response for StartRollout
+type StartRolloutResponse202Headers struct {
+	Location *string
+}
+
+type StartRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RolloutStarted
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *StartRolloutResponse202Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r StartRolloutResponse) GetJSON202() *RolloutStarted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StartRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StartRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StartRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StartRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StartRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ValidateRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RolloutValidateResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ValidateRolloutResponse) GetJSON200() *RolloutValidateResult {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ValidateRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ValidateRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ValidateRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ValidateRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ValidateRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ValidateRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ValidateRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ValidateRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ValidateRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ApproveRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApproveRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ApproveRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WatchRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r WatchRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r WatchRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WatchRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WatchRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WatchRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WatchRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetRolloutHistoryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RolloutHistory
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRolloutHistoryResponse) GetJSON200() *RolloutHistory {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetRolloutHistoryResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetRolloutHistoryResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetRolloutHistoryResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRolloutHistoryResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRolloutHistoryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRolloutHistoryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRolloutHistoryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRolloutHistoryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type JumpRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r JumpRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r JumpRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r JumpRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r JumpRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r JumpRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r JumpRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PauseRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PromoteRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PromoteRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PromoteRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PromoteRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PromoteRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PromoteRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PromoteRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResumeRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RollbackRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RollbackRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RollbackRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RollbackRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RollbackRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RollbackRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RollbackRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type StopRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Rollout
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StopRolloutResponse) GetJSON200() *Rollout {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StopRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StopRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StopRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StopRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListServicesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -3516,6 +11547,958 @@ func (r PutServiceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutServiceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateKusciaServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateKusciaServingResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateKusciaServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateKusciaServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateKusciaServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateKusciaServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteKusciaServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteKusciaServingResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteKusciaServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteKusciaServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteKusciaServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteKusciaServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type QueryKusciaServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r QueryKusciaServingResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r QueryKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r QueryKusciaServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r QueryKusciaServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r QueryKusciaServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r QueryKusciaServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type BatchQueryKusciaServingStatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BatchQueryKusciaServingStatusResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r BatchQueryKusciaServingStatusResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r BatchQueryKusciaServingStatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BatchQueryKusciaServingStatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BatchQueryKusciaServingStatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BatchQueryKusciaServingStatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateKusciaServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateKusciaServingResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateKusciaServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateKusciaServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateKusciaServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateKusciaServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListServingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServingList
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListServingsResponse) GetJSON200() *ServingList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListServingsResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListServingsResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListServingsResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListServingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListServingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListServingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListServingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Serving
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServingResponse) GetJSON200() *Serving {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ApproveServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Serving
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApproveServingResponse) GetJSON200() *Serving {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ApproveServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WatchServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r WatchServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r WatchServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WatchServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WatchServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WatchServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WatchServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetServingHistoryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServingHistory
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServingHistoryResponse) GetJSON200() *ServingHistory {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetServingHistoryResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetServingHistoryResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetServingHistoryResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServingHistoryResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServingHistoryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServingHistoryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServingHistoryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServingHistoryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PauseServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Serving
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseServingResponse) GetJSON200() *Serving {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutServingPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PutServingPolicyResult
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *PutServingPolicyResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutServingPolicyResponse) GetJSON200() *PutServingPolicyResult {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutServingPolicyResponse) GetJSON201() *PutServingPolicyResult {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutServingPolicyResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutServingPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutServingPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutServingPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutServingPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResumeServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Serving
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeServingResponse) GetJSON200() *Serving {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type StopServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Serving
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StopServingResponse) GetJSON200() *Serving {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StopServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StopServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StopServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StopServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StopServingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4109,6 +13092,289 @@ func (r StopTaskResponse) ContentType() string {
 	return ""
 }
 
+type ListTrafficRoutingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TrafficRoutingList
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTrafficRoutingsResponse) GetJSON200() *TrafficRoutingList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListTrafficRoutingsResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListTrafficRoutingsResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTrafficRoutingsResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTrafficRoutingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTrafficRoutingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTrafficRoutingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTrafficRoutingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteTrafficRoutingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r DeleteTrafficRoutingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r DeleteTrafficRoutingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r DeleteTrafficRoutingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteTrafficRoutingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteTrafficRoutingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteTrafficRoutingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteTrafficRoutingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteTrafficRoutingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTrafficRoutingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TrafficRouting
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTrafficRoutingResponse) GetJSON200() *TrafficRouting {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetTrafficRoutingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetTrafficRoutingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTrafficRoutingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTrafficRoutingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTrafficRoutingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTrafficRoutingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTrafficRoutingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutTrafficRoutingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PutTrafficRoutingResult
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *PutTrafficRoutingResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutTrafficRoutingResponse) GetJSON200() *PutTrafficRoutingResult {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutTrafficRoutingResponse) GetJSON201() *PutTrafficRoutingResult {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutTrafficRoutingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutTrafficRoutingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutTrafficRoutingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutTrafficRoutingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutTrafficRoutingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetDocsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4144,6 +13410,54 @@ func (r GetDocsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetDocsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetKusciaHealthResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kuscia
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetKusciaHealthResponse) GetJSON200() *Kuscia {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetKusciaHealthResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetKusciaHealthResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetKusciaHealthResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetKusciaHealthResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetKusciaHealthResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4335,6 +13649,268 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
+// BatchQueryKusciaAppImagesWithBodyWithResponse Shows several AppImages
+//
+// The body is a `BatchQueryAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+func (c *ClientWithResponses) BatchQueryKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error) {
+	rsp, err := c.BatchQueryKusciaAppImagesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBatchQueryKusciaAppImagesResponse(rsp)
+}
+
+// BatchQueryKusciaAppImagesWithResponse Shows several AppImages
+//
+// The body is a `BatchQueryAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
+func (c *ClientWithResponses) BatchQueryKusciaAppImagesWithResponse(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error) {
+	rsp, err := c.BatchQueryKusciaAppImages(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBatchQueryKusciaAppImagesResponse(rsp)
+}
+
+// CreateKusciaAppImageWithBodyWithResponse Registers an AppImage
+//
+// The body is a `CreateAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+func (c *ClientWithResponses) CreateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error) {
+	rsp, err := c.CreateKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateKusciaAppImageResponse(rsp)
+}
+
+// CreateKusciaAppImageWithResponse Registers an AppImage
+//
+// The body is a `CreateAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
+func (c *ClientWithResponses) CreateKusciaAppImageWithResponse(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error) {
+	rsp, err := c.CreateKusciaAppImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateKusciaAppImageResponse(rsp)
+}
+
+// DeleteKusciaAppImageWithBodyWithResponse Takes an AppImage away; servings go on with the version that they run
+//
+// The body is a `DeleteAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+func (c *ClientWithResponses) DeleteKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error) {
+	rsp, err := c.DeleteKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteKusciaAppImageResponse(rsp)
+}
+
+// DeleteKusciaAppImageWithResponse Takes an AppImage away; servings go on with the version that they run
+//
+// The body is a `DeleteAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
+func (c *ClientWithResponses) DeleteKusciaAppImageWithResponse(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error) {
+	rsp, err := c.DeleteKusciaAppImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteKusciaAppImageResponse(rsp)
+}
+
+// ListKusciaAppImagesWithBodyWithResponse Lists the AppImages, by name
+//
+// The body is a `ListAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+func (c *ClientWithResponses) ListKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error) {
+	rsp, err := c.ListKusciaAppImagesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListKusciaAppImagesResponse(rsp)
+}
+
+// ListKusciaAppImagesWithResponse Lists the AppImages, by name
+//
+// The body is a `ListAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
+func (c *ClientWithResponses) ListKusciaAppImagesWithResponse(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error) {
+	rsp, err := c.ListKusciaAppImages(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListKusciaAppImagesResponse(rsp)
+}
+
+// QueryKusciaAppImageWithBodyWithResponse Shows an AppImage
+//
+// The body is a `QueryAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+func (c *ClientWithResponses) QueryKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error) {
+	rsp, err := c.QueryKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseQueryKusciaAppImageResponse(rsp)
+}
+
+// QueryKusciaAppImageWithResponse Shows an AppImage
+//
+// The body is a `QueryAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
+func (c *ClientWithResponses) QueryKusciaAppImageWithResponse(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error) {
+	rsp, err := c.QueryKusciaAppImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseQueryKusciaAppImageResponse(rsp)
+}
+
+// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; what its messages cannot say stays as it is
+//
+// The body is a `UpdateAppImageRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+func (c *ClientWithResponses) UpdateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error) {
+	rsp, err := c.UpdateKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateKusciaAppImageResponse(rsp)
+}
+
+// UpdateKusciaAppImageWithResponse Changes an AppImage; what its messages cannot say stays as it is
+//
+// The body is a `UpdateAppImageRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
+func (c *ClientWithResponses) UpdateKusciaAppImageWithResponse(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error) {
+	rsp, err := c.UpdateKusciaAppImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateKusciaAppImageResponse(rsp)
+}
+
+// ListPartiesWithResponse Lists the parties, by name, and says which of them can be reached
+//
+// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
+// such parties are not listed, and can be read by their name.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/parties (the `ListParties` operationId).
+func (c *ClientWithResponses) ListPartiesWithResponse(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*ListPartiesResponse, error) {
+	rsp, err := c.ListParties(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPartiesResponse(rsp)
+}
+
+// DeletePartyWithResponse Deletes a party
+//
+// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
+// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
+// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
+// object there is nothing of it to delete, and that is refused with 409.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
+func (c *ClientWithResponses) DeletePartyWithResponse(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*DeletePartyResponse, error) {
+	rsp, err := c.DeleteParty(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeletePartyResponse(rsp)
+}
+
+// GetPartyWithResponse Reads a party, and whether a worker of it is there
+//
+// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
+// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
+func (c *ClientWithResponses) GetPartyWithResponse(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*GetPartyResponse, error) {
+	rsp, err := c.GetParty(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPartyResponse(rsp)
+}
+
+// PutPartyWithBodyWithResponse Creates or replaces a party
+//
+// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+func (c *ClientWithResponses) PutPartyWithBodyWithResponse(ctx context.Context, name PartyName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutPartyResponse, error) {
+	rsp, err := c.PutPartyWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutPartyResponse(rsp)
+}
+
+// PutPartyWithResponse Creates or replaces a party
+//
+// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
+// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/parties/{name} (the `PutParty` operationId).
+func (c *ClientWithResponses) PutPartyWithResponse(ctx context.Context, name PartyName, body PutPartyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutPartyResponse, error) {
+	rsp, err := c.PutParty(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutPartyResponse(rsp)
+}
+
 // ListPlansWithResponse Lists the plans, by name
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4488,6 +14064,394 @@ func (c *ClientWithResponses) ExecutePlanWithResponse(ctx context.Context, name 
 	return ParseExecutePlanResponse(rsp)
 }
 
+// ListRolloutsWithResponse Lists the rollouts, newest first
+//
+// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
+// `waitingFor` of a running release are as its workflow last published them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
+func (c *ClientWithResponses) ListRolloutsWithResponse(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*ListRolloutsResponse, error) {
+	rsp, err := c.ListRollouts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRolloutsResponse(rsp)
+}
+
+// StartRolloutWithBodyWithResponse Starts a rollout
+//
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+// permissions suffice. What cannot be done is refused with 422 and every reason.
+//
+// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+//
+// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// rollout, and the same key with another body is refused with 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+func (c *ClientWithResponses) StartRolloutWithBodyWithResponse(ctx context.Context, params *StartRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRolloutResponse, error) {
+	rsp, err := c.StartRolloutWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRolloutResponse(rsp)
+}
+
+// StartRolloutWithResponse Starts a rollout
+//
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
+// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
+// permissions suffice. What cannot be done is refused with 422 and every reason.
+//
+// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
+// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
+// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
+//
+// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// rollout, and the same key with another body is refused with 409.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts (the `StartRollout` operationId).
+func (c *ClientWithResponses) StartRolloutWithResponse(ctx context.Context, params *StartRolloutParams, body StartRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRolloutResponse, error) {
+	rsp, err := c.StartRollout(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRolloutResponse(rsp)
+}
+
+// ValidateRolloutWithBodyWithResponse Checks a rollout without starting it
+//
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+// Who holds the workload now is a warning: it may be over by the time of the start.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+func (c *ClientWithResponses) ValidateRolloutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateRolloutResponse, error) {
+	rsp, err := c.ValidateRolloutWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateRolloutResponse(rsp)
+}
+
+// ValidateRolloutWithResponse Checks a rollout without starting it
+//
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
+// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
+// Who holds the workload now is a warning: it may be over by the time of the start.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/validate (the `ValidateRollout` operationId).
+func (c *ClientWithResponses) ValidateRolloutWithResponse(ctx context.Context, body ValidateRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateRolloutResponse, error) {
+	rsp, err := c.ValidateRollout(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateRolloutResponse(rsp)
+}
+
+// GetRolloutWithResponse Reads a rollout
+//
+// The release that runs under that name, or else the last one that did.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
+func (c *ClientWithResponses) GetRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*GetRolloutResponse, error) {
+	rsp, err := c.GetRollout(ctx, namespace, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRolloutResponse(rsp)
+}
+
+// ApproveRolloutWithBodyWithResponse Approves the step that waits for a person
+//
+// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+func (c *ClientWithResponses) ApproveRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRolloutResponse, error) {
+	rsp, err := c.ApproveRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveRolloutResponse(rsp)
+}
+
+// ApproveRolloutWithResponse Approves the step that waits for a person
+//
+// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/approve (the `ApproveRollout` operationId).
+func (c *ClientWithResponses) ApproveRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ApproveRolloutParams, body ApproveRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveRolloutResponse, error) {
+	rsp, err := c.ApproveRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveRolloutResponse(rsp)
+}
+
+// WatchRolloutWithResponse Follows a rollout by server-sent events
+//
+// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
+// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
+// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
+// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
+// with a colon only keep the connection open.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
+func (c *ClientWithResponses) WatchRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*WatchRolloutResponse, error) {
+	rsp, err := c.WatchRollout(ctx, namespace, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWatchRolloutResponse(rsp)
+}
+
+// GetRolloutHistoryWithResponse Reads the releases of a rollout name, newest first
+//
+// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
+// unless the engine is set otherwise.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
+func (c *ClientWithResponses) GetRolloutHistoryWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*GetRolloutHistoryResponse, error) {
+	rsp, err := c.GetRolloutHistory(ctx, namespace, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRolloutHistoryResponse(rsp)
+}
+
+// JumpRolloutWithBodyWithResponse Goes to another step
+//
+// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+func (c *ClientWithResponses) JumpRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*JumpRolloutResponse, error) {
+	rsp, err := c.JumpRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseJumpRolloutResponse(rsp)
+}
+
+// JumpRolloutWithResponse Goes to another step
+//
+// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/jump (the `JumpRollout` operationId).
+func (c *ClientWithResponses) JumpRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *JumpRolloutParams, body JumpRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*JumpRolloutResponse, error) {
+	rsp, err := c.JumpRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseJumpRolloutResponse(rsp)
+}
+
+// PauseRolloutWithBodyWithResponse Pauses a rollout
+//
+// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+func (c *ClientWithResponses) PauseRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRolloutResponse, error) {
+	rsp, err := c.PauseRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseRolloutResponse(rsp)
+}
+
+// PauseRolloutWithResponse Pauses a rollout
+//
+// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
+func (c *ClientWithResponses) PauseRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRolloutResponse, error) {
+	rsp, err := c.PauseRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseRolloutResponse(rsp)
+}
+
+// PromoteRolloutWithBodyWithResponse Finishes a rollout without the waits that are left
+//
+// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+func (c *ClientWithResponses) PromoteRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PromoteRolloutResponse, error) {
+	rsp, err := c.PromoteRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePromoteRolloutResponse(rsp)
+}
+
+// PromoteRolloutWithResponse Finishes a rollout without the waits that are left
+//
+// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
+func (c *ClientWithResponses) PromoteRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, body PromoteRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*PromoteRolloutResponse, error) {
+	rsp, err := c.PromoteRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePromoteRolloutResponse(rsp)
+}
+
+// ResumeRolloutWithBodyWithResponse Resumes a paused rollout
+//
+// Goes on where it was.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+func (c *ClientWithResponses) ResumeRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRolloutResponse, error) {
+	rsp, err := c.ResumeRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeRolloutResponse(rsp)
+}
+
+// ResumeRolloutWithResponse Resumes a paused rollout
+//
+// Goes on where it was.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
+func (c *ClientWithResponses) ResumeRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRolloutResponse, error) {
+	rsp, err := c.ResumeRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeRolloutResponse(rsp)
+}
+
+// RetryRolloutWithBodyWithResponse Tries again what has failed
+//
+// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+func (c *ClientWithResponses) RetryRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error) {
+	rsp, err := c.RetryRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryRolloutResponse(rsp)
+}
+
+// RetryRolloutWithResponse Tries again what has failed
+//
+// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
+func (c *ClientWithResponses) RetryRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error) {
+	rsp, err := c.RetryRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryRolloutResponse(rsp)
+}
+
+// RollbackRolloutWithBodyWithResponse Brings a rollout back to the stable version
+//
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+func (c *ClientWithResponses) RollbackRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollbackRolloutResponse, error) {
+	rsp, err := c.RollbackRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRollbackRolloutResponse(rsp)
+}
+
+// RollbackRolloutWithResponse Brings a rollout back to the stable version
+//
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
+func (c *ClientWithResponses) RollbackRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, body RollbackRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*RollbackRolloutResponse, error) {
+	rsp, err := c.RollbackRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRollbackRolloutResponse(rsp)
+}
+
+// StopRolloutWithBodyWithResponse Ends a rollout
+//
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+func (c *ClientWithResponses) StopRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error) {
+	rsp, err := c.StopRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopRolloutResponse(rsp)
+}
+
+// StopRolloutWithResponse Ends a rollout
+//
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
+func (c *ClientWithResponses) StopRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error) {
+	rsp, err := c.StopRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopRolloutResponse(rsp)
+}
+
 // ListServicesWithResponse Lists the catalogue, by ID
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4559,6 +14523,380 @@ func (c *ClientWithResponses) PutServiceWithResponse(ctx context.Context, id Ser
 		return nil, err
 	}
 	return ParsePutServiceResponse(rsp)
+}
+
+// CreateKusciaServingWithBodyWithResponse Declares a serving
+//
+// The body is a `CreateServingRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+func (c *ClientWithResponses) CreateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error) {
+	rsp, err := c.CreateKusciaServingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateKusciaServingResponse(rsp)
+}
+
+// CreateKusciaServingWithResponse Declares a serving
+//
+// The body is a `CreateServingRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
+func (c *ClientWithResponses) CreateKusciaServingWithResponse(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error) {
+	rsp, err := c.CreateKusciaServing(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateKusciaServingResponse(rsp)
+}
+
+// DeleteKusciaServingWithBodyWithResponse Has a serving taken away
+//
+// The body is a `DeleteServingRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+func (c *ClientWithResponses) DeleteKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error) {
+	rsp, err := c.DeleteKusciaServingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteKusciaServingResponse(rsp)
+}
+
+// DeleteKusciaServingWithResponse Has a serving taken away
+//
+// The body is a `DeleteServingRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
+func (c *ClientWithResponses) DeleteKusciaServingWithResponse(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error) {
+	rsp, err := c.DeleteKusciaServing(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteKusciaServingResponse(rsp)
+}
+
+// QueryKusciaServingWithBodyWithResponse Shows a serving and its state
+//
+// The body is a `QueryServingRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+func (c *ClientWithResponses) QueryKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error) {
+	rsp, err := c.QueryKusciaServingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseQueryKusciaServingResponse(rsp)
+}
+
+// QueryKusciaServingWithResponse Shows a serving and its state
+//
+// The body is a `QueryServingRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
+func (c *ClientWithResponses) QueryKusciaServingWithResponse(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error) {
+	rsp, err := c.QueryKusciaServing(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseQueryKusciaServingResponse(rsp)
+}
+
+// BatchQueryKusciaServingStatusWithBodyWithResponse Shows the states of several servings
+//
+// The body is a `BatchQueryServingStatusRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+func (c *ClientWithResponses) BatchQueryKusciaServingStatusWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error) {
+	rsp, err := c.BatchQueryKusciaServingStatusWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBatchQueryKusciaServingStatusResponse(rsp)
+}
+
+// BatchQueryKusciaServingStatusWithResponse Shows the states of several servings
+//
+// The body is a `BatchQueryServingStatusRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
+func (c *ClientWithResponses) BatchQueryKusciaServingStatusWithResponse(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error) {
+	rsp, err := c.BatchQueryKusciaServingStatus(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBatchQueryKusciaServingStatusResponse(rsp)
+}
+
+// UpdateKusciaServingWithBodyWithResponse Changes a serving's input configuration, or some of its parties
+//
+// The body is a `UpdateServingRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+func (c *ClientWithResponses) UpdateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error) {
+	rsp, err := c.UpdateKusciaServingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateKusciaServingResponse(rsp)
+}
+
+// UpdateKusciaServingWithResponse Changes a serving's input configuration, or some of its parties
+//
+// The body is a `UpdateServingRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
+func (c *ClientWithResponses) UpdateKusciaServingWithResponse(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error) {
+	rsp, err := c.UpdateKusciaServing(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateKusciaServingResponse(rsp)
+}
+
+// ListServingsWithResponse Lists the servings, by ID
+//
+// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
+func (c *ClientWithResponses) ListServingsWithResponse(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*ListServingsResponse, error) {
+	rsp, err := c.ListServings(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListServingsResponse(rsp)
+}
+
+// GetServingWithResponse Reads a serving
+//
+// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+// `servedGeneration` is less than `generation`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
+func (c *ClientWithResponses) GetServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*GetServingResponse, error) {
+	rsp, err := c.GetServing(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServingResponse(rsp)
+}
+
+// ApproveServingWithBodyWithResponse Has the party begin that waits for an approval
+//
+// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+func (c *ClientWithResponses) ApproveServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveServingResponse, error) {
+	rsp, err := c.ApproveServingWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveServingResponse(rsp)
+}
+
+// ApproveServingWithResponse Has the party begin that waits for an approval
+//
+// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
+func (c *ClientWithResponses) ApproveServingWithResponse(ctx context.Context, id ServingID, params *ApproveServingParams, body ApproveServingJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveServingResponse, error) {
+	rsp, err := c.ApproveServing(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveServingResponse(rsp)
+}
+
+// WatchServingWithResponse Follows a serving by server-sent events
+//
+// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
+// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
+// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
+// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
+// begin with a colon only keep the connection open.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
+func (c *ClientWithResponses) WatchServingWithResponse(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*WatchServingResponse, error) {
+	rsp, err := c.WatchServing(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWatchServingResponse(rsp)
+}
+
+// GetServingHistoryWithResponse Reads the operations on a serving, newest first
+//
+// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
+// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
+func (c *ClientWithResponses) GetServingHistoryWithResponse(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*GetServingHistoryResponse, error) {
+	rsp, err := c.GetServingHistory(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServingHistoryResponse(rsp)
+}
+
+// PauseServingWithBodyWithResponse Holds the operation on a serving
+//
+// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+func (c *ClientWithResponses) PauseServingWithBodyWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseServingResponse, error) {
+	rsp, err := c.PauseServingWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseServingResponse(rsp)
+}
+
+// PauseServingWithResponse Holds the operation on a serving
+//
+// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
+func (c *ClientWithResponses) PauseServingWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseServingResponse, error) {
+	rsp, err := c.PauseServing(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseServingResponse(rsp)
+}
+
+// PutServingPolicyWithBodyWithResponse Says what a serving's operations do otherwise than by default
+//
+// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+func (c *ClientWithResponses) PutServingPolicyWithBodyWithResponse(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error) {
+	rsp, err := c.PutServingPolicyWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutServingPolicyResponse(rsp)
+}
+
+// PutServingPolicyWithResponse Says what a serving's operations do otherwise than by default
+//
+// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
+// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
+func (c *ClientWithResponses) PutServingPolicyWithResponse(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error) {
+	rsp, err := c.PutServingPolicy(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutServingPolicyResponse(rsp)
+}
+
+// ResumeServingWithBodyWithResponse Goes on with a paused operation
+//
+// Legal after a pause. An approval that was waited for before is waited for again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+func (c *ClientWithResponses) ResumeServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeServingResponse, error) {
+	rsp, err := c.ResumeServingWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeServingResponse(rsp)
+}
+
+// ResumeServingWithResponse Goes on with a paused operation
+//
+// Legal after a pause. An approval that was waited for before is waited for again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
+func (c *ClientWithResponses) ResumeServingWithResponse(ctx context.Context, id ServingID, params *ResumeServingParams, body ResumeServingJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeServingResponse, error) {
+	rsp, err := c.ResumeServing(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeServingResponse(rsp)
+}
+
+// StopServingWithBodyWithResponse Takes an update back
+//
+// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+func (c *ClientWithResponses) StopServingWithBodyWithResponse(ctx context.Context, id ServingID, params *StopServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopServingResponse, error) {
+	rsp, err := c.StopServingWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopServingResponse(rsp)
+}
+
+// StopServingWithResponse Takes an update back
+//
+// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
+// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/servings/{id}/stop (the `StopServing` operationId).
+func (c *ClientWithResponses) StopServingWithResponse(ctx context.Context, id ServingID, params *StopServingParams, body StopServingJSONRequestBody, reqEditors ...RequestEditorFn) (*StopServingResponse, error) {
+	rsp, err := c.StopServing(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopServingResponse(rsp)
 }
 
 // ListTasksWithResponse Lists the tasks, newest first
@@ -4726,6 +15064,81 @@ func (c *ClientWithResponses) StopTaskWithResponse(ctx context.Context, id TaskI
 	return ParseStopTaskResponse(rsp)
 }
 
+// ListTrafficRoutingsWithResponse Lists the traffic routings, by namespace and name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/trafficroutings (the `ListTrafficRoutings` operationId).
+func (c *ClientWithResponses) ListTrafficRoutingsWithResponse(ctx context.Context, params *ListTrafficRoutingsParams, reqEditors ...RequestEditorFn) (*ListTrafficRoutingsResponse, error) {
+	rsp, err := c.ListTrafficRoutings(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTrafficRoutingsResponse(rsp)
+}
+
+// DeleteTrafficRoutingWithResponse Deletes a traffic routing
+//
+// While a rollout holds it, it is refused with 409; `errors` names the holders.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
+func (c *ClientWithResponses) DeleteTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*DeleteTrafficRoutingResponse, error) {
+	rsp, err := c.DeleteTrafficRouting(ctx, namespace, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteTrafficRoutingResponse(rsp)
+}
+
+// GetTrafficRoutingWithResponse Reads a traffic routing, and who holds it
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
+func (c *ClientWithResponses) GetTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*GetTrafficRoutingResponse, error) {
+	rsp, err := c.GetTrafficRouting(ctx, namespace, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTrafficRoutingResponse(rsp)
+}
+
+// PutTrafficRoutingWithBodyWithResponse Creates or replaces a traffic routing
+//
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+// A body equal to what is stored writes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+func (c *ClientWithResponses) PutTrafficRoutingWithBodyWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTrafficRoutingResponse, error) {
+	rsp, err := c.PutTrafficRoutingWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTrafficRoutingResponse(rsp)
+}
+
+// PutTrafficRoutingWithResponse Creates or replaces a traffic routing
+//
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
+// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
+// A body equal to what is stored writes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
+func (c *ClientWithResponses) PutTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTrafficRoutingResponse, error) {
+	rsp, err := c.PutTrafficRouting(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTrafficRoutingResponse(rsp)
+}
+
 // GetDocsWithResponse This description as a page to read
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4737,6 +15150,36 @@ func (c *ClientWithResponses) GetDocsWithResponse(ctx context.Context, reqEditor
 		return nil, err
 	}
 	return ParseGetDocsResponse(rsp)
+}
+
+// GetKusciaHealthWithBodyWithResponse Says whether Kuscia's requests can be answered
+//
+// The body is a `HealthRequest`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+func (c *ClientWithResponses) GetKusciaHealthWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error) {
+	rsp, err := c.GetKusciaHealthWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetKusciaHealthResponse(rsp)
+}
+
+// GetKusciaHealthWithResponse Says whether Kuscia's requests can be answered
+//
+// The body is a `HealthRequest`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
+func (c *ClientWithResponses) GetKusciaHealthWithResponse(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error) {
+	rsp, err := c.GetKusciaHealth(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetKusciaHealthResponse(rsp)
 }
 
 // GetHealthWithResponse Says that the process lives
@@ -4789,6 +15232,441 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 		return nil, err
 	}
 	return ParseGetReadinessResponse(rsp)
+}
+
+// ParseBatchQueryKusciaAppImagesResponse parses an HTTP response from a BatchQueryKusciaAppImagesWithResponse call
+func ParseBatchQueryKusciaAppImagesResponse(rsp *http.Response) (*BatchQueryKusciaAppImagesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BatchQueryKusciaAppImagesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateKusciaAppImageResponse parses an HTTP response from a CreateKusciaAppImageWithResponse call
+func ParseCreateKusciaAppImageResponse(rsp *http.Response) (*CreateKusciaAppImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateKusciaAppImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteKusciaAppImageResponse parses an HTTP response from a DeleteKusciaAppImageWithResponse call
+func ParseDeleteKusciaAppImageResponse(rsp *http.Response) (*DeleteKusciaAppImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteKusciaAppImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListKusciaAppImagesResponse parses an HTTP response from a ListKusciaAppImagesWithResponse call
+func ParseListKusciaAppImagesResponse(rsp *http.Response) (*ListKusciaAppImagesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListKusciaAppImagesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseQueryKusciaAppImageResponse parses an HTTP response from a QueryKusciaAppImageWithResponse call
+func ParseQueryKusciaAppImageResponse(rsp *http.Response) (*QueryKusciaAppImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &QueryKusciaAppImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateKusciaAppImageResponse parses an HTTP response from a UpdateKusciaAppImageWithResponse call
+func ParseUpdateKusciaAppImageResponse(rsp *http.Response) (*UpdateKusciaAppImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateKusciaAppImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListPartiesResponse parses an HTTP response from a ListPartiesWithResponse call
+func ParseListPartiesResponse(rsp *http.Response) (*ListPartiesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPartiesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PartyList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeletePartyResponse parses an HTTP response from a DeletePartyWithResponse call
+func ParseDeletePartyResponse(rsp *http.Response) (*DeletePartyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeletePartyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPartyResponse parses an HTTP response from a GetPartyWithResponse call
+func ParseGetPartyResponse(rsp *http.Response) (*GetPartyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPartyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PartyState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutPartyResponse parses an HTTP response from a PutPartyWithResponse call
+func ParsePutPartyResponse(rsp *http.Response) (*PutPartyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutPartyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PutPartyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest PutPartyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseListPlansResponse parses an HTTP response from a ListPlansWithResponse call
@@ -5166,6 +16044,943 @@ func ParseExecutePlanResponse(rsp *http.Response) (*ExecutePlanResponse, error) 
 	return response, nil
 }
 
+// ParseListRolloutsResponse parses an HTTP response from a ListRolloutsWithResponse call
+func ParseListRolloutsResponse(rsp *http.Response) (*ListRolloutsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRolloutsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RolloutList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseStartRolloutResponse parses an HTTP response from a StartRolloutWithResponse call
+func ParseStartRolloutResponse(rsp *http.Response) (*StartRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StartRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RolloutStarted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers StartRolloutResponse202Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseValidateRolloutResponse parses an HTTP response from a ValidateRolloutWithResponse call
+func ParseValidateRolloutResponse(rsp *http.Response) (*ValidateRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ValidateRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RolloutValidateResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetRolloutResponse parses an HTTP response from a GetRolloutWithResponse call
+func ParseGetRolloutResponse(rsp *http.Response) (*GetRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveRolloutResponse parses an HTTP response from a ApproveRolloutWithResponse call
+func ParseApproveRolloutResponse(rsp *http.Response) (*ApproveRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWatchRolloutResponse parses an HTTP response from a WatchRolloutWithResponse call
+func ParseWatchRolloutResponse(rsp *http.Response) (*WatchRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WatchRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetRolloutHistoryResponse parses an HTTP response from a GetRolloutHistoryWithResponse call
+func ParseGetRolloutHistoryResponse(rsp *http.Response) (*GetRolloutHistoryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRolloutHistoryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RolloutHistory
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseJumpRolloutResponse parses an HTTP response from a JumpRolloutWithResponse call
+func ParseJumpRolloutResponse(rsp *http.Response) (*JumpRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &JumpRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePauseRolloutResponse parses an HTTP response from a PauseRolloutWithResponse call
+func ParsePauseRolloutResponse(rsp *http.Response) (*PauseRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePromoteRolloutResponse parses an HTTP response from a PromoteRolloutWithResponse call
+func ParsePromoteRolloutResponse(rsp *http.Response) (*PromoteRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PromoteRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResumeRolloutResponse parses an HTTP response from a ResumeRolloutWithResponse call
+func ParseResumeRolloutResponse(rsp *http.Response) (*ResumeRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryRolloutResponse parses an HTTP response from a RetryRolloutWithResponse call
+func ParseRetryRolloutResponse(rsp *http.Response) (*RetryRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRollbackRolloutResponse parses an HTTP response from a RollbackRolloutWithResponse call
+func ParseRollbackRolloutResponse(rsp *http.Response) (*RollbackRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RollbackRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseStopRolloutResponse parses an HTTP response from a StopRolloutWithResponse call
+func ParseStopRolloutResponse(rsp *http.Response) (*StopRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StopRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Rollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListServicesResponse parses an HTTP response from a ListServicesWithResponse call
 func ParseListServicesResponse(rsp *http.Response) (*ListServicesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -5344,6 +17159,763 @@ func ParsePutServiceResponse(rsp *http.Response) (*PutServiceResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateKusciaServingResponse parses an HTTP response from a CreateKusciaServingWithResponse call
+func ParseCreateKusciaServingResponse(rsp *http.Response) (*CreateKusciaServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateKusciaServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteKusciaServingResponse parses an HTTP response from a DeleteKusciaServingWithResponse call
+func ParseDeleteKusciaServingResponse(rsp *http.Response) (*DeleteKusciaServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteKusciaServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseQueryKusciaServingResponse parses an HTTP response from a QueryKusciaServingWithResponse call
+func ParseQueryKusciaServingResponse(rsp *http.Response) (*QueryKusciaServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &QueryKusciaServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseBatchQueryKusciaServingStatusResponse parses an HTTP response from a BatchQueryKusciaServingStatusWithResponse call
+func ParseBatchQueryKusciaServingStatusResponse(rsp *http.Response) (*BatchQueryKusciaServingStatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BatchQueryKusciaServingStatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateKusciaServingResponse parses an HTTP response from a UpdateKusciaServingWithResponse call
+func ParseUpdateKusciaServingResponse(rsp *http.Response) (*UpdateKusciaServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateKusciaServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListServingsResponse parses an HTTP response from a ListServingsWithResponse call
+func ParseListServingsResponse(rsp *http.Response) (*ListServingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListServingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServingList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetServingResponse parses an HTTP response from a GetServingWithResponse call
+func ParseGetServingResponse(rsp *http.Response) (*GetServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Serving
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveServingResponse parses an HTTP response from a ApproveServingWithResponse call
+func ParseApproveServingResponse(rsp *http.Response) (*ApproveServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Serving
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWatchServingResponse parses an HTTP response from a WatchServingWithResponse call
+func ParseWatchServingResponse(rsp *http.Response) (*WatchServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WatchServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetServingHistoryResponse parses an HTTP response from a GetServingHistoryWithResponse call
+func ParseGetServingHistoryResponse(rsp *http.Response) (*GetServingHistoryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServingHistoryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServingHistory
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePauseServingResponse parses an HTTP response from a PauseServingWithResponse call
+func ParsePauseServingResponse(rsp *http.Response) (*PauseServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Serving
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutServingPolicyResponse parses an HTTP response from a PutServingPolicyWithResponse call
+func ParsePutServingPolicyResponse(rsp *http.Response) (*PutServingPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutServingPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PutServingPolicyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest PutServingPolicyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResumeServingResponse parses an HTTP response from a ResumeServingWithResponse call
+func ParseResumeServingResponse(rsp *http.Response) (*ResumeServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Serving
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseStopServingResponse parses an HTTP response from a StopServingWithResponse call
+func ParseStopServingResponse(rsp *http.Response) (*StopServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StopServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Serving
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -5858,6 +18430,232 @@ func ParseStopTaskResponse(rsp *http.Response) (*StopTaskResponse, error) {
 	return response, nil
 }
 
+// ParseListTrafficRoutingsResponse parses an HTTP response from a ListTrafficRoutingsWithResponse call
+func ParseListTrafficRoutingsResponse(rsp *http.Response) (*ListTrafficRoutingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTrafficRoutingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TrafficRoutingList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteTrafficRoutingResponse parses an HTTP response from a DeleteTrafficRoutingWithResponse call
+func ParseDeleteTrafficRoutingResponse(rsp *http.Response) (*DeleteTrafficRoutingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteTrafficRoutingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTrafficRoutingResponse parses an HTTP response from a GetTrafficRoutingWithResponse call
+func ParseGetTrafficRoutingResponse(rsp *http.Response) (*GetTrafficRoutingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTrafficRoutingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TrafficRouting
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutTrafficRoutingResponse parses an HTTP response from a PutTrafficRoutingWithResponse call
+func ParsePutTrafficRoutingResponse(rsp *http.Response) (*PutTrafficRoutingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutTrafficRoutingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PutTrafficRoutingResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest PutTrafficRoutingResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetDocsResponse parses an HTTP response from a GetDocsWithResponse call
 func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -5872,6 +18670,42 @@ func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetKusciaHealthResponse parses an HTTP response from a GetKusciaHealthWithResponse call
+func ParseGetKusciaHealthResponse(rsp *http.Response) (*GetKusciaHealthResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetKusciaHealthResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kuscia
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 401:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

@@ -15,6 +15,8 @@ type application struct {
 	noun, kind string
 	// nameFlag is how a person names a document that is a spec alone.
 	nameFlag string
+	// validName says what is wrong with a name.
+	validName func(name string) error
 	// check reads the document strictly, before anything is sent.
 	check func(body []byte) strictyaml.Errors
 	// put sends one document.
@@ -59,7 +61,7 @@ func (a *app) apply(c *cobra.Command, what application, files []string, name, ou
 		documents[0].name = name
 	}
 	if len(findings) == 0 {
-		findings = checkNames(documents, what.kind, what.nameFlag)
+		findings = checkNames(documents, what)
 		for _, d := range documents {
 			if d.kind != "" && d.kind != what.kind {
 				continue

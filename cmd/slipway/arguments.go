@@ -104,6 +104,16 @@ func planNames(ctx context.Context, api *client.Client) ([]string, error) {
 	return entries, err
 }
 
+func partyNames(ctx context.Context, api *client.Client) ([]string, error) {
+	limit := pageSize
+	page, err := read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit}))
+	var entries []string
+	for _, p := range page.value.Items {
+		entries = append(entries, p.Name+"\t"+oneLine(p.Queue))
+	}
+	return entries, err
+}
+
 // taskIDs lists the newest tasks in these states; without states in any.
 func taskIDs(states ...plan.TaskState) lister {
 	return func(ctx context.Context, api *client.Client) ([]string, error) {

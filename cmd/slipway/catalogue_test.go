@@ -171,8 +171,8 @@ error: 4 errors; nothing was sent
 		},
 		"OtherObject": {
 			reason: "Of an object that is not ours one word is enough.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: Party\nmetadata:\n  namespace: shop\n", code: exitFailure,
-			want: "s.yaml:2: kind: must be ReleaseService or DeployPlan, not \"Party\"\nerror: 1 error; nothing was sent\n",
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseRecord\nmetadata:\n  namespace: shop\n", code: exitFailure,
+			want: "s.yaml:2: kind: must be ReleaseService, DeployPlan or Party, not \"ReleaseRecord\"\nerror: 1 error; nothing was sent\n",
 		},
 		"FlagAndObject": {
 			reason: "Two different names for one object are a mistake.",

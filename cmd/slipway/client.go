@@ -158,7 +158,7 @@ type who struct {
 
 func (w *who) flags(command *cobra.Command) {
 	command.Flags().StringVar(&w.actor, "actor", "", "in whose `name` to act; it is recorded (default: the operating system's user)")
-	command.Flags().StringVar(&w.reason, "reason", "", "why; it is recorded, and shown in the report")
+	command.Flags().StringVarP(&w.reason, "reason", "m", "", "why; it is recorded, and shown in the report")
 }
 
 // name is the actor, by default the operating system's user.

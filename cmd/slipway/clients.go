@@ -8,10 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/worker"
 )
 
@@ -32,11 +35,12 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
 func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
 	return client.NewLazyClient(client.Options{
-		HostPort:       s.TemporalAddress,
-		Namespace:      s.TemporalNamespace,
-		Logger:         log.NewStructuredLogger(logger.With("from", "temporal")),
-		MetricsHandler: worker.NewMetricsHandler(registry),
-		Identity:       identity(),
+		HostPort:                s.TemporalAddress,
+		Namespace:               s.TemporalNamespace,
+		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
+		MetricsHandler:          worker.NewMetricsHandler(registry),
+		Identity:                identity(),
+		WorkerHeartbeatInterval: party.Interval,
 	})
 }
 
@@ -70,4 +74,14 @@ func findCluster(s settings.Settings) (*rest.Config, error) {
 		}
 	}
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context}).ClientConfig()
+}
+
+// newClients make the two clients of one cluster: for the kinds that Kubernetes has itself, and for any.
+func newClients(config *rest.Config) (kubernetes.Interface, dynamic.Interface, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return kube, objects, err
 }

@@ -53,7 +53,8 @@ func (a *app) deleteAll(c *cobra.Command, api *client.Client, d deletion, names 
 		outcome := deleted{Name: name, Deleted: err == nil}
 		if err != nil {
 			var problem *problemError
-			if !errors.As(err, &problem) {
+			var refused *kusciaError
+			if !errors.As(err, &problem) && !errors.As(err, &refused) {
 				return err
 			}
 			outcome.Error, failed = err.Error(), true

@@ -12,7 +12,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -24,6 +23,7 @@ const standardInput = "-"
 const (
 	kindService = "ReleaseService"
 	kindPlan    = "DeployPlan"
+	kindParty   = "Party"
 )
 
 // document is one document of a file: the spec alone, or a whole object whose spec was taken out.
@@ -196,9 +196,9 @@ func (r *objectReader) ours() bool {
 	case version.Value != want:
 		r.refuse(version, "apiVersion", "must be %s, not %s", want, strictyaml.Quote(version.Value))
 	case kind == nil:
-		r.refuse(r.node, "kind", "is missing: write %s or %s", kindService, kindPlan)
-	case kind.Value != kindService && kind.Value != kindPlan:
-		r.refuse(kind, "kind", "must be %s or %s, not %s", kindService, kindPlan, strictyaml.Quote(kind.Value))
+		r.refuse(r.node, "kind", "is missing: write %s, %s or %s", kindService, kindPlan, kindParty)
+	case kind.Value != kindService && kind.Value != kindPlan && kind.Value != kindParty:
+		r.refuse(kind, "kind", "must be %s, %s or %s, not %s", kindService, kindPlan, kindParty, strictyaml.Quote(kind.Value))
 	default:
 		return true
 	}
@@ -269,18 +269,18 @@ func valueOf(mapping *yaml.Node, key string) *yaml.Node {
 }
 
 // checkNames makes sure that every document is of the kind, or a spec alone, and has a legal name that no other has.
-func checkNames(documents []document, kind, nameFlag string) []finding {
+func checkNames(documents []document, what application) []finding {
 	var findings []finding
 	taken := map[string]string{}
 	for _, d := range documents {
 		reason := ""
 		switch {
-		case d.kind != "" && d.kind != kind:
-			reason = fmt.Sprintf("is a %s, not a %s: it has a command of its own", d.kind, kind)
+		case d.kind != "" && d.kind != what.kind:
+			reason = fmt.Sprintf("is a %s, not a %s: it has a command of its own", d.kind, what.kind)
 		case d.name == "":
-			reason = fmt.Sprintf("has no name: give it by %s, or write a whole object with metadata.name", nameFlag)
-		case catalog.ValidID(d.name) != nil:
-			reason = "has a name that cannot be used: " + catalog.ValidID(d.name).Error()
+			reason = fmt.Sprintf("has no name: give it by %s, or write a whole object with metadata.name", what.nameFlag)
+		case what.validName(d.name) != nil:
+			reason = "has a name that cannot be used: " + what.validName(d.name).Error()
 		case taken[d.name] != "":
 			reason = fmt.Sprintf("has the name %s, which a document in %s has too", d.name, taken[d.name])
 		}

@@ -214,13 +214,13 @@ func (v *terminal) String() string {
 }
 
 // liveSession is a live view on a terminal of that size.
-func liveSession(t *testing.T, width, height int) (*liveView, *terminal, *app) {
+func liveSession(t *testing.T, width, height int) (*liveView[plan.Task], *terminal, *app) {
 	t.Helper()
 	screen := &terminal{}
 	a := newSession(t, "").app
 	a.out, a.colour = screen, true
 	a.screen = func() (int, int, bool) { return width, height, true }
-	view, ok := a.view(outputTable).(*liveView)
+	view, ok := newView(a, outputTable, portrait[plan.Task]{fit: drawing.fit, changes: changes, epilogue: a.epilogue}).(*liveView[plan.Task])
 	require.True(t, ok, "a terminal gets the live view")
 	return view, screen, a
 }
@@ -229,13 +229,13 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 	t.Parallel()
 	view, screen, a := liveSession(t, 100, 30)
 	task := shopTask()
-	show := func(u update) string { view.show(u); return screen.String() }
+	show := func(u update[plan.Task]) string { view.show(u); return screen.String() }
 
-	drawn := show(update{task: &task})
+	drawn := show(update[plan.Task]{state: &task})
 	require.Equal(t, strings.Join(plainDrawing.whole(task), "\n")+"\n", drawn)
 	require.True(t, screen.hidden, "a blinking cursor would disturb")
 
-	require.Equal(t, drawn+"no connection since 12:00:00, trying again: connection refused\n", show(update{lost: "connection refused"}))
+	require.Equal(t, drawn+"no connection since 12:00:00, trying again: connection refused\n", show(update[plan.Task]{lost: "connection refused"}))
 	a.now = func() time.Time { return noon.Add(5 * time.Second) }
 	view.drawing.now = a.now
 	view.tick()
@@ -243,7 +243,7 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 
 	view.drawing.now = func() time.Time { return noon }
 	done := shopTaskIn(plan.TaskSucceeded, "done")
-	require.Equal(t, strings.Join(plainDrawing.whole(done), "\n")+"\n", show(update{task: &done}), "the new state takes the place of the old one, trouble included")
+	require.Equal(t, strings.Join(plainDrawing.whole(done), "\n")+"\n", show(update[plan.Task]{state: &done}), "the new state takes the place of the old one, trouble included")
 
 	require.NoError(t, view.end(exitOK))
 	require.Equal(t, strings.Join(plainDrawing.whole(done), "\n")+"\n\ntask shop-1 is Succeeded after 1m00s\nReport: slipway task report shop-1\n", screen.String())
@@ -256,8 +256,8 @@ func TestLiveViewStaysOnTheScreen(t *testing.T) {
 	view, screen, _ := liveSession(t, 80, 12)
 	task := longTask(waveDone, waveActive, waveToCome)
 	for range 3 {
-		view.show(update{task: &task, stale: ""})
-		view.show(update{lost: "gone"})
+		view.show(update[plan.Task]{state: &task, stale: ""})
+		view.show(update[plan.Task]{lost: "gone"})
 		require.Less(t, len(screen.lines), 12, "a drawing that scrolls could not be taken back")
 	}
 	require.Contains(t, screen.String(), "s2-0   RESTART   Failed", "the failure is seen however small the screen is")
@@ -268,7 +268,7 @@ func TestLiveViewOnANarrowedTerminal(t *testing.T) {
 	t.Parallel()
 	view, screen, a := liveSession(t, 100, 30)
 	task := shopTask()
-	view.show(update{task: &task})
+	view.show(update[plan.Task]{state: &task})
 	a.screen = func() (int, int, bool) { return 40, 30, true }
 	view.tick()
 	require.Equal(t, strings.Join(plainDrawing.fit(task, 40, 28), "\n")+"\n", screen.String(), "lines that the terminal has broken are cleared away")

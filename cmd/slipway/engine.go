@@ -34,7 +34,7 @@ func registerSettings(command *cobra.Command, groups ...settings.Group) {
 	if command.Flags().Lookup("kubeconfig") != nil {
 		_ = command.MarkFlagFilename("kubeconfig")
 	}
-	for _, name := range []string{"log-level", "log-format"} {
+	for _, name := range []string{"kuscia-protocol", "log-level", "log-format"} {
 		if command.Flags().Lookup(name) != nil {
 			_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(settings.Choices(name), cobra.ShellCompDirectiveNoFileComp))
 		}

@@ -113,6 +113,7 @@ func explain(err error, most int) string {
 	var problem *problemError
 	var unreachable *unreachableError
 	var stranger *strangerError
+	var refused *kusciaError
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
 	case errors.As(err, &problem):
@@ -120,9 +121,20 @@ func explain(err error, most int) string {
 		if problem.Current != nil {
 			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, oneLine(problem.Current.Reason))
 		}
+		if problem.Rollout != nil {
+			fmt.Fprintf(&text, "The rollout is %s now: %s\n", problem.Rollout.Phase, oneLine(problem.Rollout.Reason))
+		}
+		if problem.Serving != nil {
+			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase, because(reasonAndMessage(problem.Serving.Reason, oneLine(problem.Serving.Message))))
+		}
+		if problem.Holder != "" {
+			fmt.Fprintf(&text, "In the way: %s\n", oneLine(problem.Holder))
+		}
 		if problem.Status >= 500 && problem.RequestID != "" {
 			fmt.Fprintf(&text, "The engine's log has more, under request %s.\n", problem.RequestID)
 		}
+	case errors.As(err, &refused) && refused.hint != "":
+		text.WriteString(refused.hint + "\n")
 	case errors.As(err, &unreachable):
 		text.WriteString("Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n")
 	case errors.As(err, &stranger):

@@ -9,7 +9,7 @@ const (
 	exitUsage       = 2   // the command line or a setting is wrong
 	exitStopped     = 3   // the task was Stopped
 	exitInterrupted = 4   // the task is Interrupted (with --exit-on-interrupted)
-	exitPaused      = 5   // the task is Paused (with --exit-on-paused)
+	exitPaused      = 5   // it is Paused, or waits for a person (with --exit-on-paused)
 	exitTimeout     = 124 // --timeout passed, as timeout(1) has it
 	exitSignal      = 130 // ended by Ctrl-C, as shells have it
 )

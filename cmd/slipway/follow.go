@@ -9,9 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
-
-	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/release/plan"
 )
 
 const (
@@ -22,27 +19,29 @@ const (
 	silence = 45 * time.Second
 )
 
-// update is what a follower tells. One of its fields is set.
-type update struct {
-	task *plan.Task
+// update is what a follower tells of a release. One of its fields is set.
+type update[T any] struct {
+	state *T
 	// stale says why the state may be out of date, as the server knows.
 	stale string
 	// lost says why the stream broke off; it is being opened again.
 	lost string
 }
 
-// follower follows one task by its events, over lost connections and restarts of the server.
-type follower struct {
-	api *client.Client
-	id  string
+// follower follows one release, a task or a rollout, by its events, over lost connections and restarts of the server.
+type follower[T any] struct {
+	// open opens the stream of events, from the event after lastID when that is not nil.
+	open func(ctx context.Context, lastID *string) (*http.Response, error)
+	// over says whether nothing of the release will change any more.
+	over func(T) bool
 	// silence is how long nothing at all may arrive before the connection counts as dead.
 	silence time.Duration
 	wait    func(context.Context, time.Duration)
 	lastID  string
 }
 
-// run reports to tell until the task is over, the context ends, or the API refuses; what it returns is nil only when the task is over.
-func (f *follower) run(ctx context.Context, tell func(update)) error {
+// run reports to tell until the release is over, the context ends, or the API refuses; what it returns is nil only when the release is over.
+func (f *follower[T]) run(ctx context.Context, tell func(update[T])) error {
 	pause := firstBackoff
 	for {
 		seen, err := f.once(ctx, tell)
@@ -58,7 +57,7 @@ func (f *follower) run(ctx context.Context, tell func(update)) error {
 		if seen {
 			pause = firstBackoff
 		}
-		tell(update{lost: lostBecause(err)})
+		tell(update[T]{lost: lostBecause(err)})
 		// Shaken a little, so that many followers do not come back all at once.
 		f.wait(ctx, pause+rand.N(pause/4))
 		pause = min(2*pause, lastBackoff)
@@ -76,7 +75,7 @@ func lostBecause(err error) string {
 	return err.Error()
 }
 
-var errOver = errors.New("the task is over")
+var errOver = errors.New("the release is over")
 
 // silentError: the connection is open and nothing comes.
 type silentError time.Duration
@@ -84,14 +83,14 @@ type silentError time.Duration
 func (e silentError) Error() string { return "nothing was heard for " + time.Duration(e).String() }
 
 // once reads one stream to its end; seen says whether a state came.
-func (f *follower) once(parent context.Context, tell func(update)) (seen bool, err error) {
+func (f *follower[T]) once(parent context.Context, tell func(update[T])) (seen bool, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	params := &client.WatchTaskParams{}
+	var last *string
 	if f.lastID != "" {
-		params.LastEventID = &f.lastID
+		last = &f.lastID
 	}
-	response, err := f.api.WatchTask(ctx, f.id, params)
+	response, err := f.open(ctx, last)
 	if err != nil {
 		return false, err
 	}
@@ -102,19 +101,19 @@ func (f *follower) once(parent context.Context, tell func(update)) (seen bool, e
 		f.lastID = e.id
 		switch e.name {
 		case "state":
-			task := &plan.Task{}
-			if err := json.Unmarshal(e.data, task); err != nil {
+			state := new(T)
+			if err := json.Unmarshal(e.data, state); err != nil {
 				return fmt.Errorf("the event %s cannot be read: %w", e.id, err)
 			}
 			seen = true
-			tell(update{task: task})
-			if over(*task) {
+			tell(update[T]{state: state})
+			if f.over(*state) {
 				return errOver
 			}
 		case "stale":
 			note := struct{ Reason string }{}
 			_ = json.Unmarshal(e.data, &note) // a stale event says enough by its name
-			tell(update{stale: orDash(note.Reason)})
+			tell(update[T]{stale: orDash(note.Reason)})
 		}
 		return nil
 	})
@@ -123,9 +122,6 @@ func (f *follower) once(parent context.Context, tell func(update)) (seen bool, e
 	}
 	return seen, err
 }
-
-// over says whether nothing of the task will change any more. A failed task waits for what still runs beside the failure.
-func over(t plan.Task) bool { return t.State.Final() && t.FinishedAt != nil }
 
 // listener puts the timer off whenever something arrives.
 type listener struct {

@@ -16,13 +16,27 @@ import (
 
 	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cmd/slipway/settings"
 )
 
-func newAPI(s settings.Settings, store *home.Store, temporal client.Client, registry *prometheus.Registry, log *slog.Logger) (*api.API, error) {
+// apiParts are what the HTTP API is made of.
+type apiParts struct {
+	fx.In
+
+	Settings settings.Settings
+	Store    *home.Store
+	Temporal client.Client
+	Kuscia   *kuscia.Handler
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+}
+
+func newAPI(p apiParts) (*api.API, error) {
+	s := p.Settings
 	return api.New(api.Deps{
-		Home: store, Temporal: temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI,
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Log: log,
+		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Kuscia: p.Kuscia,
+		Metrics: promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{}), Log: p.Log,
 		MaxConcurrent: s.MaxConcurrentServices, UnreachableBudget: s.UnreachableBudget,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -29,7 +30,7 @@ Every document is checked before the first one is sent. Saving a plan changes no
 				name = args[0]
 			}
 			return a.apply(c, application{
-				noun: "plan", kind: kindPlan, nameFlag: "NAME",
+				noun: "plan", kind: kindPlan, nameFlag: "NAME", validName: catalog.ValidID,
 				check: func(body []byte) strictyaml.Errors { _, _, errors := plan.Decode(body); return errors },
 				put:   putPlan,
 			}, files, name, output)

@@ -19,17 +19,22 @@ func init() { cobra.EnableCommandSorting = false }
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slipway",
-		Short: "Release services in a planned order",
+		Short: "Release services in a planned order, and workloads step by step",
 		Long: `Slipway releases services in a planned order. A plan names services of the catalogue and what to do with each;
 running it makes a task, which goes wave by wave, and which can be paused, resumed and stopped at any time.
+A rollout releases one workload as a canary or blue-green, step by step, and waits for approvals. A serving is what several parties run
+together.
 
-Exit codes: 0 done; 1 an error, or a failed task; 2 wrong usage or settings; others in "slipway task watch --help".
+Exit codes: 0 done; 1 an error, or a failed release; 2 wrong usage or settings; others in "slipway task watch --help",
+"slipway rollout watch --help" and "slipway serving watch --help".
 Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches colours off.`,
 		Example: `  slipway dev                              # the engine in one process, against your cluster and your Temporal
   slipway service apply -f services.yaml   # fill the catalogue
   slipway validate shop.yaml               # the waves of a plan, and all that is wrong with it
   slipway plan apply -f shop.yaml          # save the plan under the name shop
-  slipway plan run shop --watch            # release, and follow it to its end`,
+  slipway plan run shop --watch            # release, and follow it to its end
+  slipway rollout start -f canary.yaml -w  # a canary of one workload, followed to its end
+  slipway rollout approve shop/web         # let it go on`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// Cobra makes --version of it.
@@ -47,9 +52,10 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 			root.AddCommand(c)
 		}
 	}
-	add(groupRelease, a.validateCommand(), a.serviceCommand(), a.planCommand(), a.taskCommand())
+	add(groupRelease, a.validateCommand(), a.serviceCommand(), a.planCommand(), a.taskCommand(), a.rolloutCommand(), a.servingCommand(), a.appImageCommand(), a.trafficRoutingCommand(), a.partyCommand(), a.repairCommand())
 	add(groupEngine, a.serverCommand(), a.workerCommand(), a.devCommand(), a.configCommand(), a.healthcheckCommand())
-	add(groupOther, a.versionCommand())
+	add(groupOther, a.versionCommand(), a.scriptCommand())
+	root.AddCommand(a.scriptCommand())
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	a.refuseStrays(root)

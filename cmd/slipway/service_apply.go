@@ -29,7 +29,7 @@ Every document is checked before the first one is sent.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.apply(c, application{
-				noun: "service", kind: kindService, nameFlag: "--id",
+				noun: "service", kind: kindService, nameFlag: "--id", validName: catalog.ValidID,
 				check: func(body []byte) strictyaml.Errors { _, errors := catalog.Decode(body); return errors },
 				put:   putService,
 			}, files, id, output)

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,78 +94,34 @@ func (o *watchOptions) ends(t plan.Task) (code int, ok bool) {
 	return exitOK, true
 }
 
-var errTimeout = errors.New("the time to follow is over")
-
 // watchTask follows the task and ends with the exit code that says how it ended.
-func (a *app) watchTask(parent context.Context, api *client.Client, id string, options watchOptions, output string) error {
-	if options.timeout < 0 {
-		return usagef("--timeout %s is negative", options.timeout)
-	}
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	if options.timeout > 0 {
-		ctx, cancel = context.WithTimeoutCause(parent, options.timeout, errTimeout)
-		defer cancel()
-	}
-	// A task that does not exist and a server that is away are said at once; only what is lost later is waited for.
-	first, err := read[client.Task](api.GetTask(ctx, id))
-	if err != nil {
-		return a.watchEnded(ctx, id, options, err)
-	}
-	view := a.view(output)
-	defer view.close()
-	view.show(update{task: &first.value})
-	if code, ok := options.ends(first.value); ok {
-		return view.end(code)
-	}
-	code, err := a.followTask(ctx, &follower{api: api, id: id, silence: silence, wait: a.wait}, view, options)
-	if err != nil {
-		view.close()
-		return a.watchEnded(ctx, id, options, err)
-	}
-	return view.end(code)
+func (a *app) watchTask(ctx context.Context, api *client.Client, id string, options watchOptions, output string) error {
+	return watch(ctx, a, watched[plan.Task]{
+		called: "task " + id, again: "slipway task watch " + id,
+		read: func(ctx context.Context) (plan.Task, error) {
+			task, err := read[client.Task](api.GetTask(ctx, id))
+			return task.value, err
+		},
+		open: func(ctx context.Context, last *string) (*http.Response, error) {
+			return api.WatchTask(ctx, id, &client.WatchTaskParams{LastEventID: last})
+		},
+		over: over, ends: options.ends, timeout: options.timeout,
+		portrait: portrait[plan.Task]{fit: drawing.fit, changes: changes, epilogue: a.epilogue},
+	}, output)
 }
 
-// followTask shows every update until one of them ends the watch.
-func (a *app) followTask(parent context.Context, f *follower, view view, options watchOptions) (code int, err error) {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	updates, ended := make(chan update), make(chan error, 1)
-	go func() {
-		ended <- f.run(ctx, func(u update) {
-			select {
-			case updates <- u:
-			case <-ctx.Done():
-			}
-		})
-	}()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case u := <-updates:
-			view.show(u)
-			if u.task != nil {
-				if code, ok := options.ends(*u.task); ok {
-					return code, nil
-				}
-			}
-		case <-tick.C:
-			view.tick()
-		case err := <-ended:
-			return 0, err
-		}
-	}
-}
+// over says whether nothing of the task will change any more. A failed task waits for what still runs beside the failure.
+func over(t plan.Task) bool { return t.State.Final() && t.FinishedAt != nil }
 
-// watchEnded says why the watch ended although the task did not.
-func (a *app) watchEnded(ctx context.Context, id string, options watchOptions, err error) error {
-	switch {
-	case errors.Is(context.Cause(ctx), errTimeout):
-		return &exitError{code: exitTimeout, err: fmt.Errorf("task %s is not over after %s; it goes on", id, options.timeout)}
-	case ctx.Err() != nil:
-		a.printf(a.err, "The task goes on. To come back to it: slipway task watch %s\n", id)
-		return &exitError{code: exitSignal}
+// epilogue is the last word on a task, and what to do next.
+func (a *app) epilogue(t plan.Task) string {
+	took := ""
+	if t.StartedAt != nil && t.FinishedAt != nil {
+		took = " after " + a.took(t.StartedAt, t.FinishedAt)
 	}
-	return err
+	next := fmt.Sprintf("Report: slipway task report %s", t.ID)
+	if !t.State.Final() {
+		next = fmt.Sprintf("To go on: slipway task resume %s", t.ID)
+	}
+	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, took, next)
 }

@@ -55,9 +55,9 @@ func (a *app) validate(c *cobra.Command, file string, offline bool, output strin
 		return err
 	}
 	for _, d := range documents {
-		if d.kind == kindService {
+		if command, other := map[string]string{kindService: "service", kindParty: "party"}[d.kind]; other {
 			findings = append(findings, finding{file: d.file, wrong: plan.FieldError{Line: firstLine(d.body),
-				Reason: "this document is a ReleaseService: `slipway service apply` checks it"}})
+				Reason: fmt.Sprintf("this document is a %s: `slipway %s apply` checks it", d.kind, command)}})
 		}
 	}
 	if len(findings) > 0 {

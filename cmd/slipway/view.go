@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"slipway.io/slipway/release/plan"
 )
 
-// view shows a task while it is watched.
-type view interface {
+// view shows a release, a task or a rollout, while it is watched.
+type view[T any] interface {
 	// show takes an update in.
-	show(update)
+	show(update[T])
 	// tick is called every second.
 	tick()
 	// end shows the last state and gives the watch's exit code as an error, nil for success.
@@ -23,15 +21,25 @@ type view interface {
 	close()
 }
 
-// view chooses how a task is shown: to programs, to a person at a terminal, or to a log.
-func (a *app) view(output string) view {
+// portrait says how a kind of release is shown to people.
+type portrait[T any] struct {
+	// fit draws as much of it as width columns and height lines hold.
+	fit func(d drawing, t T, width, height int) []string
+	// changes tell how it came from one state to the next.
+	changes func(before, now T, look time.Time) []change
+	// epilogue is the last word on it, and what to do next.
+	epilogue func(T) string
+}
+
+// newView chooses how a release is shown: to programs, to a person at a terminal, or to a log.
+func newView[T any](a *app, output string, p portrait[T]) view[T] {
 	if output != outputTable {
-		return &objectView{app: a, output: output}
+		return &objectView[T]{app: a, output: output}
 	}
 	if _, _, terminal := a.screen(); terminal {
-		return &liveView{app: a, drawing: a.drawing()}
+		return &liveView[T]{app: a, portrait: p, drawing: a.drawing()}
 	}
-	return &logView{app: a}
+	return &logView[T]{app: a, portrait: p}
 }
 
 // endWith is the exit code as an error.
@@ -42,19 +50,19 @@ func endWith(code int) error {
 	return &exitError{code: code}
 }
 
-// objectView prints the whole task at each change: JSON one to a line, YAML as documents.
-type objectView struct {
+// objectView prints the whole release at each change: JSON one to a line, YAML as documents.
+type objectView[T any] struct {
 	app    *app
 	output string
 	last   string
 }
 
-func (v *objectView) show(u update) {
-	if u.task == nil {
-		v.app.noteTrouble(u)
+func (v *objectView[T]) show(u update[T]) {
+	if u.state == nil {
+		v.app.noteTrouble(u.lost, u.stale)
 		return
 	}
-	text, err := json.Marshal(u.task)
+	text, err := json.Marshal(u.state)
 	if err != nil || string(text) == v.last {
 		return
 	}
@@ -68,17 +76,17 @@ func (v *objectView) show(u update) {
 	v.app.printf(v.app.out, "%s\n", text)
 }
 
-func (v *objectView) tick()              {}
-func (v *objectView) end(code int) error { return endWith(code) }
-func (v *objectView) close()             {}
+func (v *objectView[T]) tick()              {}
+func (v *objectView[T]) end(code int) error { return endWith(code) }
+func (v *objectView[T]) close()             {}
 
 // noteTrouble says on the error stream that the state may be out of date.
-func (a *app) noteTrouble(u update) {
+func (a *app) noteTrouble(lost, stale string) {
 	switch {
-	case u.lost != "":
-		a.printf(a.err, "%s  the stream broke off, trying again: %s\n", a.now().Format(time.TimeOnly), oneLine(u.lost))
-	case u.stale != "":
-		a.printf(a.err, "%s  the state may be out of date: %s\n", a.now().Format(time.TimeOnly), oneLine(u.stale))
+	case lost != "":
+		a.printf(a.err, "%s  the stream broke off, trying again: %s\n", a.now().Format(time.TimeOnly), oneLine(lost))
+	case stale != "":
+		a.printf(a.err, "%s  the state may be out of date: %s\n", a.now().Format(time.TimeOnly), oneLine(stale))
 	}
 }
 
@@ -92,60 +100,72 @@ func clock(at, today time.Time) string {
 }
 
 // logView prints one line for each change.
-type logView struct {
-	app  *app
-	last plan.Task
+type logView[T any] struct {
+	app      *app
+	portrait portrait[T]
+	last     T
 }
 
-func (v *logView) show(u update) {
-	if u.task == nil {
-		v.app.noteTrouble(u)
+func (v *logView[T]) show(u update[T]) {
+	if u.state == nil {
+		v.app.noteTrouble(u.lost, u.stale)
 		return
 	}
 	look := v.app.now()
-	for _, line := range changes(v.last, *u.task, look) {
+	for _, line := range v.portrait.changes(v.last, *u.state, look) {
 		v.app.printf(v.app.out, "%s  %s\n", clock(line.at, look), line.text)
 	}
-	v.last = *u.task
+	v.last = *u.state
 }
 
-func (v *logView) tick()  {}
-func (v *logView) close() {}
+func (v *logView[T]) tick()  {}
+func (v *logView[T]) close() {}
 
-func (v *logView) end(code int) error {
-	v.app.printf(v.app.out, "%s\n", v.app.epilogue(v.last))
+func (v *logView[T]) end(code int) error {
+	v.app.printf(v.app.out, "%s\n", v.portrait.epilogue(v.last))
 	return endWith(code)
 }
 
-// epilogue is the last word on a task, and what to do next.
-func (a *app) epilogue(t plan.Task) string {
-	took := ""
-	if t.StartedAt != nil && t.FinishedAt != nil {
-		took = " after " + a.took(t.StartedAt, t.FinishedAt)
-	}
-	next := fmt.Sprintf("Report: slipway task report %s", t.ID)
-	if !t.State.Final() {
-		next = fmt.Sprintf("To go on: slipway task resume %s", t.ID)
-	}
-	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, took, next)
+// lastWord says nothing but the end, and trouble on the way.
+type lastWord[T any] struct {
+	app      *app
+	portrait portrait[T]
+	last     T
 }
 
-// liveView draws the task on a terminal and keeps the drawing up to date.
-type liveView struct {
-	app     *app
-	drawing drawing
-	task    plan.Task
-	trouble string
+func (v *lastWord[T]) show(u update[T]) {
+	if u.state == nil {
+		v.app.noteTrouble(u.lost, u.stale)
+		return
+	}
+	v.last = *u.state
+}
+
+func (v *lastWord[T]) tick()  {}
+func (v *lastWord[T]) close() {}
+
+func (v *lastWord[T]) end(code int) error {
+	v.app.printf(v.app.out, "%s\n", v.portrait.epilogue(v.last))
+	return endWith(code)
+}
+
+// liveView draws the release on a terminal and keeps the drawing up to date.
+type liveView[T any] struct {
+	app      *app
+	portrait portrait[T]
+	drawing  drawing
+	state    T
+	trouble  string
 	// drawn is how many lines of the drawing are on the screen, width how wide that was.
 	drawn, width int
 	closed       bool
 }
 
-func (v *liveView) show(u update) {
+func (v *liveView[T]) show(u update[T]) {
 	now := v.app.now().Format(time.TimeOnly)
 	switch {
-	case u.task != nil:
-		v.task, v.trouble = *u.task, ""
+	case u.state != nil:
+		v.state, v.trouble = *u.state, ""
 	case u.lost != "":
 		v.trouble = fmt.Sprintf("no connection since %s, trying again: %s", now, oneLine(u.lost))
 	case u.stale != "":
@@ -154,12 +174,12 @@ func (v *liveView) show(u update) {
 	v.tick()
 }
 
-func (v *liveView) tick() {
+func (v *liveView[T]) tick() {
 	width, height, ok := v.app.screen()
 	if !ok {
 		return
 	}
-	lines := v.drawing.fit(v.task, width, height-2)
+	lines := v.portrait.fit(v.drawing, v.state, width, height-2)
 	if v.trouble != "" {
 		lines = append(lines, v.drawing.paint(yellow, clipped(v.trouble, width-1)))
 	}
@@ -167,7 +187,7 @@ func (v *liveView) tick() {
 }
 
 // draw puts the lines in the place of those that were drawn before, in one write so that nothing flickers.
-func (v *liveView) draw(lines []string, width int) {
+func (v *liveView[T]) draw(lines []string, width int) {
 	var text strings.Builder
 	switch {
 	case v.drawn > 0 && width < v.width:
@@ -189,16 +209,16 @@ func (v *liveView) draw(lines []string, width int) {
 // mostAtEnd is how many lines the last drawing has at most. It is not redrawn, so it may scroll, and all of a usual task stays to be read.
 const mostAtEnd = 200
 
-func (v *liveView) end(code int) error {
+func (v *liveView[T]) end(code int) error {
 	if width, _, ok := v.app.screen(); ok {
-		lines := append(v.drawing.fit(v.task, unbounded, mostAtEnd), "")
-		v.draw(append(lines, strings.Split(v.app.epilogue(v.task), "\n")...), width)
+		lines := append(v.portrait.fit(v.drawing, v.state, unbounded, mostAtEnd), "")
+		v.draw(append(lines, strings.Split(v.portrait.epilogue(v.state), "\n")...), width)
 	}
 	v.close()
 	return endWith(code)
 }
 
-func (v *liveView) close() {
+func (v *liveView[T]) close() {
 	if !v.closed && v.drawn > 0 {
 		v.app.printf(v.app.out, "\x1b[?25h") // show the cursor
 	}

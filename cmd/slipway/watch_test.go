@@ -217,6 +217,13 @@ func TestWatchComesBackAfterALostConnection(t *testing.T) {
 	}
 }
 
+// shopStream opens the events of task shop-1.
+func shopStream(api *client.Client) func(context.Context, *string) (*http.Response, error) {
+	return func(ctx context.Context, last *string) (*http.Response, error) {
+		return api.WatchTask(ctx, "shop-1", &client.WatchTaskParams{LastEventID: last})
+	}
+}
+
 func TestBackoffIsBounded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -226,12 +233,12 @@ func TestBackoffIsBounded(t *testing.T) {
 	api.Close()
 	connection, err := client.NewClient(address, client.WithHTTPClient(&caller{address: address, http: http.DefaultClient}))
 	require.NoError(t, err)
-	f := &follower{api: connection, id: "shop-1", silence: silence, wait: func(_ context.Context, d time.Duration) {
+	f := &follower[plan.Task]{open: shopStream(connection), over: over, silence: silence, wait: func(_ context.Context, d time.Duration) {
 		if pauses = append(pauses, d); len(pauses) == 12 {
 			cancel()
 		}
 	}}
-	require.ErrorIs(t, f.run(ctx, func(update) {}), context.Canceled)
+	require.ErrorIs(t, f.run(ctx, func(update[plan.Task]) {}), context.Canceled)
 	require.Less(t, pauses[11], lastBackoff+lastBackoff/4, "a server that comes back after an hour is found within seconds: %s", pauses)
 	require.GreaterOrEqual(t, pauses[11], lastBackoff)
 }
@@ -242,8 +249,8 @@ func TestWatchNoticesADeadConnection(t *testing.T) {
 	connection, err := client.NewClient(api.URL, client.WithHTTPClient(&caller{address: api.URL, http: api.Client()}))
 	require.NoError(t, err)
 	var lost []string
-	f := &follower{api: connection, id: "shop-1", silence: 50 * time.Millisecond, wait: func(context.Context, time.Duration) {}}
-	require.NoError(t, f.run(t.Context(), func(u update) {
+	f := &follower[plan.Task]{open: shopStream(connection), over: over, silence: 50 * time.Millisecond, wait: func(context.Context, time.Duration) {}}
+	require.NoError(t, f.run(t.Context(), func(u update[plan.Task]) {
 		if u.lost != "" {
 			lost = append(lost, u.lost)
 		}

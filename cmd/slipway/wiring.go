@@ -11,12 +11,18 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/dig"
 	"go.uber.org/fx"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/activities/party"
+	"slipway.io/slipway/activities/traffic"
+	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/kubectl"
 	"slipway.io/slipway/cmd/slipway/settings"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/worker"
@@ -24,20 +30,20 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, serverModule)
+	return runEngine(ctx, s, homeModule, serverModule, kubectlModule, kusciaModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, workloadModule, centreQueues, worker.Module, serverModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyModule, sentinelModule, centreQueues, worker.Module, serverModule, kubectlModule, kusciaModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
 // worker has no credentials for the home cluster.
 func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
-		return runEngine(ctx, s, workloadModule, partyQueues, worker.Module, healthModule)
+		return runEngine(ctx, s, workloadModule, partyModule, sentinelModule, partyQueues, worker.Module, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, workloadModule, centreQueues, worker.Module, healthModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyModule, sentinelModule, centreQueues, worker.Module, healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them gives up.
@@ -50,7 +56,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	app := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions),
+		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
@@ -90,6 +96,10 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
+func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
+	return versions.NewReader(temporal, s.TemporalNamespace)
+}
+
 func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) worker.Options {
 	return worker.Options{Namespace: s.TemporalNamespace, StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
 		log.Error("a worker cannot go on", "error", err)
@@ -101,10 +111,10 @@ func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) 
 var homeModule = fx.Module("home",
 	fx.Provide(
 		func(config *rest.Config, s settings.Settings) (*home.Store, error) {
-			return home.NewStore(config, s.Namespace)
+			return home.NewStore(config, s.Namespace, s.ServingNamespace)
 		},
-		func(store *home.Store, temporal client.Client, s settings.Settings) *home.Activities {
-			return home.NewActivities(store, temporal, s.RecordLimit)
+		func(store *home.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *home.Activities {
+			return home.NewActivities(store, temporal, reader, s.RecordLimit)
 		},
 	),
 	fx.Invoke(func(lc fx.Lifecycle, store *home.Store, s settings.Settings, log *slog.Logger) {
@@ -113,34 +123,95 @@ var homeModule = fx.Module("home",
 	}),
 )
 
-// workloadModule is the cluster that this process's party releases on.
+// workloadModule is the cluster that this process's party releases on: its workloads, and what routes to them.
 var workloadModule = fx.Module("workload",
-	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) (*workload.Activities, error) {
+	fx.Provide(
+		func(config *rest.Config, s settings.Settings, log *slog.Logger) (*traffic.Activities, error) {
+			kube, objects, err := newClients(config)
+			if err != nil {
+				return nil, err
+			}
+			return traffic.New(kube, objects, traffic.Options{Namespaces: s.WatchNamespaces, Logger: log})
+		},
+		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings, log *slog.Logger) (*workload.Activities, error) {
+			kube, objects, err := newClients(config)
+			if err != nil {
+				return nil, err
+			}
+			activities := workload.New(kube, workload.Options{Namespaces: s.WatchNamespaces, Dynamic: objects, TrafficPreflight: routes.TrafficPreflight, Logger: log})
+			lc.Append(fx.StopHook(activities.Stop))
+			return activities, nil
+		},
+	),
+)
+
+// partyModule is what the servings of this process's party run, and who watches it.
+var partyModule = fx.Module("party",
+	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings, log *slog.Logger) (*party.Activities, error) {
 		kube, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		activities := workload.New(kube, workload.Options{Namespaces: s.WatchNamespaces, Logger: log})
-		lc.Append(fx.StopHook(activities.Stop))
+		watch, err := party.NewWatch(kube, s.WatchNamespaces, log)
+		if err != nil {
+			return nil, err
+		}
+		activities := party.New(kube, reader, watch, party.Options{Namespaces: s.WatchNamespaces, Engine: s.TemporalNamespace, Logger: log})
+		observer := party.NewObserver(activities, temporal)
+		lc.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
+		lc.Append(fx.Hook{OnStart: watch.Start, OnStop: watch.Stop})
 		return activities, nil
 	}),
 )
 
-var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities) []worker.Queue {
+// kubectlModule starts what KusciaDeployments ask for.
+var kubectlModule = fx.Module("kubectl",
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *home.Store, temporal client.Client, s settings.Settings, log *slog.Logger) error {
+		objects, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		controller, err := kubectl.New(store, objects, temporal, kubectl.Options{Namespace: s.TemporalNamespace, Servings: s.ServingNamespace, UnreachableBudget: s.UnreachableBudget, Log: log})
+		if err != nil {
+			return err
+		}
+		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
+		return nil
+	}),
+)
+
+// sentinelModule notices what others do to workloads that are being released, wherever a party's queue is served.
+var sentinelModule = fx.Module("sentinel",
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, s settings.Settings, log *slog.Logger) error {
+		objects, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		kinds, err := discovery.NewDiscoveryClientForConfig(config)
+		if err != nil {
+			return err
+		}
+		sentinel := workload.NewSentinel(kinds, temporal, workload.Options{Namespaces: s.WatchNamespaces, Dynamic: objects, Logger: log})
+		lc.Append(fx.Hook{OnStart: sentinel.Start, OnStop: sentinel.Stop})
+		return nil
+	}),
+)
+
+var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *party.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
-		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads}},
+		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings}},
 	}
 })
 
-var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities) []worker.Queue {
+var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities, servings *party.Activities) []worker.Queue {
 	var queues []worker.Queue
-	for _, party := range s.Parties {
-		name, queue, own := strings.Cut(party, "=")
+	for _, served := range s.Parties {
+		name, queue, own := strings.Cut(served, "=")
 		if !own {
 			queue = catalog.PartyQueue(name)
 		}
-		queues = append(queues, worker.Queue{Name: queue, Activities: []worker.Registrar{workloads}})
+		queues = append(queues, worker.Queue{Name: queue, Activities: []worker.Registrar{workloads, routes, servings}})
 	}
 	return queues
 })

@@ -3,6 +3,9 @@ package catalog
 import (
 	"fmt"
 	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -42,6 +45,17 @@ func ValidLabel(label string) error {
 	case !labelPattern.MatchString(label):
 		return fmt.Errorf("%s is not a legal label: use letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter or digit",
 			strictyaml.Quote(label))
+	}
+	return nil
+}
+
+// ValidParty says what is wrong with the name of a party: it is the name of a Party object or of a namespace, of at most 63 characters.
+func ValidParty(name string) error {
+	if len(name) > MaxIDLength {
+		return fmt.Errorf("is too long: a party's name has at most %d characters", MaxIDLength)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("%s is not a legal name: %s", strictyaml.Quote(name), strings.Join(problems, "; "))
 	}
 	return nil
 }

@@ -51,6 +51,25 @@ func TestValidLabel(t *testing.T) {
 	}
 }
 
+func TestValidParty(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ reason, party, refusal string }{
+		"Word":    {"a party is called after its organisation", "alice", ""},
+		"Dots":    {"it may be a domain", "alice.example-1.com", ""},
+		"Longest": {"63 characters", strings.Repeat("a", 63), ""},
+		"TooLong": {"64 characters, which an object could have but no namespace", strings.Repeat("a", 64), "at most 63"},
+		"Empty":   {"nothing", "", "is not a legal name"},
+		"Capital": {"no object has such a name", "Alice", "is not a legal name"},
+		"Slash":   {"it would be another path", "a/b", "is not a legal name"},
+		"Quote":   {"it stands in queries to Temporal", "a'b", "is not a legal name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireProblem(t, ValidParty(test.party), test.refusal, test.reason)
+		})
+	}
+}
+
 func TestValidURL(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, url, refusal string }{

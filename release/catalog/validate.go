@@ -46,9 +46,8 @@ func (s Service) check(found *strictyaml.Findings) {
 
 func (w Workload) check(found *strictyaml.Findings, field string) {
 	if w.Party != "" {
-		checkName(found, strictyaml.Join(field, "party"), w.Party, validation.IsDNS1123Subdomain)
-		if len(w.Party) > MaxIDLength {
-			found.Refuse(0, strictyaml.Join(field, "party"), "is too long: a party's name has at most %d characters", MaxIDLength)
+		if err := ValidParty(w.Party); err != nil {
+			found.Refuse(0, strictyaml.Join(field, "party"), "%s", err)
 		}
 	}
 	checkName(found, strictyaml.Join(field, "namespace"), w.Namespace, validation.IsDNS1123Label)

@@ -3,6 +3,7 @@
 package failure
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -29,6 +30,10 @@ const (
 	NotFound Kind = "NotFound"
 	// Conflict: somebody else changed the object in the meantime, or it is already there; read it again and decide anew.
 	Conflict Kind = "Conflict"
+	// Drift: somebody else has edited what a release owns for its duration; it is not fought over: a person decides. Business, final.
+	Drift Kind = "Drift"
+	// Gone: the workload was deleted while it was being released; business, final.
+	Gone Kind = "Gone"
 )
 
 // System says whether the failure is trouble of the system (the release is interrupted and can be resumed) rather than of the business.
@@ -49,6 +54,8 @@ type Error struct {
 	Owed bool
 	// Effect is what the operation has done all the same; nil: nothing, as far as is known.
 	Effect *Effect
+	// Data are numbers that travel with the failure, of a type that the activity's message says (rollout.MoveResult of a Move); nil: none.
+	Data any
 	// RetryAfter is how long to wait before the next attempt, for NotReady; zero leaves it to the caller.
 	RetryAfter time.Duration
 }
@@ -67,6 +74,8 @@ type Details struct {
 	Owed         bool   `json:"owed,omitempty"`
 	// Effect is what the operation has done all the same.
 	Effect *Effect `json:"effect,omitempty"`
+	// Data is Error.Data as JSON.
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 // Effect is what an operation has done to a workload before it failed.

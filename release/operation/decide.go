@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
@@ -29,6 +30,9 @@ func Validate(req Request) *failure.Error {
 func Refuses(req Request, seen Observed) string {
 	if seen.Deleting {
 		return fmt.Sprintf("%s is being deleted", req.Workload)
+	}
+	if seen.Rollout != "" {
+		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, then run this again", req.Workload, rolloutNamed(seen.Rollout))
 	}
 	if seen.OriginalProblem != "" {
 		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand and remove that annotation",
@@ -60,7 +64,7 @@ func Decide(req Request, seen Observed) Decision {
 		return free(req, seen)
 	case seen.Held:
 		return claimLost(req, fmt.Sprintf("%s holds it now", ParseHolder(seen.Claim).WorkflowID))
-	case req.TakeOver != "" && seen.Claim == req.TakeOver && seen.OriginalProblem != "":
+	case req.TakeOver != "" && seen.Claim == req.TakeOver && (seen.OriginalProblem != "" || seen.Rollout != ""):
 		return failed(failure.New(failure.Refused, "%s", Refuses(req, seen)))
 	case req.TakeOver != "" && seen.Claim == req.TakeOver:
 		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended", ParseHolder(seen.Claim).WorkflowID))
@@ -158,3 +162,14 @@ func failed(e *failure.Error) Decision {
 }
 
 func number(n int32) *int32 { return &n }
+
+// rolloutNamed says which rollout has saved something on a workload: its workflow, where that can be read.
+func rolloutNamed(saved string) string {
+	var s struct {
+		WorkflowID string `json:"workflowId"`
+	}
+	if json.Unmarshal([]byte(saved), &s) == nil && s.WorkflowID != "" {
+		return s.WorkflowID
+	}
+	return "annotation " + AnnotationRollout
+}

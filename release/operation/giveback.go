@@ -89,9 +89,9 @@ func giveBack(seen Observed, step string) (w *Write, notes string) {
 	var foreign []string
 	for _, b := range o.Borrowed {
 		switch now := seen.Settings[b.Path]; {
-		case sameJSON(now, b.Lent):
+		case SameJSON(now, b.Lent):
 			w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Own, Was: now})
-		case !sameJSON(now, b.Own):
+		case !SameJSON(now, b.Own):
 			foreign = append(foreign, b.Path)
 		}
 	}
@@ -129,8 +129,8 @@ func sizeOf(req Request, seen Observed) *int32 {
 	return number(seen.Replicas)
 }
 
-// sameJSON says whether two JSON values mean the same; an absent value equals only an absent one.
-func sameJSON(a, b json.RawMessage) bool {
+// SameJSON says whether two JSON values mean the same; an absent value equals only an absent one.
+func SameJSON(a, b json.RawMessage) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)
 	}

@@ -17,6 +17,8 @@ type Observed struct {
 	// Original is what the holder saved; nil when nothing is saved. OriginalProblem says why it could not be read.
 	Original        *Original
 	OriginalProblem string
+	// Rollout is AnnotationRollout: an unfinished rollout has the workload's split in its hands, with or without a claim; "" when none has.
+	Rollout string
 	// Held says that this operation was already seen to hold the claim; Ending is what it was about to answer when it gave the claim back.
 	Held   bool
 	Ending *Ending

@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // GapLimit is the most that counts against the deadline between two reads: time in which no worker ran does not count, beyond that.
 const GapLimit = 30 * time.Second
@@ -19,6 +22,11 @@ type Progress struct {
 	Held bool `json:"held,omitempty"`
 	// Ending is the answer that is given once the last write is done.
 	Ending *Ending `json:"ending,omitempty"`
+	// Data is the answer that a rollout's activity gives once its last write is done, as JSON.
+	Data json.RawMessage `json:"data,omitempty"`
+	// Updated and UpdatedReady are how many pods of a rollout's new version there are, and how many are ready, as they were last counted.
+	Updated      *int32 `json:"updated,omitempty"`
+	UpdatedReady *int32 `json:"updatedReady,omitempty"`
 }
 
 // Elapsed is how much of the deadline is used.

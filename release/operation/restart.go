@@ -81,7 +81,7 @@ func lend(seen Observed, wanted ...Borrowed) []Borrowed {
 	var out []Borrowed
 	for _, b := range wanted {
 		b.Own = seen.Settings[b.Path]
-		if !sameJSON(b.Own, b.Lent) {
+		if !SameJSON(b.Own, b.Lent) {
 			out = append(out, b)
 		}
 	}

@@ -49,6 +49,12 @@ func (p Pod) trouble() trouble {
 	return unclear
 }
 
+// Stuck says that the pod is in trouble that it rarely gets over by itself (PatienceLimit), and Hopeless that it never does.
+func (p Pod) Stuck() (stuck, isHopeless bool) {
+	t := p.trouble()
+	return t >= lasting, t == hopeless
+}
+
 // wait decides between waiting on, freeing a stuck pod, and giving up: at the deadline, or earlier when a pod is in trouble that does not pass.
 // progress says how far it is, like "2 of 3 pods are ready".
 func wait(req Request, seen Observed, progress string) Decision {

@@ -16,9 +16,9 @@ var GroupVersion = schema.GroupVersion{Group: "slipway.io", Version: "v1alpha1"}
 
 // Labels of a ReleaseRecord.
 const (
-	// LabelKind is the kind of release: "task".
+	// LabelKind is the kind of release: "task", "rollout" or "serving".
 	LabelKind = "slipway.io/kind"
-	// LabelSubject is what was released: the plan's name.
+	// LabelSubject is what was released: the plan's name, or the SubjectLabel of a rollout or a serving.
 	LabelSubject = "slipway.io/subject"
 	// LabelIdempotencyKey is the digest of the Idempotency-Key that the release was started with.
 	LabelIdempotencyKey = "slipway.io/idempotency-key"
@@ -101,13 +101,18 @@ type ReleaseRecord struct {
 
 // ReleaseRecordSpec is what a release was asked. It never changes.
 type ReleaseRecordSpec struct {
-	// Kind is the kind of release: "task".
+	// Kind is the kind of release: "task", "rollout" or "serving".
 	Kind string `json:"kind"`
-	// Subject is what is released: the plan's name.
+	// Subject is what is released: the plan's name, a rollout's "<party>/<namespace>/<name>", or a serving's ID.
 	Subject string `json:"subject"`
-	// Comment is the plan's comment.
+	// Comment is the plan's comment, or what a rollout or a serving's operation does in a few words.
 	// +optional
 	Comment string `json:"comment,omitempty"`
+	// Workload is the workload that a rollout releases, Style how.
+	// +optional
+	Workload *catalog.WorkloadRef `json:"workload,omitempty"`
+	// +optional
+	Style string `json:"style,omitempty"`
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
@@ -120,7 +125,7 @@ type ReleaseRecordSpec struct {
 	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
 	// +optional
 	RequestDigest string `json:"requestDigest,omitempty"`
-	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task).
+	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a rollout, serving.Asked for a serving).
 	Snapshot []byte `json:"snapshot"`
 }
 
@@ -137,7 +142,7 @@ type ReleaseOutcome struct {
 	// RunID is the Temporal run.
 	// +optional
 	RunID string `json:"runId,omitempty"`
-	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task).
+	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a serving).
 	Body []byte `json:"body"`
 }
 

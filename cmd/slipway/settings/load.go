@@ -32,7 +32,7 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 			return Settings{}, provenance, fmt.Errorf("the default of %s is wrong, which is a mistake in Slipway: %w", d.name, err)
 		}
 		fromFile, inFile := file[d.name]
-		flag := flags.Lookup(d.name)
+		flag := registered(flags, d.name)
 		if flag == nil {
 			// Another command's setting: a file may serve them all, so the value is checked here and used there.
 			if inFile {
@@ -58,6 +58,18 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		return result, provenance, problems
 	}
 	return result, provenance, nil
+}
+
+// registered is the flag that Register added; nil when there is none, or when the command has a flag of its own by that name.
+func registered(flags *pflag.FlagSet, name string) *pflag.Flag {
+	flag := flags.Lookup(name)
+	if flag == nil {
+		return nil
+	}
+	if _, ours := flag.Value.(*flagValue); !ours {
+		return nil
+	}
+	return flag
 }
 
 func check(problems Errors, d definition, into *Settings, text string, source Source) Errors {

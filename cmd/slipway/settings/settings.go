@@ -10,6 +10,18 @@ import "time"
 type Settings struct {
 	// Listen is the address of the HTTP API, host:port; port 0 takes a free one.
 	Listen string
+	// KusciaListen and KusciaGRPCListen are the addresses of Kuscia's API over HTTP and gRPC, host:port; empty: not served there.
+	KusciaListen     string
+	KusciaGRPCListen string
+	// KusciaProtocol is NOTLS, TLS or MTLS.
+	KusciaProtocol string
+	// KusciaInsecure permits NOTLS on addresses that others can reach.
+	KusciaInsecure bool
+	// Files of the certificate and key of Kuscia's API, of the CA of its clients' certificates, and of its token.
+	KusciaCertFile  string
+	KusciaKeyFile   string
+	KusciaCAFile    string
+	KusciaTokenFile string
 	// MetricsListen is where a worker answers /healthz, /readyz and /metrics, host:port; empty: nowhere.
 	MetricsListen string
 
@@ -26,6 +38,8 @@ type Settings struct {
 	Context string
 	// Namespace is the engine's namespace in the home cluster.
 	Namespace string
+	// ServingNamespace is the namespace of the home cluster whose KusciaDeployments are the engine's servings.
+	ServingNamespace string
 	// KubeQPS and KubeBurst bound the requests per second to one Kubernetes API server.
 	KubeQPS   float32
 	KubeBurst int

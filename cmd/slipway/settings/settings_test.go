@@ -166,6 +166,14 @@ func TestEverySettingReachesItsField(t *testing.T) {
 	t.Parallel()
 	file := `
 listen: "0.0.0.0:1"
+kuscia-listen: "0.0.0.0:8"
+kuscia-grpc-listen: "0.0.0.0:9"
+kuscia-protocol: MTLS
+kuscia-insecure: true
+kuscia-cert-file: /etc/kuscia/crt
+kuscia-key-file: /etc/kuscia/key
+kuscia-ca-file: /etc/kuscia/ca
+kuscia-token-file: /etc/kuscia/token
 metrics-listen: ":2"
 temporal-address: temporal:3
 temporal-namespace: prod
@@ -173,6 +181,7 @@ temporal-ui: https://temporal.example/ui/
 kubeconfig: /etc/kube
 context: home
 namespace: engine
+serving-namespace: servings
 install-crds: true
 party: [alice]
 watch-namespaces: shop, bank
@@ -187,8 +196,10 @@ shutdown-timeout: 1m
 api: http://slipway.example:80/
 `
 	want := Settings{
+		KusciaListen: "0.0.0.0:8", KusciaGRPCListen: "0.0.0.0:9", KusciaProtocol: "MTLS", KusciaInsecure: true,
+		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca", KusciaTokenFile: "/etc/kuscia/token",
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
-		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine", InstallCRDs: true,
+		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine", ServingNamespace: "servings", InstallCRDs: true,
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, MaxConcurrentServices: 7, UnreachableBudget: 30 * time.Second,
 		RecordLimit: 8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute, API: "http://slipway.example:80",
 	}

@@ -1,0 +1,60 @@
+package heartbeat_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+
+	"slipway.io/slipway/activities/heartbeat"
+)
+
+type tally struct{ Count int }
+
+// count is an activity that counts one on, from what the attempt before left or from ten.
+func count(ctx context.Context) error {
+	beat, stop := heartbeat.Start(ctx, tally{Count: 10})
+	defer stop()
+	beat.Note(func(p *tally) { p.Count++ })
+	return nil
+}
+
+func TestWhatAnAttemptKnowsIsLeftToTheNext(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		left   any
+		told   int
+	}{
+		{"the first attempt begins with what it is given", nil, 11},
+		{"the next goes on where that one was", tally{Count: 41}, 42},
+		{"what cannot be read counts for nothing", "another form", 11},
+	} {
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(count)
+		if c.left != nil {
+			env.SetHeartbeatDetails(c.left)
+		}
+		var told tally
+		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+			if err := details.Get(&told); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err := env.ExecuteActivity(count)
+		require.NoError(t, err, c.reason)
+		require.Equal(t, c.told, told.Count, "%s: it is told a last time", c.reason)
+	}
+}
+
+func TestOutsideOfAnActivityNobodyIsTold(t *testing.T) {
+	t.Parallel()
+	beat, stop := heartbeat.Start(context.Background(), tally{Count: 10})
+	beat.Note(func(p *tally) { p.Count++ })
+	stop()
+	require.Equal(t, 11, beat.Now().Count)
+}

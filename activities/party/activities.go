@@ -1,0 +1,106 @@
+// Package party brings what a serving asks about in a party's namespace (design §7): a ConfigMap, Services and a Deployment, created, changed, watched and
+// removed. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is level-based and idempotent.
+package party
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	"k8s.io/client-go/kubernetes"
+
+	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/serving"
+)
+
+// Options of the activities. The zero value is usable.
+type Options struct {
+	// Namespaces are those that this worker serves; empty: all.
+	Namespaces []string
+	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the same cluster is
+	// that one's news.
+	Engine string
+	// ListenFor is how long one attempt waits for pods before it gives its place back; default 10 s.
+	ListenFor time.Duration
+	// CallTimeout is how long one request to the API server may take; default 5 s.
+	CallTimeout time.Duration
+	// Logger takes what is worth knowing beyond the results; default: slog's.
+	Logger *slog.Logger
+	// Now is the clock; default: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.ListenFor == 0 {
+		o.ListenFor = 10 * time.Second
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Activities act on the servings' objects of one cluster. They are safe for concurrent use.
+type Activities struct {
+	client   kubernetes.Interface
+	versions *versions.Reader
+	watch    *Watch
+	options  Options
+}
+
+// New makes the activities of one cluster. They are woken by watch, which reads the same cluster.
+func New(client kubernetes.Interface, reader *versions.Reader, watch *Watch, options Options) *Activities {
+	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults()}
+}
+
+// Register registers the activities by the names that the workflows use.
+func (a *Activities) Register(registry worker.ActivityRegistry) {
+	for name, activityFunc := range map[string]any{
+		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove,
+	} {
+		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
+	}
+}
+
+// check refuses what no look at the cluster could make right.
+func (a *Activities) check(req serving.PartyRequest) error {
+	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Domain) {
+		return failure.New(failure.Refused, "this party's worker does not serve the namespace %s: start one that does, or name the party that owns it", req.Domain)
+	}
+	return nil
+}
+
+// call limits one request to the API server.
+func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.options.CallTimeout)
+}
+
+// render makes the party's objects from the version that the request leads to, marked as the operation's.
+func (a *Activities) render(ctx context.Context, req serving.PartyRequest) (serving.Objects, error) {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	version, err := a.versions.Version(call, req.Source)
+	if err != nil {
+		return serving.Objects{}, err
+	}
+	place, has := version.Place(req.Domain, req.Deployment)
+	if !has {
+		return serving.Objects{}, failure.New(failure.Refused, "version %s of serving %s has no Deployment %s of party %s", req.Version, req.ID, req.Deployment, req.Domain)
+	}
+	objects, err := serving.Render(version, place)
+	if err != nil {
+		return serving.Objects{}, err
+	}
+	serving.Mark(objects, req, a.options.Engine)
+	return objects, nil
+}

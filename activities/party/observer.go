@@ -1,0 +1,137 @@
+package party
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"slipway.io/slipway/release/catalog"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+const (
+	// gather is how long changes of one Deployment are collected before it is looked at.
+	gather = 500 * time.Millisecond
+	// tellShortest and tellLongest limit the pause before something that did not arrive is told again.
+	tellShortest, tellLongest = time.Second, 30 * time.Second
+	// tellTimeout is how long telling may take.
+	tellTimeout = 10 * time.Second
+)
+
+// Teller starts a workflow with a signal, as client.Client does.
+type Teller interface {
+	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any, options client.StartWorkflowOptions, workflow any,
+		workflowArgs ...any) (client.WorkflowRun, error)
+}
+
+// Observer tells the centre once of every change of what the servings of one cluster run (design §7), by a short ServingStatus workflow. At rest it sends
+// no request.
+type Observer struct {
+	activities *Activities
+	temporal   Teller
+	queue      workqueue.TypedRateLimitingInterface[name]
+	cancel     context.CancelFunc
+	ending     sync.WaitGroup
+
+	mu   sync.Mutex
+	last map[name]serving.Observation
+}
+
+// NewObserver makes an observer of what activities' watch sees.
+func NewObserver(activities *Activities, temporal Teller) *Observer {
+	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
+}
+
+// Start begins to observe; it returns at once. The watch is to be started after it.
+func (o *Observer) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	o.cancel = cancel
+	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, gather) })
+	o.ending.Go(func() { o.work(ctx) })
+	return nil
+}
+
+// Stop ends the observation.
+func (o *Observer) Stop(context.Context) error {
+	o.cancel()
+	o.queue.ShutDown()
+	o.ending.Wait()
+	return nil
+}
+
+func (o *Observer) work(ctx context.Context) {
+	for {
+		of, stopping := o.queue.Get()
+		if stopping {
+			return
+		}
+		if err := o.look(ctx, of); err != nil && ctx.Err() == nil {
+			o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment", of.namespace+"/"+of.deployment, "error", err)
+			o.queue.AddRateLimited(of)
+		} else {
+			o.queue.Forget(of)
+		}
+		o.queue.Done(of)
+	}
+}
+
+// look tells of a Deployment what is not known yet.
+func (o *Observer) look(ctx context.Context, of name) error {
+	d, live := o.activities.watch.deployment(of)
+	if !live {
+		o.queue.AddAfter(of, tellShortest)
+		return nil
+	}
+	now, tells := o.see(ctx, of, d)
+	if !tells {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	_, err := o.temporal.SignalWithStartWorkflow(call, serving.StatusWorkflowID(now.ID), serving.SignalObserved, now, client.StartWorkflowOptions{
+		ID: serving.StatusWorkflowID(now.ID), TaskQueue: catalog.EngineQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary: "what the parties of serving " + now.ID + " see",
+	}, serving.TypeStatus, now.ID)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last[of] = now
+	return nil
+}
+
+// see is what is to be told of a Deployment; tells is false when nothing is new, or what there is to see is not of what it is asked now.
+func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now serving.Observation, tells bool) {
+	o.mu.Lock()
+	last, known := o.last[of]
+	o.mu.Unlock()
+	if d == nil {
+		if !known || slices.Contains(last.Seen.Missing, "Deployment/"+of.deployment) {
+			return now, false
+		}
+		now = last
+		now.Seen = last.Seen.Gone(of.deployment)
+	} else {
+		if d.DeletionTimestamp != nil || !serving.Settled(d) || d.Annotations[serving.AnnotationEngine] != o.activities.options.Engine {
+			return now, false
+		}
+		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace, Deployment: of.deployment,
+			Seen: serving.See(d, o.activities.watch.missing(d, serving.ObjectsOf(d)))}
+		if now.Seen.UnavailableReplicas > 0 || now.Seen.UpdatedReplicas < now.Seen.Replicas {
+			// Without the pods' word the numbers are told all the same.
+			now.Seen.PodReason, now.Seen.PodMessage, _ = o.activities.podTrouble(ctx, d)
+		}
+	}
+	last.Seen.ResourceVersion = now.Seen.ResourceVersion
+	return now, !known || !reflect.DeepEqual(last, now)
+}

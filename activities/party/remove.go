@@ -1,0 +1,112 @@
+package party
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/failpoint"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// belonging selects what belongs to one Deployment of a serving.
+func belonging(req serving.PartyRequest) string {
+	return strings.Join([]string{
+		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID, kuscia.LabelDeploymentUID + "=" + req.UID,
+		kuscia.LabelWorkload + "=" + req.Deployment,
+	}, ",")
+}
+
+// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone (kuscia-semantics §2.7).
+func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) error {
+	req.DeadlineSeconds = 0 // it is owed, however long it takes
+	return a.run(ctx, req, func(t *attempt) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			left, err := a.remove(ctx, req, nil)
+			if err != nil || left == 0 {
+				return left == 0, err
+			}
+			return false, t.pause(ctx, pauseBetweenTries/4)
+		}
+	})
+}
+
+// prune deletes the Services and ConfigMaps that an earlier version had besides.
+func (a *Activities) prune(ctx context.Context, req serving.PartyRequest, objects serving.Objects) error {
+	keep := map[string]bool{"Deployment/" + objects.Deployment.Name: true}
+	for _, name := range serving.ObjectsOf(objects.Deployment) {
+		keep[name] = true
+	}
+	_, err := a.remove(ctx, req, keep)
+	return err
+}
+
+// deleter deletes one object, and not the next one of its name.
+type deleter struct {
+	name string
+	uid  types.UID
+	do   func(ctx context.Context, name string, o metav1.DeleteOptions) error
+}
+
+// remove deletes what belongs to a Deployment and is not to be kept, and says how many objects there were.
+func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep map[string]bool) (found int, err error) {
+	all, err := a.list(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+	background := metav1.DeletePropagationBackground
+	for _, d := range all {
+		if keep[d.name] {
+			continue
+		}
+		if found++; keep != nil && found == 1 {
+			if err := (&writer{a: a, req: req}).mayBegin(ctx, req.Deployment); err != nil {
+				return found, err // what it takes for superfluous may be a newer operation's
+			}
+		}
+		kind, name, _ := strings.Cut(d.name, "/")
+		call, cancel := a.call(ctx)
+		failpoint.Hit("serving." + kind + ".delete.before")
+		err := d.do(call, name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &d.uid}})
+		failpoint.Hit("serving." + kind + ".delete.after")
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// list reads what belongs to a Deployment, from the API server: a watch may lag behind what was just made.
+func (a *Activities) list(ctx context.Context, req serving.PartyRequest) ([]deleter, error) {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	options := metav1.ListOptions{LabelSelector: belonging(req)}
+	var all []deleter
+	services, err := a.client.CoreV1().Services(req.Domain).List(call, options)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range services.Items {
+		all = append(all, deleter{"Service/" + o.Name, o.UID, a.client.CoreV1().Services(req.Domain).Delete})
+	}
+	deployments, err := a.client.AppsV1().Deployments(req.Domain).List(call, options)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range deployments.Items {
+		all = append(all, deleter{"Deployment/" + o.Name, o.UID, a.client.AppsV1().Deployments(req.Domain).Delete})
+	}
+	configMaps, err := a.client.CoreV1().ConfigMaps(req.Domain).List(call, options)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range configMaps.Items {
+		all = append(all, deleter{"ConfigMap/" + o.Name, o.UID, a.client.CoreV1().ConfigMaps(req.Domain).Delete})
+	}
+	return all, nil
+}

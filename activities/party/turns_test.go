@@ -1,0 +1,286 @@
+package party_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"google.golang.org/grpc"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/activities/party"
+	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/harness"
+)
+
+// histories are the first events of operations, by workflow ID.
+type histories struct {
+	client.Client
+	inputs map[string]serving.Input
+}
+
+func (h histories) WorkflowService() workflowservice.WorkflowServiceClient {
+	return historyService{inputs: h.inputs}
+}
+
+type historyService struct {
+	workflowservice.WorkflowServiceClient
+	inputs map[string]serving.Input
+}
+
+func (h historyService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(h.inputs[r.GetExecution().GetWorkflowId()])
+	if err != nil {
+		return nil, err
+	}
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: &commonpb.Payloads{Payloads: payloads.GetPayloads()}}}}}}}, nil
+}
+
+// site is a party's namespace, and its worker's activities.
+type site struct {
+	t        *testing.T
+	kube     kubernetes.Interface
+	config   *rest.Config
+	domain   string
+	temporal histories
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
+		t.Skip("needs the local stack: run it by `make test`")
+	}
+	t.Parallel()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
+	require.NoError(t, err)
+	config.QPS, config.Burst = 200, 400
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	s := &site{t: t, kube: kube, config: config, domain: harness.NewNamespace(t, kube, "party"), temporal: histories{inputs: map[string]serving.Input{}}}
+	s.operation(1, "one", "")
+	s.operation(2, "two", "one")
+	return s
+}
+
+// version is one whose pods run an image of that tag, and whose file says so.
+func (s *site) version(tag string) (packed []byte, digest string) {
+	if tag == "" {
+		return nil, ""
+	}
+	v := serving.Version{ID: "s1", UID: "u1", AppType: kuscia.AppTypeServing,
+		Spec: kuscia.KusciaDeploymentSpec{Initiator: s.domain, Parties: []kuscia.Party{{DomainID: s.domain, AppImageRef: "app"}}},
+		AppImages: map[string]kuscia.AppImageSpec{"app": {
+			Image: kuscia.AppImageInfo{Name: "app", Tag: tag}, ConfigTemplates: map[string]string{"app.conf": tag},
+			DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
+				Name: "main", ConfigVolumeMounts: []kuscia.ConfigVolumeMount{{MountPath: "/app.conf", SubPath: "app.conf"}},
+				Ports: []kuscia.ContainerPort{{Name: "service", Port: 8000, Scope: kuscia.ScopeCluster, Protocol: kuscia.ProtocolHTTP}}}}}}}}}}
+	packed, err := v.Pack()
+	require.NoError(s.t, err)
+	digest, err = v.Digest()
+	require.NoError(s.t, err)
+	return packed, digest
+}
+
+// operation is one that brings about a tag, and goes back to another one.
+func (s *site) operation(generation int64, target, previous string) {
+	in := serving.Input{ID: "s1", UID: "u1", Generation: generation}
+	in.Target, in.TargetDigest = s.version(target)
+	in.Previous, in.PreviousDigest = s.version(previous)
+	s.temporal.inputs[workflowOf(generation)] = in
+}
+
+func workflowOf(generation int64) string {
+	return serving.WorkflowPrefix("s1") + string(rune('0'+generation))
+}
+
+// step is a step of the operation of a generation.
+func (s *site) step(generation int64, back bool) serving.PartyRequest {
+	in, id := s.temporal.inputs[workflowOf(generation)], workflowOf(generation)
+	req := serving.PartyRequest{ID: "s1", UID: "u1", Generation: generation, Started: 1000 * generation, Domain: s.domain, Deployment: "s1", Version: in.TargetDigest,
+		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back}, Claim: operation.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
+	if back {
+		req.Version = in.PreviousDigest
+	}
+	return req
+}
+
+// apply has a worker take a step. wrap, where there is one, stands between the worker and the API server.
+func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http.RoundTripper) error {
+	s.t.Helper()
+	config := rest.CopyConfig(s.config)
+	config.WrapTransport = wrap
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(s.t, err)
+	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
+	watch, err := party.NewWatch(s.kube, []string{s.domain}, log)
+	require.NoError(s.t, err)
+	require.NoError(s.t, watch.Start(s.t.Context()))
+	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
+	acts := party.New(kube, versions.NewReader(s.temporal, "default"), watch, party.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.SetTestTimeout(2 * time.Minute)
+	env.RegisterActivity(acts.Apply)
+	_, err = env.ExecuteActivity(acts.Apply, req)
+	return err
+}
+
+// requireRuns checks what the party runs.
+func (s *site) requireRuns(tag string) {
+	s.t.Helper()
+	d, err := s.kube.AppsV1().Deployments(s.domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
+	require.NoError(s.t, err)
+	require.Equal(s.t, "app:"+tag, d.Spec.Template.Spec.Containers[0].Image)
+	files, err := s.kube.CoreV1().ConfigMaps(s.domain).List(s.t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
+	require.NoError(s.t, err)
+	require.Len(s.t, files.Items, 1)
+	require.Contains(s.t, files.Items[0].Data, "app.conf")
+	require.Equal(s.t, tag, files.Items[0].Data["app.conf"], "its files are of the same version")
+	require.NotContains(s.t, d.Labels, operation.LabelClaimed, "no claim is left")
+}
+
+func requireKind(t *testing.T, kind failure.Kind, err error) {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, string(kind), app.Type(), app.Message())
+}
+
+// What was frozen and wakes when everybody has gone back writes nothing.
+func TestAStepWhoseTurnIsOver(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	s.requireRuns("one")
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.requireRuns("two")
+	require.NoError(t, s.apply(s.step(2, true), nil))
+	s.requireRuns("one")
+	requireKind(t, failure.ClaimLost, s.apply(s.step(2, false), nil))
+	requireKind(t, failure.ClaimLost, s.apply(s.step(1, false), nil))
+	s.requireRuns("one")
+	again := s.step(2, false)
+	again.Started++ // the next operation of that generation
+	require.NoError(t, s.apply(again, nil))
+	s.requireRuns("two")
+}
+
+// frozen holds up the first request of that method for a ConfigMap: the worker has asked whose turn it is, and has written nothing yet.
+type frozen struct {
+	next   http.RoundTripper
+	method string
+	until  <-chan struct{}
+	once   *atomic.Bool
+	asked  chan<- struct{}
+}
+
+func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == f.method && strings.Contains(r.URL.Path, "/configmaps/") && f.once.CompareAndSwap(false, true) {
+		close(f.asked)
+		<-f.until
+	}
+	return f.next.RoundTrip(r)
+}
+
+func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
+	for _, tc := range []struct {
+		reason, method string
+	}{
+		{"before it looks at the ConfigMap that it would change", http.MethodGet},
+		{"with the change of the ConfigMap in its hands, which the way back has not to change back", http.MethodPut},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			s := newSite(t)
+			require.NoError(t, s.apply(s.step(1, false), nil))
+			asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				result <- s.apply(s.step(2, false), func(next http.RoundTripper) http.RoundTripper {
+					return frozen{next: next, method: tc.method, until: thaw, once: &atomic.Bool{}, asked: asked}
+				})
+			}()
+			<-asked
+			stopped := time.Now()
+			require.NoError(t, s.apply(s.step(2, true), nil), "the operation takes it for dead, and goes back")
+			s.requireRuns("one")
+			require.Eventually(t, func() bool { return time.Since(stopped) > 3*time.Second }, time.Minute, 50*time.Millisecond, "a heartbeat that is missed takes longer")
+			close(thaw)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, <-result, &app)
+			require.Contains(t, []string{string(failure.ClaimLost), string(failure.NotReady)}, app.Type(), "it is told, or finds by itself that it was frozen for too long")
+			s.requireRuns("one")
+		})
+	}
+}
+
+func TestAStepThatIsFrozenUntilAllIsRemovedMakesNothing(t *testing.T) {
+	s := newSite(t)
+	asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		result <- s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper {
+			return frozen{next: next, method: http.MethodGet, until: thaw, once: &atomic.Bool{}, asked: asked}
+		})
+	}()
+	<-asked
+	stopped := time.Now()
+	require.NoError(t, s.kube.CoreV1().Services(s.domain).Delete(t.Context(), "s1-service", metav1.DeleteOptions{}), "what it had made is removed")
+	require.Eventually(t, func() bool { return time.Since(stopped) > 11*time.Second }, time.Minute, 50*time.Millisecond, "the heartbeat is missed")
+	close(thaw)
+	requireKind(t, failure.NotReady, <-result)
+	left, err := s.kube.CoreV1().ConfigMaps(s.domain).List(t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
+	require.NoError(t, err)
+	require.Empty(t, left.Items)
+	_, err = s.kube.AppsV1().Deployments(s.domain).Get(t.Context(), "s1", metav1.GetOptions{})
+	require.Error(t, err)
+}
+
+func TestAStepThatFailsGivesItsClaimBack(t *testing.T) {
+	s := newSite(t)
+	s.operation(1, "bad", "")
+	req := s.step(1, false)
+	req.DeadlineSeconds = 2
+	requireKind(t, failure.WorkloadFailed, s.apply(req, nil))
+	s.requireRuns("bad")
+}
+
+func TestAFailureOfWhatIsOwedThatIsKnownIsLeftToTheServer(t *testing.T) {
+	s := newSite(t)
+	_, err := s.kube.AppsV1().Deployments(s.domain).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x:good"}}}}}},
+		metav1.CreateOptions{})
+	require.NoError(t, err)
+	req := s.step(2, true)
+	err = s.apply(req, nil)
+	requireKind(t, failure.Refused, err)
+	var told *temporal.ApplicationError
+	require.ErrorAs(t, err, &told)
+	req.Told = told.Message()
+	err = s.apply(req, nil)
+	requireKind(t, failure.NotReady, err)
+	require.ErrorAs(t, err, &told)
+	require.Equal(t, serving.OwedAgain, told.NextRetryDelay())
+	req.Told = "another reason"
+	requireKind(t, failure.Refused, s.apply(req, nil))
+}

@@ -1,0 +1,228 @@
+package party
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// mistrust is how long a watch that reported an error is not relied on.
+const mistrust = 30 * time.Second
+
+// name is one Deployment of a serving.
+type name struct{ namespace, deployment string }
+
+// Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects it sees none.
+// Whoever waits for a Deployment is woken when it changes, and the Observer hears of every change.
+type Watch struct {
+	factories []informers.SharedInformerFactory
+	// scopes are what is watched by namespace; "" when one covers all. One that lacks a permission leaves the others alone.
+	scopes     map[string]*scope
+	namespaced bool
+	log        *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[name]map[chan struct{}]struct{}
+	heard   func(name)
+
+	stop chan struct{}
+}
+
+// scope is what is watched in one namespace.
+type scope struct {
+	deployments cache.SharedIndexInformer
+	// others are the Services and ConfigMaps.
+	others []cache.SharedIndexInformer
+	// troubled is when a watch last reported an error, in Unix nanoseconds; 0 never.
+	troubled atomic.Int64
+}
+
+// live says whether the watches can be relied on.
+func (s *scope) live() bool {
+	for _, informer := range append([]cache.SharedIndexInformer{s.deployments}, s.others...) {
+		if !informer.HasSynced() {
+			return false
+		}
+	}
+	troubled := s.troubled.Load()
+	return troubled == 0 || time.Since(time.Unix(0, troubled)) > mistrust
+}
+
+// NewWatch prepares the watches on these namespaces; none: all. Nobody is asked before Start.
+func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger) (*Watch, error) {
+	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log,
+		waiting: map[name]map[chan struct{}]struct{}{}, stop: make(chan struct{})}
+	if !w.namespaced {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	ours := informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName })
+	for _, namespace := range namespaces {
+		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), ours)
+		w.factories = append(w.factories, factory)
+		services, configMaps := factory.Core().V1().Services().Informer(), factory.Core().V1().ConfigMaps().Informer()
+		one := &scope{deployments: factory.Apps().V1().Deployments().Informer(), others: []cache.SharedIndexInformer{services, configMaps}}
+		w.scopes[namespace] = one
+		for _, informer := range append([]cache.SharedIndexInformer{one.deployments}, one.others...) {
+			if err := w.prepare(one, informer); err != nil {
+				return nil, err
+			}
+		}
+		if err := configMaps.SetTransform(withoutData); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// withoutData forgets what is in a ConfigMap: only that it is there counts.
+func withoutData(object any) (any, error) {
+	if configMap, is := object.(*corev1.ConfigMap); is {
+		configMap.Data, configMap.BinaryData = nil, nil
+	}
+	return object, nil
+}
+
+func (w *Watch) prepare(one *scope, informer cache.SharedIndexInformer) error {
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if first := one.troubled.Swap(time.Now().UnixNano()) == 0; first {
+			w.log.Warn("the watch on what servings run does not work; it is begun again and again", "error", err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: w.tell, UpdateFunc: func(_, object any) { w.tell(object) }, DeleteFunc: w.tell,
+	})
+	return err
+}
+
+// tell wakes everybody who waits for the Deployment of an event.
+func (w *Watch) tell(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return
+	}
+	of := name{m.GetNamespace(), m.GetLabels()[kuscia.LabelWorkload]}
+	w.mu.Lock()
+	heard := w.heard
+	for wake := range w.waiting[of] {
+		select {
+		case wake <- struct{}{}:
+		default: // it has not taken the last one yet: it will see this change as well
+		}
+	}
+	w.mu.Unlock()
+	if heard != nil {
+		heard(of)
+	}
+}
+
+// onChange has f called with every Deployment that something has changed of.
+func (w *Watch) onChange(f func(name)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = f
+}
+
+// subscribe begins to listen for changes of a Deployment and what belongs to it. leave must be called.
+func (w *Watch) subscribe(of name) (wake <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	channel := make(chan struct{}, 1)
+	if w.waiting[of] == nil {
+		w.waiting[of] = map[chan struct{}]struct{}{}
+	}
+	w.waiting[of][channel] = struct{}{}
+	return channel, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting[of], channel)
+		if len(w.waiting[of]) == 0 {
+			delete(w.waiting, of)
+		}
+	}
+}
+
+// Start begins to watch; it returns at once.
+func (w *Watch) Start(context.Context) error {
+	for _, factory := range w.factories {
+		factory.Start(w.stop)
+	}
+	return nil
+}
+
+// Stop ends the watches.
+func (w *Watch) Stop(context.Context) error {
+	close(w.stop)
+	for _, factory := range w.factories {
+		factory.Shutdown()
+	}
+	return nil
+}
+
+// scope is what covers a namespace; nil when nothing does.
+func (w *Watch) scope(namespace string) *scope {
+	if !w.namespaced {
+		namespace = metav1.NamespaceAll
+	}
+	return w.scopes[namespace]
+}
+
+// deployment is a Deployment as the watch has it, nil when there is none; live says whether that can be relied on.
+func (w *Watch) deployment(of name) (d *appsv1.Deployment, live bool) {
+	watched := w.scope(of.namespace)
+	if watched == nil || !watched.live() {
+		return nil, false
+	}
+	object, exists, err := watched.deployments.GetStore().GetByKey(of.namespace + "/" + of.deployment)
+	if err != nil || !exists {
+		return nil, err == nil
+	}
+	d, is := object.(*appsv1.Deployment)
+	return d, is
+}
+
+// missing are the objects that belong to a Deployment and are not there.
+func (w *Watch) missing(d *appsv1.Deployment, objects []string) []string {
+	there := map[string]bool{}
+	watched := w.scope(d.Namespace)
+	if watched == nil {
+		return nil
+	}
+	for _, informer := range watched.others {
+		for _, object := range informer.GetStore().List() {
+			m, err := meta.Accessor(object)
+			if err != nil || m.GetNamespace() != d.Namespace || m.GetLabels()[kuscia.LabelWorkload] != d.Name {
+				continue
+			}
+			kind := "ConfigMap"
+			if _, is := object.(*corev1.Service); is {
+				kind = "Service"
+			}
+			there[kind+"/"+m.GetName()] = true
+		}
+	}
+	var missing []string
+	for _, one := range objects {
+		if !there[one] {
+			missing = append(missing, one)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,108 @@
+// Package podword is what a pod says of itself: why it does not serve, in the words of the cluster.
+package podword
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ReasonCrashLoop is the reason of a container that ends again and again.
+const ReasonCrashLoop = "CrashLoopBackOff"
+
+// Of is the pod's own word on why it does not serve: of the first of its parts, in the order in which a pod comes up, that is not as it should be.
+func Of(pod *corev1.Pod) (reason, message string) {
+	if pod.DeletionTimestamp != nil {
+		grace := int64(0)
+		if pod.DeletionGracePeriodSeconds != nil {
+			grace = *pod.DeletionGracePeriodSeconds
+		}
+		return "Terminating", fmt.Sprintf("it should be gone by %s, after %d s of grace", pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return cmp.Or(pod.Status.Reason, "Failed"), Line(pod.Status.Message)
+	}
+	if c := Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return cmp.Or(c.Reason, "Unschedulable"), Line(c.Message)
+	}
+	if reason, message = containerReason(pod.Status.InitContainerStatuses); reason != "" {
+		return reason, message
+	}
+	if reason, message = containerReason(pod.Status.ContainerStatuses); reason != "" {
+		return reason, message
+	}
+	if c := Condition(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
+		return cmp.Or(notReadyReason(c.Reason), "NotReady"), Line(c.Message)
+	}
+	return "Pending", "its node has not reported on it yet"
+}
+
+// notReadyReason leaves out the reason that says no more than that the pod is not ready.
+func notReadyReason(reason string) string {
+	if reason == "ContainersNotReady" {
+		return ""
+	}
+	return reason
+}
+
+// containerReason is the trouble of the first container that has one; a container that is merely being made counts last.
+func containerReason(list []corev1.ContainerStatus) (reason, message string) {
+	for _, c := range list {
+		switch s := c.State; {
+		case s.Waiting != nil && (s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" || s.Waiting.Reason == ""):
+			if reason == "" {
+				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), Line(s.Waiting.Message)
+			}
+		case s.Waiting != nil:
+			return s.Waiting.Reason, Line(s.Waiting.Message + lastExit(c.LastTerminationState.Terminated))
+		case s.Terminated != nil && s.Terminated.ExitCode != 0:
+			return cmp.Or(s.Terminated.Reason, "Error"), Line(fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message)))
+		}
+	}
+	return reason, message
+}
+
+func lastExit(t *corev1.ContainerStateTerminated) string {
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (last exit code %d%s)", t.ExitCode, after(t.Message))
+}
+
+func after(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// Condition is a pod's condition of that kind; nil when it has none.
+func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// LineLimit is the longest text, in bytes, that is taken over from the cluster into a message.
+const LineLimit = 500
+
+// Line makes a text of the cluster fit into a sentence.
+func Line(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > LineLimit {
+		text = strings.ToValidUTF8(text[:LineLimit], "") + " …"
+	}
+	return text
+}
+
+// Ready says whether a pod is ready.
+func Ready(pod *corev1.Pod) bool {
+	c := Condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}

@@ -1,0 +1,76 @@
+package traffic
+
+import (
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"slipway.io/slipway/release/failure"
+)
+
+// kind is where objects of one kind are found.
+type kind struct {
+	name string
+	gvr  schema.GroupVersionResource
+}
+
+// The kinds that every rollout with traffic has to do with.
+var (
+	services   = kind{"Service", schema.GroupVersionResource{Version: "v1", Resource: "services"}}
+	ingresses  = kind{"Ingress", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}}
+	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}}
+)
+
+// kinds finds out how the cluster calls the objects of a kind, and remembers it.
+type kinds struct {
+	discovery discovery.DiscoveryInterface
+	mu        sync.Mutex
+	known     map[schema.GroupVersionKind]kind
+}
+
+func newKinds(d discovery.DiscoveryInterface) *kinds {
+	return &kinds{discovery: d, known: map[schema.GroupVersionKind]kind{}}
+}
+
+// of is the kind of a custom object. It fails with failure.Refused when the cluster does not have it.
+func (k *kinds) of(apiVersion, name string) (kind, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return kind{}, failure.New(failure.Refused, "apiVersion %s: %v", apiVersion, err)
+	}
+	gvk := gv.WithKind(name)
+	k.mu.Lock()
+	known, there := k.known[gvk]
+	k.mu.Unlock()
+	if there {
+		return known, nil
+	}
+	list, err := k.discovery.ServerResourcesForGroupVersion(apiVersion)
+	if apierrors.IsNotFound(err) {
+		return kind{}, failure.New(failure.Refused, "the cluster has no %s: install its custom resource definition", apiVersion)
+	}
+	if err != nil {
+		return kind{}, err
+	}
+	for _, r := range list.APIResources {
+		if r.Kind == name && r.Namespaced && !hasSlash(r.Name) {
+			found := kind{name: name, gvr: gv.WithResource(r.Name)}
+			k.mu.Lock()
+			k.known[gvk] = found
+			k.mu.Unlock()
+			return found, nil
+		}
+	}
+	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition", name, apiVersion)
+}
+
+func hasSlash(name string) bool {
+	for _, c := range name {
+		if c == '/' {
+			return true
+		}
+	}
+	return false
+}

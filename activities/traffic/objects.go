@@ -1,0 +1,217 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
+)
+
+// fieldManager is the name under which the API server notes our changes.
+const fieldManager = "slipway"
+
+// get reads an object; nil when it is not there.
+func (a *Activities) get(ctx context.Context, k kind, namespace, name string) (traffic.Object, error) {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	o, err := a.objects.Resource(k.gvr).Namespace(namespace).Get(call, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.Object, nil
+}
+
+// place is one object: its kind, and where it is.
+type place struct {
+	kind            kind
+	namespace, name string
+}
+
+func (p place) String() string { return traffic.Describe(p.kind.name, p.namespace, p.name) }
+
+// patch sends a JSON Patch; with dry the API server only says what would come of it.
+func (a *Activities) patch(ctx context.Context, p place, ops []traffic.Op, dry bool) (traffic.Object, error) {
+	body, err := json.Marshal(ops)
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	call, cancel := a.call(ctx)
+	defer cancel()
+	o, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Patch(call, p.name, types.JSONPatchType, body, options)
+	if err != nil {
+		return nil, err
+	}
+	return o.Object, nil
+}
+
+// write makes a write on an object that marks stay on. The API server is first asked what it would keep, defaults and webhooks included: the digest of that is
+// noted on the object, and when it is what is there already nothing is written. It says whether something was.
+func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w *traffic.Write) (bool, error) {
+	kept, err := a.patch(ctx, p, w.Stamp(""), true)
+	if noDryRun(err) {
+		kept, err = traffic.Apply(live, w.Changes), nil
+	}
+	if err != nil {
+		return false, a.verdict(ctx, p, live, err)
+	}
+	digest := traffic.Digest(kept, w.Paths())
+	if digest == traffic.Digest(live, w.Paths()) && sameMarks(live, kept) && annotation(live, rollout.AnnotationWritten) == digest {
+		return false, nil
+	}
+	return true, a.send(ctx, p, live, w.Stamp(digest))
+}
+
+// send makes a write.
+func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops []traffic.Op) error {
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.before")
+	_, err := a.patch(ctx, p, ops, false)
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.after")
+	if err != nil {
+		return a.verdict(ctx, p, live, err)
+	}
+	a.options.Logger.InfoContext(ctx, "routing object changed", "object", p.String())
+	return nil
+}
+
+// create makes an object, with the digest of what the API server keeps of it.
+func (a *Activities) create(ctx context.Context, p place, desired traffic.Object, paths []string) error {
+	signed := traffic.Sign(desired, paths)
+	kept, err := a.make(ctx, p, signed, true)
+	if noDryRun(err) {
+		kept, err = signed, nil
+	}
+	if err != nil {
+		return a.verdict(ctx, p, nil, err)
+	}
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".create.before")
+	_, err = a.make(ctx, p, traffic.Stamped(signed, traffic.Digest(kept, paths)), false)
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".create.after")
+	if err != nil {
+		return a.verdict(ctx, p, nil, err)
+	}
+	a.options.Logger.InfoContext(ctx, "routing object created", "object", p.String())
+	return nil
+}
+
+func (a *Activities) make(ctx context.Context, p place, o traffic.Object, dry bool) (traffic.Object, error) {
+	options := metav1.CreateOptions{FieldManager: fieldManager}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	call, cancel := a.call(ctx)
+	defer cancel()
+	made, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Create(call, &unstructured.Unstructured{Object: o}, options)
+	if err != nil {
+		return nil, err
+	}
+	return made.Object, nil
+}
+
+// remove deletes exactly the object that was read.
+func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) error {
+	uid := types.UID(digUID(live))
+	call, cancel := a.call(ctx)
+	defer cancel()
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.before")
+	err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Delete(call, p.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.after")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return a.verdict(ctx, p, live, err)
+	}
+	a.options.Logger.InfoContext(ctx, "routing object deleted", "object", p.String())
+	return nil
+}
+
+func digUID(o traffic.Object) string { return string((&unstructured.Unstructured{Object: o}).GetUID()) }
+
+// verdict tells a write that came too late, which is decided anew, from one that the API server does not want.
+func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, err error) error {
+	switch sortTrouble(err) {
+	case changed:
+		if apierrors.IsNotFound(err) && live == nil {
+			return failure.New(failure.Refused, "%s cannot be created: %s", p, text(err)) // its kind or its namespace is not there
+		}
+		return errLookAgain
+	case refused:
+		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, text(err))
+	case rejected:
+		now, readErr := a.get(ctx, p.kind, p.namespace, p.name)
+		if readErr != nil {
+			return readErr
+		}
+		if version(now) != version(live) {
+			return errLookAgain
+		}
+		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, text(err))
+	default:
+		return err
+	}
+}
+
+func version(o traffic.Object) string {
+	if o == nil {
+		return ""
+	}
+	return (&unstructured.Unstructured{Object: o}).GetResourceVersion()
+}
+
+// noDryRun says that a webhook of the cluster cannot be asked what it would do.
+func noDryRun(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && sortTrouble(err) == rejected && dryRunWords.MatchString(status.Status().Message)
+}
+
+func annotation(o traffic.Object, key string) string {
+	return (&unstructured.Unstructured{Object: o}).GetAnnotations()[key]
+}
+
+func sameMarks(a, b traffic.Object) bool {
+	for _, key := range []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, traffic.AnnotationPlaces} {
+		if annotation(a, key) != annotation(b, key) {
+			return false
+		}
+	}
+	return true
+}
+
+// vanished is the drift of an object that was deleted by somebody else.
+func vanished(p place) error {
+	return failure.New(failure.Drift, "%s was deleted by somebody else: create it again as it was and retry, or stop the release", p)
+}
+
+func sentence(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+// workloadGone says whether the workload of a rollout does not exist (any more), or its kind does not.
+func (a *Activities) workloadGone(ctx context.Context, s rollout.Subject) (bool, error) {
+	ref := s.Workload.WorkloadRef
+	k, err := a.kinds.of(ref.APIVersion, ref.Kind)
+	var f *failure.Error
+	if errors.As(err, &f) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	live, err := a.get(ctx, k, s.Workload.Namespace, ref.Name)
+	return live == nil && err == nil, err
+}

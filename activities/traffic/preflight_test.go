@@ -1,0 +1,162 @@
+package traffic_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/activities/traffic"
+	"slipway.io/slipway/release/rollout"
+)
+
+const deploymentYAML = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: order}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: order}}
+  template:
+    metadata: {labels: {app: order}}
+    spec: {containers: [{name: app, image: "order:1"}]}
+`
+
+func (b *bench) preflight(routing rollout.Routing, steps ...rollout.Traffic) ([]rollout.Refusal, string, string) {
+	b.t.Helper()
+	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: rollout.Strategy{Style: rollout.StylePartition, Routings: []rollout.Routing{routing}}}
+	for _, s := range steps {
+		req.Strategy.Steps = append(req.Strategy.Steps, rollout.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
+	}
+	before := b.wire.count()
+	refusals, holder, on, err := b.acts.TrafficPreflight(b.t.Context(), req)
+	require.NoError(b.t, err)
+	require.Equal(b.t, before, b.wire.count(), "a preflight writes nothing")
+	return refusals, holder, on
+}
+
+func byPath(kind rollout.MatchType, value string) rollout.Traffic {
+	return rollout.Traffic{Matches: []rollout.Match{{Path: &rollout.PathMatch{Type: kind, Value: value}}}}
+}
+
+// TestPreflight refuses at the door what a release could not do, with the field and what to do.
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		yaml   []string
+		way    way
+		change func(r *rollout.Routing)
+		steps  []rollout.Traffic
+		field  string
+		text   string
+	}{
+		"good ingress":  {reason: "all is there", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []rollout.Traffic{weight(20), byHeader("a", "b")}},
+		"good route":    {reason: "all is there", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []rollout.Traffic{weight(20), byPath(rollout.MatchExact, "/order/1")}},
+		"good custom":   {reason: "all is there", way: ways["custom"], yaml: []string{serviceYAML, virtualServiceYAML}, steps: []rollout.Traffic{weight(20), byHeader("a", "b")}},
+		"no service":    {reason: "nothing leads to the pods", way: ways["httproute"], yaml: []string{routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "order does not exist"},
+		"other service": {reason: "it leads to other pods", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "app: order", "app: cart", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "which the pods of"},
+		"no selector":   {reason: "nothing to divide", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "  selector: {app: order}\n", "", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "has no selector"},
+		"no ingress":    {reason: "it is not there", way: ways["ingress"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "Ingress "},
+		"no route":      {reason: "it is not there", way: ways["httproute"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "does not exist"},
+		"no rule":       {reason: "the Ingress leads elsewhere", way: ways["ingress"], yaml: []string{serviceYAML, strings.Replace(ingressYAML, "name: order, port", "name: other, port", 1)}, field: "strategy.canary.trafficRoutings[0]", text: "no rule that leads to Service order"},
+		"class": {reason: "no script knows it", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
+			change: func(r *rollout.Routing) { r.Ingress = &rollout.IngressRef{Class: "apache", Name: "order"} },
+			field:  "strategy.canary.trafficRoutings[0]", text: "there is no script lua.traffic.routing.ingress.apache"},
+		"kind": {reason: "the cluster does not have it", way: ways["custom"], yaml: []string{serviceYAML},
+			change: func(r *rollout.Routing) {
+				r.Custom = []rollout.ObjectRef{{APIVersion: "nobody.example/v1", Kind: "Route", Name: "order"}}
+			},
+			field: "strategy.canary.trafficRoutings[0]", text: "the cluster has no nobody.example/v1"},
+		"nginx path": {reason: "ingress-nginx has no such annotation", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []rollout.Traffic{weight(5), byPath(rollout.MatchExact, "/x")},
+			field: "strategy.canary.steps[1].matches[0].path", text: "cannot match by path"},
+		"nginx headers": {reason: "it compares one header", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
+			steps: []rollout.Traffic{{Matches: []rollout.Match{{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "a", Value: "1"}, {Type: rollout.MatchExact, Name: "b", Value: "1"}}}}}},
+			field: "strategy.canary.steps[0].matches[0].headers", text: "exactly one header"},
+		"route path": {reason: "no rule of the route takes the path", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []rollout.Traffic{byPath(rollout.MatchExact, "/elsewhere")},
+			field: "strategy.canary.steps[0].matches", text: "could meet"},
+		"name taken": {reason: "the name of the canary Service is taken", way: ways["httproute"], yaml: []string{serviceYAML, strings.Replace(serviceYAML, "name: order", "name: order-canary", 1), routeYAML},
+			field: "strategy.canary.trafficRoutings[0].service", text: "order-canary is there already"},
+		"too large": {reason: "the original does not fit into an annotation", way: ways["custom"],
+			yaml:  []string{serviceYAML, strings.Replace(virtualServiceYAML, "hosts: [shop.example]", "hosts: [shop.example]\n  note: "+strings.Repeat("x", 110<<10), 1)},
+			steps: []rollout.Traffic{weight(20)}, field: "strategy.canary.steps[0].traffic", text: "too large to be saved"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.apply(deploymentYAML)
+			for _, y := range tc.yaml {
+				b.apply(replaceSpace(y, b.namespace))
+			}
+			routing := tc.way.routing
+			if tc.change != nil {
+				tc.change(&routing)
+			}
+			refusals, holder, _ := b.preflight(routing, tc.steps...)
+			require.Empty(t, holder)
+			if tc.text == "" {
+				require.Empty(t, refusals, tc.reason)
+				return
+			}
+			require.Len(t, refusals, 1, "%s: %v", tc.reason, refusals)
+			require.Equal(t, tc.field, refusals[0].Field, "%s: %s", tc.reason, refusals[0].Reason)
+			require.Contains(t, refusals[0].Reason, tc.text, tc.reason)
+		})
+	}
+}
+
+// TestPreflightNamesTheHolder finds the release that holds an object of the routing, and on which.
+func TestPreflightNamesTheHolder(t *testing.T) {
+	b, w := newBench(t), ways["httproute"]
+	b.set(w)
+	b.apply(deploymentYAML)
+	b.begun(w)
+	refusals, holder, on := b.preflight(w.routing, weight(20))
+	require.Empty(t, refusals)
+	require.Equal(t, ours, holder)
+	require.Equal(t, "Service "+b.namespace+"/order", on)
+}
+
+// TestPreflightPermissions names what the account lacks.
+func TestPreflightPermissions(t *testing.T) {
+	b, w := newBench(t), ways["httproute"]
+	b.set(w)
+	nobody := rest.CopyConfig(b.config)
+	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody-" + b.namespace, Groups: []string{"system:authenticated"}}
+	b.use(nobody, traffic.Options{})
+	refusals, _, _ := b.preflight(w.routing, weight(20))
+	require.Len(t, refusals, 1)
+	require.Contains(t, refusals[0].Reason, "may not create services, delete services, get httproutes, get services, list endpointslices, list pods, patch httproutes, patch services")
+}
+
+// TestOwnScript has a script of the workload's namespace come before the built-in one, and its refusal reach the step's field; one that breaks is refused with its line.
+func TestOwnScript(t *testing.T) {
+	b, w := newBench(t), ways["ingress"]
+	b.set(w)
+	b.apply(deploymentYAML)
+	_, err := b.kube.CoreV1().ConfigMaps(b.namespace).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "slipway-traffic-scripts"},
+		Data: map[string]string{
+			"lua.traffic.routing.ingress.nginx": `
+obj.annotations["mine/weight"] = obj.weight
+if obj.matches then refuse("matches", "mine knows weights only") end
+return obj.annotations`,
+			"lua.traffic.routing.ingress.broken": "local x = nil\nreturn x.y",
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	b.must(b.twenty(w))
+	require.Equal(t, "20", b.object("Ingress", "order-canary").GetAnnotations()["mine/weight"])
+	b.must(b.request(rollout.RouteToStable, w.routing))
+	b.must(b.request(rollout.RouteRemoveCanary, w.routing))
+	refusals, _, _ := b.preflight(w.routing, byHeader("a", "b"))
+	require.Equal(t, []rollout.Refusal{{Field: "strategy.canary.steps[0].matches", Reason: "mine knows weights only"}}, refusals)
+	broken := w.routing
+	broken.Ingress = &rollout.IngressRef{Class: "broken", Name: "order"}
+	refusals, _, _ = b.preflight(broken, weight(20))
+	require.Len(t, refusals, 1)
+	require.Contains(t, refusals[0].Reason, "lua.traffic.routing.ingress.broken of ConfigMap "+b.namespace+"/slipway-traffic-scripts, line 2: attempt to index a non-table object")
+}

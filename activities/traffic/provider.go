@@ -1,0 +1,138 @@
+package traffic
+
+import (
+	"context"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
+)
+
+// job is one routing of a request, and what is asked of it.
+type job struct {
+	namespace string
+	routing   rollout.Routing
+	pair      traffic.ServicePair
+	asks      rollout.Traffic
+	hand      traffic.Hand
+	version   traffic.Version
+}
+
+// provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote anything; a change is
+// verified by another round that finds nothing left to write.
+type provider interface {
+	// initialise checks without a write that the routing objects are there and lead to the Service; it fails with failure.Refused.
+	initialise(ctx context.Context, a *Activities, j job) error
+	// try finds out without a write whether the routes can do what the job asks; it fails with failure.Refused.
+	try(ctx context.Context, a *Activities, j job) error
+	// ensure has the routes do what the job asks.
+	ensure(ctx context.Context, a *Activities, j job) (bool, error)
+	// finalise makes the routing objects what they were.
+	finalise(ctx context.Context, a *Activities, j job) (bool, error)
+	// places are the objects that the provider reads and writes.
+	places(a *Activities, j job) ([]place, error)
+}
+
+func providerOf(r rollout.Routing) provider {
+	switch {
+	case r.Ingress != nil:
+		return ingressProvider{}
+	case r.HTTPRoute != "":
+		return httpRouteProvider{}
+	default:
+		return customProvider{}
+	}
+}
+
+// jobs are the routings of a request.
+func jobs(req rollout.RouteRequest) []job {
+	var out []job
+	for _, r := range req.Routings {
+		pair := traffic.ServicePair{Stable: r.Service, Canary: r.CanaryService()}
+		if req.NoCanary {
+			pair.Canary = r.Service
+		}
+		asks := req.Traffic
+		if req.Action == rollout.RouteToNew {
+			all := int32(100)
+			asks = rollout.Traffic{Weight: &all, RequestHeaderModifier: req.Traffic.RequestHeaderModifier}
+		}
+		out = append(out, job{
+			namespace: req.Workload.Namespace, routing: r, pair: pair, asks: asks,
+			hand: traffic.Hand{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite},
+			version: traffic.Version{
+				Workload: req.Workload.WorkloadRef.Name, Label: rollout.RevisionLabel(req.Workload.WorkloadRef.Kind), Hash: req.CanaryHash,
+				Labels: req.CanaryLabels, Claim: req.Claim,
+			},
+		})
+	}
+	return out
+}
+
+// borrow has an object be what derive makes of its original.
+func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand, derive func(traffic.Object) (traffic.Object, []string, error)) (bool, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	if err != nil {
+		return false, err
+	}
+	if live == nil {
+		return false, vanished(p)
+	}
+	b, err := traffic.Look(p.String(), live)
+	if err != nil {
+		return false, err
+	}
+	w, err := b.Want(h, derive)
+	if err != nil || w == nil {
+		return false, err
+	}
+	return a.write(ctx, p, live, w)
+}
+
+// giveBack makes a borrowed object what it was; one that was deleted needs nothing.
+func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (bool, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	if err != nil || live == nil {
+		return false, err
+	}
+	b, err := traffic.Look(p.String(), live)
+	if err != nil {
+		return false, err
+	}
+	w, err := b.Return(h)
+	if err != nil || w == nil {
+		return false, err
+	}
+	return true, a.send(ctx, p, live, w.Ops())
+}
+
+// keep has an object that we make be as desired.
+func (a *Activities) keep(ctx context.Context, p place, h traffic.Hand, desired traffic.Object, paths []string) (bool, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	if err != nil {
+		return false, err
+	}
+	if live == nil {
+		return true, a.create(ctx, p, desired, paths)
+	}
+	w, err := traffic.LookCreated(p.String(), live).Want(h, desired, paths)
+	if err != nil || w == nil {
+		return false, err
+	}
+	return a.write(ctx, p, live, w)
+}
+
+// clear deletes an object that we made; one that we did not make is left alone.
+func (a *Activities) clear(ctx context.Context, p place, h traffic.Hand) (bool, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	if err != nil || live == nil {
+		return false, err
+	}
+	c := traffic.LookCreated(p.String(), live)
+	if c.Foreign() {
+		return false, nil
+	}
+	if err := c.Mine(h); err != nil {
+		return false, err
+	}
+	return true, a.remove(ctx, p, live)
+}

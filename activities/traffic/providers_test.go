@@ -1,0 +1,149 @@
+package traffic_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+const ingressYAML = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: order, labels: {team: shop}, annotations: {nginx.ingress.kubernetes.io/rewrite-target: /}}
+spec:
+  ingressClassName: nginx
+  tls: [{hosts: [shop.example], secretName: shop}]
+  rules:
+  - host: shop.example
+    http:
+      paths:
+      - {path: /order, pathType: Prefix, backend: {service: {name: order, port: {number: 80}}}}
+      - {path: /cart, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}
+`
+
+const routeYAML = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: order, labels: {team: shop}, annotations: {note: mine}}
+spec:
+  parentRefs: [{name: gate}]
+  rules:
+  - matches: [{path: {type: PathPrefix, value: /order}}]
+    backendRefs: [{name: order, port: 80, weight: 7}]
+  - matches: [{path: {type: PathPrefix, value: /old}}]
+    filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: /order}}}]
+  - matches: [{path: {type: PathPrefix, value: /cart}}]
+    backendRefs: [{name: cart, port: 80}]
+`
+
+const virtualServiceYAML = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: order, annotations: {note: mine}}
+spec:
+  hosts: [shop.example]
+  http:
+  - match: [{uri: {prefix: /cart}}]
+    route: [{destination: {host: cart}}]
+  - route: [{destination: {host: order.SPACE.svc.cluster.local, port: {number: 80}}}]
+`
+
+// way is one provider: what it needs, and what of it can be looked at.
+type way struct {
+	yaml    string
+	routing rollout.Routing
+	kind    string
+}
+
+var ways = map[string]way{
+	"ingress":   {ingressYAML, rollout.Routing{Service: "order", GraceSeconds: 3, Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}, "Ingress"},
+	"httproute": {routeYAML, rollout.Routing{Service: "order", GraceSeconds: 5, HTTPRoute: "order"}, "HTTPRoute"},
+	"custom": {virtualServiceYAML, rollout.Routing{Service: "order", GraceSeconds: 1, Custom: []rollout.ObjectRef{
+		{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "order"}}}, "VirtualService"},
+}
+
+func (b *bench) set(w way) *unstructured.Unstructured {
+	b.t.Helper()
+	b.shop()
+	b.apply(replaceSpace(w.yaml, b.namespace))
+	return b.object(w.kind, "order")
+}
+
+// TestEveryProviderThroughARelease takes each provider through a whole release, each change twice: the second time nothing is written. At the end the user's objects
+// are what they were, and nothing of ours is left.
+func TestEveryProviderThroughARelease(t *testing.T) {
+	t.Parallel()
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			before := own(b.set(w))
+			service := own(b.object("Service", "order"))
+
+			result := b.must(b.request(rollout.RoutePin, w.routing))
+			require.True(t, result.Modified)
+			require.Equal(t, w.routing.GraceSeconds, result.GraceSeconds)
+			require.Contains(t, result.Message, "selects the stable version only")
+			require.Equal(t, map[string]any{"app": "order", "pod-template-hash": stable}, b.object("Service", "order").Object["spec"].(map[string]any)["selector"])
+
+			for _, asks := range []rollout.Traffic{weight(20), byHeader("x-user", "tester"), weight(50), weight(0)} {
+				req := b.request(rollout.RouteEnsure, w.routing)
+				req.Traffic = asks
+				require.True(t, b.must(req).Modified, "%s", toJSON(t, asks))
+				b.requireSplit(w, asks)
+			}
+			b.must(b.request(rollout.RouteToNew, w.routing))
+			b.requireSplit(w, weight(100))
+
+			made := b.object("Service", "order-canary")
+			require.Equal(t, "order", made.GetLabels()[rollout.LabelCanaryOf])
+			require.Equal(t, "shop", made.GetLabels()["team"])
+			require.Equal(t, ours, made.GetAnnotations()[rollout.AnnotationHeldBy])
+			require.Equal(t, "Service", made.GetOwnerReferences()[0].Kind)
+
+			b.must(b.request(rollout.RouteUnpin, w.routing))
+			b.must(b.request(rollout.RouteToStable, w.routing))
+			b.must(b.request(rollout.RouteRemoveCanary, w.routing))
+			require.Equal(t, before, own(b.object(w.kind, "order")), "the route is what it was")
+			require.Equal(t, service, own(b.object("Service", "order")), "the Service is what it was")
+			require.Nil(t, b.object("Service", "order-canary"))
+			require.Nil(t, b.object("Ingress", "order-canary"))
+		})
+	}
+}
+
+// TestTakeOver has a release of a dead claim be followed by another, which names that claim: the originals are those from before the first.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			before := own(b.set(w))
+			service := own(b.object("Service", "order"))
+			b.must(b.request(rollout.RoutePin, w.routing))
+			req := b.request(rollout.RouteEnsure, w.routing)
+			req.Traffic = weight(20)
+			b.must(req)
+
+			next := operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
+			all := []rollout.RouteAction{rollout.RoutePin, rollout.RouteEnsure, rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary}
+			for _, action := range all {
+				req := b.request(action, w.routing)
+				req.Claim, req.Traffic = next, weight(20)
+				_, details := b.fails(req, failure.Claimed)
+				require.Equal(t, ours, details.Holder, "%s", action)
+			}
+			for _, action := range all {
+				req := b.request(action, w.routing)
+				req.Claim, req.TakeOver, req.Traffic = next, ours, weight(20)
+				b.must(req)
+			}
+			require.Equal(t, before, own(b.object(w.kind, "order")))
+			require.Equal(t, service, own(b.object("Service", "order")))
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package traffic_test
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/release/rollout"
+	pure "slipway.io/slipway/release/rollout/traffic"
+)
+
+func replaceSpace(text, namespace string) string { return strings.ReplaceAll(text, "SPACE", namespace) }
+
+// look reads all objects that requests pass.
+func (b *bench) look() pure.Objects {
+	b.t.Helper()
+	list := func(gvr schema.GroupVersionResource) []map[string]any {
+		all, err := b.objects.Resource(gvr).Namespace(b.namespace).List(b.t.Context(), metav1.ListOptions{})
+		require.NoError(b.t, err)
+		var out []map[string]any
+		require.NoError(b.t, all.EachListItem(func(o runtime.Object) error {
+			out = append(out, o.(*unstructured.Unstructured).Object)
+			return nil
+		}))
+		return out
+	}
+	pods, err := b.kube.CoreV1().Pods(b.namespace).List(b.t.Context(), metav1.ListOptions{})
+	require.NoError(b.t, err)
+	o := pure.Objects{
+		Services: list(gvrs["Service"]), Ingresses: list(gvrs["Ingress"]), HTTPRoutes: list(gvrs["HTTPRoute"]), Custom: list(gvrs["VirtualService"]),
+		EndpointSlices: list(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}),
+		Revisions:      map[string]string{},
+	}
+	for _, p := range pods.Items {
+		o.Revisions[p.Name] = p.Labels["pod-template-hash"]
+	}
+	return o
+}
+
+// requireSplit checks where requests go: the canary's part by weight for ordinary ones; by matches, all that match and none else.
+func (b *bench) requireSplit(w way, asks rollout.Traffic) {
+	b.t.Helper()
+	ordinary, matching := 0.0, 0.0
+	if asks.Weight != nil {
+		ordinary = float64(*asks.Weight) / 100
+		matching = ordinary
+	} else {
+		matching = 1
+	}
+	path := "/order"
+	for _, c := range []struct {
+		probe pure.Probe
+		want  float64
+	}{
+		{pure.Probe{Host: "shop.example", Path: path}, ordinary},
+		{pure.Probe{Host: "shop.example", Path: path, Headers: map[string]string{"X-User": "tester"}}, matching},
+	} {
+		var split pure.Split
+		var err error
+		require.Eventually(b.t, func() bool { // the EndpointSlices follow the Services
+			split, err = pure.Shares(b.look(), w.routing, c.probe)
+			return err == nil && split.Nowhere == 0 && near(split.ByRevision[canary], c.want) && near(split.ByRevision[stable], 1-c.want)
+		}, 10*time.Second, tick, "want %v of the requests at the canary", c.want)
+	}
+}
+
+func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }

@@ -1,0 +1,152 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscalers")
+
+const pointAutoscaler = "rollout.autoscaler"
+
+// lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
+func (t *rolloutAttempt) lookAtOrphans(ctx context.Context) (*looked, pods.Decision, error) {
+	l := &looked{}
+	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, pods.Decision{}, err
+	}
+	if err == nil {
+		l.object, l.seen = object, t.plain(object)
+	}
+	if err := t.autoscalers(ctx, l); err != nil {
+		return nil, pods.Decision{}, err
+	}
+	return l, t.decide(l.seen), nil
+}
+
+// autoscalers reads those that scale the workload.
+func (t *rolloutAttempt) autoscalers(ctx context.Context, l *looked) error {
+	ref := t.subject.Workload.WorkloadRef
+	list, err := t.list(ctx, autoscalersResource, "")
+	if err != nil {
+		return err
+	}
+	t.scalers = map[string]*unstructured.Unstructured{}
+	for i := range list {
+		o := &list[i]
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "kind")
+		name, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "name")
+		version, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "apiVersion")
+		if kind != ref.Kind || name != ref.Name || version != ref.APIVersion {
+			continue
+		}
+		a := pods.Autoscaler{Name: o.GetName(), Held: o.GetAnnotations()[rollout.AnnotationHeldBy], Min: 1, Max: int32(number(o, "spec", "maxReplicas"))}
+		if n, there, _ := unstructured.NestedInt64(o.Object, "spec", "minReplicas"); there {
+			a.Min = int32(n)
+		}
+		_, a.Pinned = o.GetAnnotations()[rollout.AnnotationRestore]
+		t.scalers[a.Name] = o
+		l.seen.Autoscalers = append(l.seen.Autoscalers, a)
+	}
+	return nil
+}
+
+// changeAutoscaler pins one to the workload's size, or restores it by the patch that stands on it.
+func (t *rolloutAttempt) changeAutoscaler(ctx context.Context, c *pods.AutoscalerChange) error {
+	o := t.scalers[c.Name]
+	fresh := change{"test", "/metadata/resourceVersion", o.GetResourceVersion()}
+	var ops []change
+	step := "restore"
+	if c.Pin == nil {
+		if err := json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRestore]), &ops); err != nil {
+			return failure.New(failure.Refused, "%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
+				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
+		}
+		ops = undoing(o, ops)
+	} else {
+		step = "pin"
+		ops = t.pinning(o, *c.Pin)
+	}
+	body, err := json.Marshal(append([]change{fresh}, ops...))
+	if err != nil {
+		return err
+	}
+	_, err = t.patch(ctx, o, body, pointAutoscaler, step)
+	if err != nil && trouble.Sort(err) == rejected && t.rejected != o.GetResourceVersion() {
+		// Its own controller writes its status at any time, and was faster: the next look tells.
+		t.rejected = o.GetResourceVersion()
+		return nil
+	}
+	if err != nil && trouble.Sort(err) == missing { // it is gone, not the workload: the next look tells
+		return nil
+	}
+	return err
+}
+
+// pinning pins an autoscaler, and leaves on it the patch that undoes that.
+func (t *rolloutAttempt) pinning(o *unstructured.Unstructured, size int32) []change {
+	undo := []change{{Op: "remove", Path: annotation(rollout.AnnotationRestore)}, {Op: "remove", Path: annotation(rollout.AnnotationHeldBy)}}
+	undo = append(undo, change{Op: "remove", Path: annotation(rollout.AnnotationWritten)})
+	var ops []change
+	for _, field := range limitFields {
+		path := limits + field
+		if v, there := at(o.Object, path); there {
+			undo = append(undo, change{"add", path, v})
+		} else {
+			undo = append(undo, change{Op: "remove", Path: path})
+		}
+		ops = append(ops, change{"add", path, size})
+	}
+	if len(o.GetAnnotations()) == 0 {
+		ops = append(ops, change{"add", "/metadata/annotations", map[string]string{}})
+	}
+	restore, err := json.Marshal(undo)
+	if err != nil {
+		panic(err) // it was JSON before: it always marshals
+	}
+	return append(ops, change{"add", annotation(rollout.AnnotationRestore), string(restore)},
+		change{"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}, change{"add", annotation(rollout.AnnotationWritten), pinnedTo(int64(size))})
+}
+
+// limits is where an autoscaler's limits stand, limitFields are their names.
+const limits = "/spec/"
+
+var limitFields = []string{"minReplicas", "maxReplicas"}
+
+// pinnedTo is rollout.AnnotationWritten of an autoscaler that is pinned to a size.
+func pinnedTo(size int64) string {
+	return pods.Digest(map[string]any{limitFields[0]: size, limitFields[1]: size})
+}
+
+// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a mark that they have
+// removed is gone.
+func undoing(o *unstructured.Unstructured, undo []change) []change {
+	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
+	ours := func(path string) bool {
+		if !told { // it was pinned before that was noted
+			return true
+		}
+		now, _ := at(o.Object, path)
+		for _, field := range limitFields { // where one limit is theirs now, the other tells the size
+			if size := number(o, "spec", field); pinnedTo(size) == written {
+				return now == size
+			}
+		}
+		return false
+	}
+	return slices.DeleteFunc(undo, func(c change) bool {
+		_, there := at(o.Object, c.Path)
+		return strings.HasPrefix(c.Path, limits) && !ours(c.Path) || c.Op == "remove" && !there
+	})
+}

@@ -1,0 +1,170 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+const pointExtra = "rollout.extra"
+
+// readExtra reads the extra Deployment and its ReplicaSets.
+func (t *rolloutAttempt) readExtra(ctx context.Context, l *looked, name string) error {
+	o, err := t.get(ctx, deploymentsResource, name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.extra = o
+	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[operation.AnnotationClaimedBy], Of: o.GetLabels()[rollout.LabelCanaryOf],
+		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"), Deleting: o.GetDeletionTimestamp() != nil,
+		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"), Updated: count(o, "updatedReplicas"),
+		Trouble: replicaFailure(o)}
+	live := pods.Digest(templateOf(o))
+	var rest rollout.Rest
+	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live && json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) == nil {
+		// It is what we wrote: then it counts as what it was made of, without what was added.
+		e.Template = rest.Template
+	}
+	l.seen.Extra = e
+	selector, err := selectorOf(o)
+	if err != nil {
+		return err
+	}
+	sets, err := t.list(ctx, replicaSets, selector)
+	if err != nil {
+		return err
+	}
+	for i := range sets {
+		owner := metav1.GetControllerOf(&sets[i])
+		if owner == nil || owner.UID != o.GetUID() {
+			continue
+		}
+		l.extras[sets[i].GetUID()] = true
+		if pods.Digest(pods.Stripped(templateOf(&sets[i]))) == live {
+			e.Hash = sets[i].GetLabels()[rollout.RevisionLabel("Deployment")]
+			// What the other ReplicaSets have is not of the new version.
+			e.Total, e.Ready = count(&sets[i], "replicas"), count(&sets[i], "readyReplicas")
+		}
+	}
+	return nil
+}
+
+// changeExtra makes one change of the extra Deployment.
+func (t *rolloutAttempt) changeExtra(ctx context.Context, l *looked, c *pods.ExtraChange) error {
+	held := change{"test", annotation(operation.AnnotationClaimedBy), t.subject.Claim}
+	switch {
+	case c.Create != nil:
+		return t.createExtra(ctx, l, *c.Create)
+	case c.Delete != "":
+		return t.deleteExtra(ctx, l, c.Delete)
+	case c.Replicas != nil:
+		return t.patchExtra(ctx, l, "scale", []change{held, {"test", "/metadata/generation", l.extra.GetGeneration()}, {"add", "/spec/replicas", *c.Replicas}})
+	}
+	template, digest, err := t.extraTemplate(ctx, l)
+	if err != nil {
+		return err
+	}
+	return t.patchExtra(ctx, l, "put-back", []change{held, {"test", "/metadata/generation", l.extra.GetGeneration()}, {"replace", "/spec/template", template},
+		{"add", annotation(rollout.AnnotationWritten), pods.Digest(template)}, {"add", annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()}})
+}
+
+func (t *rolloutAttempt) patchExtra(ctx context.Context, l *looked, step string, ops []change) error {
+	if l.seen.Extra.Claim != t.subject.Claim {
+		// It is of an earlier claim on this very workload, which was taken over.
+		ops = append([]change{{"add", annotation(operation.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
+	}
+	body, err := json.Marshal(ops)
+	if err != nil {
+		return err
+	}
+	_, err = t.patch(ctx, l.extra, body, pointExtra, step)
+	if err != nil && (trouble.Sort(err) == rejected && t.rejected != l.extra.GetResourceVersion()) {
+		t.rejected = l.extra.GetResourceVersion()
+		return nil
+	}
+	if err != nil && trouble.Sort(err) == missing { // it is gone, not the workload: the next look tells
+		return nil
+	}
+	return err
+}
+
+// extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
+func (t *rolloutAttempt) extraTemplate(ctx context.Context, l *looked) (template map[string]any, digest string, err error) {
+	base := t.expectedTemplate
+	if base == nil {
+		if base, err = t.dryRun(ctx, l); err != nil {
+			return nil, "", err
+		}
+		t.expectedTemplate = base
+	}
+	return pods.WithMetadata(base, l.object.GetName(), l.seen.Saved.CanaryMetadata), pods.Digest(base), nil
+}
+
+// createExtra makes the extra Deployment: the workload's spec with the new template and a selector of its own.
+func (t *rolloutAttempt) createExtra(ctx context.Context, l *looked, size int32) error {
+	template, digest, err := t.extraTemplate(ctx, l)
+	if err != nil {
+		return err
+	}
+	name := l.object.GetName()
+	of := pods.CanaryOf(name)
+	spec, _, err := unstructured.NestedMap(l.object.Object, "spec")
+	if err != nil {
+		return err
+	}
+	spec["template"], spec["replicas"] = template, int64(size)
+	delete(spec, "paused")
+	if err := unstructured.SetNestedField(spec, of, "selector", "matchLabels", rollout.LabelCanaryOf); err != nil {
+		return err
+	}
+	labels := maps.Clone(l.object.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[rollout.LabelCanaryOf], labels[operation.LabelClaimed] = of, operation.LabelClaimedValue
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
+	o.SetName(l.seen.Saved.CanaryWorkload)
+	o.SetLabels(labels)
+	o.SetAnnotations(map[string]string{
+		operation.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
+		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest}.String(),
+	})
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: l.object.GetUID()}})
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	failpoint.Hit(pointExtra + ".before/create")
+	_, err = t.a.options.Dynamic.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o, metav1.CreateOptions{FieldManager: fieldManager})
+	failpoint.Hit(pointExtra + ".after/create")
+	if apierrors.IsAlreadyExists(err) {
+		return nil // an attempt of before made it: the next look tells
+	}
+	return err
+}
+
+func (t *rolloutAttempt) deleteExtra(ctx context.Context, l *looked, uid string) error {
+	id, policy := types.UID(uid), metav1.DeletePropagationBackground
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	failpoint.Hit(pointExtra + ".before/delete")
+	err := t.a.options.Dynamic.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).
+		Delete(call, l.extra.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &policy})
+	failpoint.Hit(pointExtra + ".after/delete")
+	if err != nil && (trouble.Sort(err) == missing || trouble.Sort(err) == changed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+package workload_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+)
+
+// TestAMoveThatFailsComesToRest: nobody decides for a while, and what somebody else edits meanwhile may take no more pods than at the rest of a step.
+func TestAMoveThatFailsComesToRest(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		breaks func(b *bench)
+		kind   failure.Kind
+		says   string
+	}{
+		{"its time is up", func(b *bench) { b.hurries("/deployments/web") }, failure.WorkloadFailed, "new pods are ready"},
+		{"the server takes no more of its changes", func(b *bench) { b.refuses("/deployments/web", 2) }, failure.Refused, "no more of this"},
+		{"somebody edits the template", func(b *bench) { b.editsAfter("/deployments/web", 1) }, failure.Drift, "changed its pod template"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			b := newBench(t)
+			b.deployment("web", 10, own("1", "0"))
+			b.settled(web(), 10)
+			r := b.release("web", rollout.StylePartition, "x:new")
+			r.begin()
+			r.move(1, "50%")
+			c.breaks(b)
+			require.Contains(t, r.moveFails(r.moveRequest(2, "100%"), c.kind).Message(), c.says)
+			b.traffic.set(nil)
+			require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}`, b.strategyOf("web"))
+			if c.kind == failure.Drift { // its controller was faster
+				return
+			}
+			whole := func() bool {
+				split := b.split("web")
+				return split["x:third"]+split["x:new"]+split["x:good"] == 10 && len(b.pods("web")) == 10
+			}
+			require.Eventually(t, whole, patience, tick)
+			require.Greater(t, b.split("web")["x:new"], 5, "it was in mid-step")
+			stop := b.watchFloor("web", 9, 10)
+			b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:third"}]}}}}`)
+			marker := b.touch("web")
+			require.Eventually(t, func() bool {
+				d, err := b.kube.AppsV1().Deployments(b.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+				require.NoError(t, err)
+				return d.Status.ObservedGeneration >= marker && b.split("web")["x:third"] >= 1 && whole()
+			}, patience, tick)
+			stop()
+		})
+	}
+}
+
+// hurries has the clock of the activities run away once an object was changed.
+func (b *bench) hurries(path string) {
+	var changed, looks atomic.Int64
+	b.use(b.config, workload.Options{Now: func() time.Time {
+		if changed.Load() > 0 {
+			looks.Add(1)
+		}
+		return time.Now().Add(time.Duration(looks.Load()) * 20 * time.Second)
+	}})
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, path) {
+			changed.Add(1)
+		}
+		return nil, nil
+	})
+}
+
+// refuses has the server refuse a change of an object as an admission rule would, the n-th that is made from now on; the next ones it takes.
+func (b *bench) refuses(path string, n int32) {
+	var made atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, path) || strings.Contains(r.URL.RawQuery, "dryRun") || made.Add(1) != n {
+			return nil, nil
+		}
+		return answer(r, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook denied the request: no more of this","code":403}`), nil
+	})
+}
+
+// editsAfter has somebody else set another image once so many changes of an object were made.
+func (b *bench) editsAfter(path string, n int32) {
+	var made atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, path) && !strings.Contains(r.URL.RawQuery, "dryRun") && made.Add(1) == n+1 {
+			b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:other"}]}}}}`)
+		}
+		return nil, nil
+	})
+}
+
+func (b *bench) strategyOf(name string) string {
+	b.t.Helper()
+	d, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name, metav1.GetOptions{})
+	require.NoError(b.t, err)
+	raw, err := json.Marshal(d.Spec.Strategy)
+	require.NoError(b.t, err)
+	return string(raw)
+}

@@ -1,0 +1,222 @@
+package workload_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/kruise"
+)
+
+// dieAfterWrite makes the activities anew, and has their process lose its cluster for good in the instant of its n-th write: the write is made, but its answer and
+// everything after it is lost. It says whether that came to pass.
+func (d *dock) dieAfterWrite(n int32) (died func() bool) {
+	d.t.Helper()
+	d.use(d.config, workload.Options{ListenFor: 2 * time.Second})
+	var writes atomic.Int32
+	lost := errors.New("the process died")
+	line := d.traffic
+	line.set(func(r *http.Request) (*http.Response, error) {
+		if writes.Load() >= n {
+			return nil, lost
+		}
+		if r.Method != http.MethodPatch && r.Method != http.MethodDelete || r.URL.Query().Has("dryRun") {
+			return nil, nil
+		}
+		response, err := line.next.RoundTrip(r)
+		if writes.Add(1) < n {
+			return response, err
+		}
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return nil, lost
+	})
+	return func() bool { return writes.Load() >= n }
+}
+
+func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		d := newDock(t, k)
+		r := d.release()
+		r.budget = 0
+		stop := d.watchFloor("w", 3, 4)
+		// Each activity is begun by a process that dies after its first write, then by one that dies after its second, and so on, until one ends it.
+		through := func(name string, req, result any) {
+			t.Helper()
+			for n := int32(1); n < 20; n++ {
+				died := d.dieAfterWrite(n)
+				err := r.attempt(name, req, result)
+				if !died() && err == nil {
+					return
+				}
+			}
+			t.Fatalf("%s never ends", name)
+		}
+		through(rollout.ActivityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &r.begun)
+		var moved rollout.MoveResult
+		through(rollout.ActivityMove, r.moveRequest(1, "50%"), &moved)
+		d.holds(quarterSteps[1].split)
+		r.template = moved.Template
+		var finished rollout.FinishResult
+		through(rollout.ActivityFinish, r.finishRequest(rollout.FinishResume, rollout.SideStable), &finished)
+		stop()
+		d.use(d.config, workload.Options{})
+		r.finish(rollout.FinishRelease, rollout.SideStable)
+		d.home("x:good", 4)
+	})
+}
+
+func TestKindsFrozenAndBroughtHome(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		d := newDock(t, k)
+		r := d.release()
+		r.begin()
+		r.move(1, "50%")
+		r.finish(rollout.FinishFreeze, rollout.SideStable)
+		require.NotContains(t, d.object().GetLabels(), operation.LabelClaimed, "the claim is given back")
+		require.Contains(t, d.object().GetAnnotations(), rollout.AnnotationSaved, "what was saved stays")
+		d.holds(quarterSteps[1].split)
+		next := d.release()
+		next.run = "run-2"
+		require.NotNil(t, next.begin().Adopted, "the next release finds the frozen split")
+		next.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
+		d.home("x:good", 4)
+	})
+}
+
+func TestKindsStopToNewInMidStep(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		d := newDock(t, k)
+		r := d.release()
+		r.begin()
+		stop := d.watchFloor("w", 3, 4)
+		r.move(1, "25%")
+		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
+		stop()
+		d.home("x:new", 4)
+	})
+}
+
+func TestKindsScaledAtRest(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		if !k.sized {
+			return
+		}
+		d := newDock(t, k)
+		r := d.release()
+		r.begin()
+		r.move(1, "50%")
+		for _, size := range []int{8, 2, 4} {
+			d.edit(fmt.Sprintf(`{"spec":{"replicas":%d}}`, size))
+			require.Eventually(t, func() bool { return len(d.pods("w")) == size }, patience, tick)
+			d.quiet()
+			look := r.moveRequest(1, "50%")
+			look.Look = true
+			got := r.moved(look)
+			require.Equal(t, int32(size), got.Replicas)
+			require.GreaterOrEqual(t, got.UpdatedReady, int32(size/2), "a new size is followed: %s", got.Message)
+			if k.kind == "CloneSet" {
+				require.Equal(t, map[string]int{"x:new": size / 2, "x:good": size - size/2}, d.split("w"), "a share of a CloneSet stays in proportion")
+			}
+		}
+		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
+		d.home("x:good", 4)
+	})
+}
+
+func TestKindsWithTheirOwnPartition(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		own := `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`
+		switch k.title {
+		case "DaemonSet":
+			return
+		case "CloneSet":
+			own = `{"spec":{"updateStrategy":{"partition":2}}}`
+		}
+		d := newDock(t, k)
+		d.edit(own)
+		d.quiet()
+		d.before = d.specNow()
+		r := d.release()
+		r.begin()
+		r.move(1, "25%")
+		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
+		d.home("x:new", 4)
+	})
+}
+
+func TestKindsThatAreUpdatedByDeletionAreRefused(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		if k.kind == "CloneSet" {
+			return
+		}
+		d := newDock(t, k)
+		d.edit(`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+		d.quiet()
+		refusals := d.release().preflight().Refusals
+		require.Len(t, refusals, 1)
+		require.Contains(t, refusals[0].Reason, "set its update type to RollingUpdate first")
+	})
+}
+
+func cloneSetDock(t *testing.T) *dock {
+	t.Helper()
+	return newDock(t, releasable{"CloneSet", "CloneSet", kruise.CloneSets, `{"replicas":4,"updateStrategy":{"maxUnavailable":1}}`, true})
+}
+
+func TestCloneSetBlueGreen(t *testing.T) {
+	for _, test := range []struct {
+		to   rollout.Side
+		want string
+	}{{rollout.SideNew, "x:new"}, {rollout.SideStable, "x:good"}} {
+		t.Run(string(test.to), func(t *testing.T) {
+			d := cloneSetDock(t)
+			r := d.release()
+			r.style = rollout.StyleBlueGreen
+			r.begin()
+			stop := d.watchFloor("w", 4, 8)
+			require.Equal(t, int32(4), r.move(1, "100%").UpdatedReady)
+			d.holds(map[string]int{"x:good": 4, "x:new": 4})
+			uids := podUIDs(d)
+			r.finish(rollout.FinishResumeAndRelease, test.to)
+			stop()
+			d.home(test.want, 4)
+			for name, uid := range podUIDs(d) {
+				require.Equal(t, uids[name], uid, "finalising makes no new pod")
+			}
+		})
+	}
+}
+
+func TestCloneSetBlueGreenUpToAHalf(t *testing.T) {
+	d := cloneSetDock(t)
+	r := d.release()
+	r.style = rollout.StyleBlueGreen
+	r.begin()
+	stop := d.watchFloor("w", 4, 6)
+	r.move(1, "25%")
+	d.holds(map[string]int{"x:good": 4, "x:new": 1})
+	r.move(2, "50%")
+	d.holds(map[string]int{"x:good": 4, "x:new": 2})
+	for _, image := range []string{"x:good", "x:new"} {
+		d.editImage(image)
+		d.quiet()
+		d.holds(map[string]int{"x:good": 4, "x:new": 2})
+	}
+	refused := r.moveFails(r.moveRequest(3, "100%"), failure.Refused)
+	require.Contains(t, refused.Message(), "only in its first step")
+	d.holds(map[string]int{"x:good": 4, "x:new": 2})
+	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
+	stop()
+	d.home("x:good", 4)
+}

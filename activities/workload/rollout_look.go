@@ -1,0 +1,263 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// looked is one look at a workload: what the decision goes by, and the objects that writes are made of.
+type looked struct {
+	seen   pods.Observed
+	object *unstructured.Unstructured
+	// templates are the revisions' pod templates, by name.
+	templates map[string]map[string]any
+	// owners are the objects whose pods are the workload's, and extras those whose pods are the extra Deployment's.
+	owners, extras map[types.UID]bool
+	extra          *unstructured.Unstructured
+	selector       string
+}
+
+// observe reads everything that a decision needs but the pods.
+func (t *rolloutAttempt) observe(ctx context.Context) (*looked, error) {
+	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
+	if err != nil {
+		return nil, err
+	}
+	l := &looked{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{}, extras: map[types.UID]bool{}}
+	l.seen = t.plain(object)
+	selector, err := selectorOf(object)
+	if err != nil {
+		return nil, err
+	}
+	l.selector = selector
+	if err := t.revisions(ctx, l); err != nil {
+		return nil, err
+	}
+	if l.seen.Saved != nil && l.seen.Saved.CanaryWorkload != "" {
+		if err := t.readExtra(ctx, l, l.seen.Saved.CanaryWorkload); err != nil {
+			return nil, err
+		}
+	}
+	if t.scaled(l) {
+		if err := t.autoscalers(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	l.seen.Now, l.seen.Elapsed = t.a.options.Now(), t.beat.Now().Elapsed()
+	return l, t.expect(ctx, l)
+}
+
+// scaled says whether autoscalers matter: before and during a blue-green rollout.
+func (t *rolloutAttempt) scaled(l *looked) bool {
+	if l.seen.Saved != nil {
+		return len(l.seen.Saved.Autoscalers) > 0
+	}
+	return t.style == rollout.StyleBlueGreen
+}
+
+// plain is what the workload itself tells.
+func (t *rolloutAttempt) plain(o *unstructured.Unstructured) pods.Observed {
+	annotations := o.GetAnnotations()
+	seen := pods.Observed{
+		Claim: annotations[operation.AnnotationClaimedBy], Busy: annotations[operation.AnnotationOriginal],
+		UID: string(o.GetUID()), Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
+		Deleting: o.GetDeletionTimestamp() != nil, Replicas: 1, Settings: map[string]json.RawMessage{},
+		Template: pods.Digest(templateOf(o)),
+		Total:    count(o, t.kind.total), Ready: count(o, t.kind.ready), Available: count(o, t.kind.available), Updated: count(o, t.kind.updated),
+	}
+	if n, there, _ := unstructured.NestedInt64(o.Object, t.kind.size...); there || t.kind.size[0] == "status" {
+		seen.Replicas = int32(n)
+	}
+	seen.Current, _, _ = unstructured.NestedString(o.Object, "status", "currentRevision")
+	seen.Update, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
+	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
+		saved, err := rollout.ParseSaved(raw)
+		if err != nil {
+			seen.SavedProblem = err.Error()
+		}
+		seen.Saved = saved
+	}
+	var rest rollout.Rest
+	if json.Unmarshal([]byte(annotations[rollout.AnnotationRest]), &rest) == nil {
+		seen.Rest = &rest
+	}
+	for _, path := range append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy") {
+		if v, there := at(o.Object, path); there && v != nil {
+			raw, err := json.Marshal(v)
+			if err == nil {
+				seen.Settings[path] = raw
+			}
+		}
+	}
+	seen.Trouble = replicaFailure(o)
+	return seen
+}
+
+// replicaFailure is what a controller says about pods that it cannot create.
+func replicaFailure(o *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
+			message, _ := condition["message"].(string)
+			return podword.Line(message)
+		}
+	}
+	return ""
+}
+
+func templateOf(o *unstructured.Unstructured) map[string]any {
+	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	return template
+}
+
+func number(o *unstructured.Unstructured, path ...string) int64 {
+	n, _, _ := unstructured.NestedInt64(o.Object, path...)
+	return n
+}
+
+func count(o *unstructured.Unstructured, field string) int32 {
+	return int32(number(o, "status", field))
+}
+
+// at is the value at a JSON Pointer of objects.
+func at(object map[string]any, path string) (any, bool) {
+	var v any = object
+	for _, step := range strings.Split(path, "/")[1:] {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+func selectorOf(o *unstructured.Unstructured) (string, error) {
+	var selector metav1.LabelSelector
+	raw, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
+	text, err := json.Marshal(raw)
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(text, &selector); err != nil {
+		return "", err
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return "", err
+	}
+	return parsed.String(), nil
+}
+
+// revisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns.
+func (t *rolloutAttempt) revisions(ctx context.Context, l *looked) error {
+	resource := controllerRevisions
+	if t.kind.sets {
+		resource = replicaSets
+	} else {
+		l.owners[l.object.GetUID()] = true
+	}
+	list, err := t.list(ctx, resource, l.selector)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		r := &list[i]
+		owner := metav1.GetControllerOf(r)
+		if owner == nil || owner.UID != l.object.GetUID() {
+			continue
+		}
+		revision, template := t.revision(r)
+		l.seen.Revisions = append(l.seen.Revisions, revision)
+		l.templates[revision.Name] = template
+		if t.kind.sets {
+			l.owners[r.GetUID()] = true
+		}
+	}
+	slices.SortFunc(l.seen.Revisions, func(a, b pods.Revision) int { return int(a.Number - b.Number) })
+	return nil
+}
+
+func (t *rolloutAttempt) revision(r *unstructured.Unstructured) (pods.Revision, map[string]any) {
+	if t.kind.sets {
+		template := pods.Stripped(templateOf(r))
+		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
+		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
+		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Counted: true,
+			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"), Available: count(r, "availableReplicas")}, template
+	}
+	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
+	template := pods.Stripped(raw)
+	return pods.Revision{Name: r.GetName(), Hash: t.kind.hash(r), Number: number(r, "revision"), Template: pods.Digest(template)}, template
+}
+
+// withPods adds the pods to a look.
+func (t *rolloutAttempt) withPods(ctx context.Context, l *looked) error {
+	options := metav1.ListOptions{LabelSelector: l.selector, Limit: podPage}
+	minReady := int32(number(l.object, "spec", "minReadySeconds"))
+	l.seen.Pods, l.seen.PodsSeen = nil, true
+	for {
+		call, cancel := t.a.call(ctx)
+		page, err := t.a.client.CoreV1().Pods(t.subject.Workload.Namespace).List(call, options)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			t.sortPod(l, &page.Items[i], minReady)
+		}
+		if page.Continue == "" {
+			return nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+// sortPod puts a pod with the workload's, or with those of the extra Deployment.
+func (t *rolloutAttempt) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return
+	}
+	p := podSeen(pod, minReady, t.a.options.Now())
+	p.Revision = pod.Labels[rollout.RevisionLabel(t.subject.Workload.WorkloadRef.Kind)]
+	switch {
+	case l.owners[owner.UID]:
+		l.seen.Pods = append(l.seen.Pods, p)
+	case l.extras[owner.UID] && l.seen.Extra != nil:
+		l.seen.Extra.Pods = append(l.seen.Extra.Pods, p)
+	}
+}
+
+func (t *rolloutAttempt) get(ctx context.Context, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	return t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).Get(call, name, metav1.GetOptions{})
+}
+
+func (t *rolloutAttempt) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	list, err := t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).List(call, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}

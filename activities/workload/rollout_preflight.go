@@ -1,0 +1,205 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by Options.TrafficPreflight the
+// traffic (design §1, principle 6). It fails with Unreachable or Forbidden when the cluster does not answer.
+func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
+	p := &rolloutPreflight{a: a, req: req}
+	if err := p.pods(ctx); err != nil {
+		return rollout.PreflightResult{}, outcome.Wrap((&preflight{a: a}).failure(err))
+	}
+	if err := p.traffic(ctx); err != nil {
+		return rollout.PreflightResult{}, outcome.Wrap((&preflight{a: a}).failure(err))
+	}
+	return p.result, nil
+}
+
+// rolloutPreflight is one check.
+type rolloutPreflight struct {
+	a      *Activities
+	req    rollout.PreflightRequest
+	result rollout.PreflightResult
+}
+
+func (p *rolloutPreflight) refuse(field, reason string) {
+	p.result.Refusals = append(p.result.Refusals, rollout.Refusal{Field: field, Reason: reason})
+}
+
+// traffic lets the traffic's own check speak.
+func (p *rolloutPreflight) traffic(ctx context.Context) error {
+	if !p.req.Strategy.HasTraffic() && p.req.Shared == nil {
+		return nil
+	}
+	if p.a.options.TrafficPreflight == nil {
+		p.refuse("strategy", "this party's worker cannot route traffic: leave out trafficRoutings")
+		return nil
+	}
+	refusals, holder, on, err := p.a.options.TrafficPreflight(ctx, p.req)
+	if err != nil {
+		return err
+	}
+	p.result.Refusals = append(p.result.Refusals, refusals...)
+	if p.result.Holder == "" {
+		p.result.Holder, p.result.On = holder, on
+	}
+	return nil
+}
+
+// pods checks the pods' part, and stops at the first thing without which the next check makes no sense.
+func (p *rolloutPreflight) pods(ctx context.Context) error {
+	w, style := p.req.Workload, p.req.Strategy.Style
+	k, known := rolloutKindOf(w.WorkloadRef)
+	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
+	switch {
+	case !known || !pods.Known(w.WorkloadRef):
+		p.refuse("workloadRef", w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced DaemonSet")
+		return nil
+	case !ok:
+		p.refuse("strategy", "a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+": an extra workload is for a Deployment only, blue-green for a Deployment or CloneSet")
+		return nil
+	case !p.a.serves(w.Namespace):
+		p.refuse("namespace", "this party's worker does not serve the namespace "+w.Namespace)
+		return nil
+	}
+	if lacking, err := p.lacking(ctx, k); err != nil || lacking != "" {
+		if lacking != "" {
+			p.refuse("", lacking)
+		}
+		return err
+	}
+	t := &rolloutAttempt{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, beat: &beat{}, change: p.req.Change}
+	l, err := t.observe(ctx)
+	if apierrors.IsNotFound(err) {
+		p.refuse("workloadRef.name", w.String()+" does not exist: create it first")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.judge(ctx, t, l)
+}
+
+func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutAttempt, l *looked) error {
+	if t.tech.ByPods() {
+		if err := t.withPods(ctx, l); err != nil {
+			return err
+		}
+	}
+	if l.seen.Claim != "" {
+		p.result.Holder, p.result.On = l.seen.Claim, p.req.Workload.String()
+	}
+	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked at then.
+	earlier := l.seen.Saved != nil || l.seen.Claim != ""
+	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0 // it would be refused then as well
+	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
+	if reason := pods.Refuses(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
+		p.refuse("workloadRef", reason)
+		return nil
+	}
+	if step, reason := pods.RefusesSteps(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
+		p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), reason)
+		return nil
+	}
+	if p.req.Strategy.Style == rollout.StyleCanary {
+		if err := p.free(ctx, t, l); err != nil {
+			return err
+		}
+	}
+	return p.change(ctx, t, l)
+}
+
+// free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
+func (p *rolloutPreflight) free(ctx context.Context, t *rolloutAttempt, l *looked) error {
+	name := p.req.Workload.WorkloadRef.Name + rollout.CanarySuffix
+	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == pods.CanaryOf(p.req.Workload.WorkloadRef.Name) {
+		return nil
+	}
+	_, err := t.get(ctx, deploymentsResource, name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		p.refuse("workloadRef.name", "a Deployment "+name+" is there already, whose name the extra workload needs: delete or rename it")
+	}
+	return err
+}
+
+// change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left goes home.
+func (p *rolloutPreflight) change(ctx context.Context, t *rolloutAttempt, l *looked) error {
+	field := "images"
+	if len(p.req.Change.TemplatePatch) > 0 {
+		field = "templatePatch"
+	}
+	if len(p.req.Change.Images) == 0 && len(p.req.Change.TemplatePatch) == 0 {
+		p.refuse("", "nothing is to be changed: give images or a templatePatch")
+		return nil
+	}
+	template, err := t.dryRun(ctx, l)
+	if f, ok := asFailure(err); ok {
+		p.refuse(field, f.Message)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch saved := l.seen.Saved; {
+	case saved == nil && pods.Digest(template) == l.seen.Template:
+		p.refuse(field, p.req.Workload.String()+" is of that version already: the change changes nothing")
+	case saved != nil && pods.Digest(template) == saved.StableTemplate:
+		p.refuse(field, p.req.Workload.String()+" goes home to that very version: the change changes nothing, roll the earlier release back instead")
+	}
+	return nil
+}
+
+func asFailure(err error) (*failure.Error, bool) {
+	var f *failure.Error
+	ok := errors.As(err, &f)
+	return f, ok
+}
+
+// lacking says which permissions the worker does not have.
+func (p *rolloutPreflight) lacking(ctx context.Context, k rolloutKind) (string, error) {
+	ns := p.req.Workload.Namespace
+	needs := needsOf(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch")
+	needs = append(needs, needsOf("", "pods", ns, "list", "delete")...)
+	if k.sets {
+		needs = append(needs, needsOf("apps", "replicasets", ns, "list")...)
+	} else {
+		needs = append(needs, needsOf("apps", "controllerrevisions", ns, "list")...)
+	}
+	switch p.req.Strategy.Style {
+	case rollout.StyleCanary:
+		needs = append(needs, needsOf("apps", "deployments", ns, "create", "delete")...)
+	case rollout.StyleBlueGreen:
+		needs = append(needs, needsOf("autoscaling", "horizontalpodautoscalers", ns, "list", "patch")...)
+	}
+	asked := &reviews{a: p.a, answers: map[need]bool{}}
+	set := map[need]bool{}
+	for _, n := range needs {
+		set[n] = true
+	}
+	if err := asked.ask(ctx, set); err != nil {
+		return "", err
+	}
+	return asked.lacks(needs), nil
+}
+
+func needsOf(group, resource, namespace string, verbs ...string) []need {
+	var out []need
+	for _, v := range verbs {
+		out = append(out, need{group, resource, v, namespace})
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package workload_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the earlier release was
+// brought home for a change that cannot be made, both are lost.
+func TestPreflightOverAnEarlierRelease(t *testing.T) {
+	images := func(image string) rollout.Change { return rollout.Change{Images: map[string]string{"app": image}} }
+	cases := []struct {
+		reason string
+		change rollout.Change
+		style  rollout.Style
+		field  string
+		says   string
+	}{
+		{reason: "a newer version can be made", change: images("x:newer")},
+		{reason: "so can the one that is under way: the workload goes home first", change: images("x:new")},
+		{reason: "an unknown container", change: rollout.Change{Images: map[string]string{"sidecar": "x:new"}}, field: "images", says: "no container sidecar; it has app"},
+		{reason: "a patch that the cluster does not accept", change: rollout.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, field: "templatePatch", says: "does not accept the new version"},
+		{reason: "the version that it goes home to", change: images("x:good"), field: "images", says: "the change changes nothing"},
+		{reason: "nothing is asked", change: rollout.Change{}, says: "nothing is to be changed"},
+		{reason: "the extra workload of the earlier release is in nobody's way", change: images("x:newer"), style: rollout.StyleCanary},
+	}
+	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+		t.Run(string(style), func(t *testing.T) {
+			b := newBench(t)
+			b.deployment("web", 4, own("1", "1"))
+			b.settled(web(), 4)
+			r := b.release("web", style, "x:new")
+			r.begin()
+			r.move(1, "50%")
+			check := func(state string, held string) {
+				for _, c := range cases {
+					other := b.release("web", rollout.StylePartition, "")
+					if c.style != "" {
+						other.style = c.style
+					}
+					other.run, other.change = "run-2", c.change
+					writes := b.realWrites()
+					got := other.preflight()
+					require.Equal(t, held, got.Holder, "%s, %s", state, c.reason)
+					require.Equal(t, held == "", got.Frozen, "%s, %s", state, c.reason)
+					require.Equal(t, writes, b.realWrites(), "%s, %s: it writes nothing", state, c.reason)
+					if c.says == "" {
+						require.Empty(t, got.Refusals, "%s, %s", state, c.reason)
+						continue
+					}
+					require.Len(t, got.Refusals, 1, "%s, %s", state, c.reason)
+					require.Equal(t, c.field, got.Refusals[0].Field, "%s, %s", state, c.reason)
+					require.Contains(t, got.Refusals[0].Reason, c.says, "%s, %s", state, c.reason)
+				}
+			}
+			check("a release is under way", r.subject().Claim)
+			r.finish(rollout.FinishFreeze, rollout.SideStable)
+			check("a split is frozen", "")
+		})
+	}
+	t.Run("somebody else's Deployment has the extra workload's name", func(t *testing.T) {
+		b := newBench(t)
+		b.deployment("web", 2, nil)
+		b.deployment("web-canary", 1, nil)
+		b.settled(web(), 2)
+		b.release("web", rollout.StylePartition, "x:new").begin()
+		got := b.release("web", rollout.StyleCanary, "x:newer").preflight()
+		require.Len(t, got.Refusals, 1)
+		require.Contains(t, got.Refusals[0].Reason, "web-canary is there already")
+	})
+	t.Run("it has no pods any more", func(t *testing.T) {
+		b := newBench(t)
+		b.deployment("web", 2, nil)
+		b.settled(web(), 2)
+		b.release("web", rollout.StylePartition, "x:new").begin()
+		b.merge(web(), `{"spec":{"replicas":0}}`)
+		got := b.release("web", rollout.StylePartition, "x:newer").preflight()
+		require.Len(t, got.Refusals, 1)
+		require.Contains(t, got.Refusals[0].Reason, "has no pods")
+	})
+	t.Run("steps that its controller cannot make", func(t *testing.T) {
+		d := newDock(t, releasables[3])
+		d.release().begin()
+		other := d.release()
+		other.run = "run-2"
+		strategy := rollout.Strategy{Style: rollout.StyleBlueGreen, Steps: []rollout.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
+		var got rollout.PreflightResult
+		require.NoError(t, other.call(rollout.ActivityPreflight, rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy, Change: images("x:newer")}, &got))
+		require.Len(t, got.Refusals, 1)
+		require.Equal(t, "strategy.blueGreen.steps[1].replicas", got.Refusals[0].Field)
+	})
+}

@@ -1,0 +1,189 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all: the claim, and the
+// spec's generation, since every write depends on the spec that was seen.
+func (t *rolloutAttempt) patchOf(l *looked, w *pods.Write) ([]byte, error) {
+	var ops []change
+	if w.Fresh {
+		ops = append(ops, change{"test", "/metadata/resourceVersion", l.object.GetResourceVersion()})
+	} else {
+		ops = append(ops, change{"test", "/metadata/generation", l.object.GetGeneration()})
+	}
+	if w.Held != "" {
+		ops = append(ops, change{"test", annotation(operation.AnnotationClaimedBy), w.Held})
+	}
+	for _, s := range w.Settings {
+		_, there := at(l.object.Object, s.Path)
+		switch gone := len(s.Value) == 0 || string(s.Value) == "null"; {
+		case !gone:
+			ops = append(ops, change{"add", s.Path, s.Value})
+		case there:
+			ops = append(ops, change{Op: "remove", Path: s.Path})
+		}
+	}
+	if w.Template != nil {
+		template, err := t.newTemplate(l, *w.Template)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, change{"replace", "/spec/template", template})
+	}
+	meta := &object{meta: metav1.ObjectMeta{Annotations: l.object.GetAnnotations(), Labels: l.object.GetLabels()}}
+	ops = append(ops, metadata(meta, &operation.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
+	ops = append(ops, savedLabel(l.object, w)...)
+	return json.Marshal(ops)
+}
+
+// savedLabel has operation.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
+func savedLabel(o *unstructured.Unstructured, w *pods.Write) []change {
+	path := "/metadata/labels/" + escape(operation.LabelRollout)
+	_, there := o.GetLabels()[operation.LabelRollout]
+	switch _, sets := w.Annotations[rollout.AnnotationSaved]; {
+	case sets && !there:
+		return []change{{"add", path, operation.LabelClaimedValue}}
+	case there && slices.Contains(w.Remove, rollout.AnnotationSaved):
+		return []change{{Op: "remove", Path: path}}
+	}
+	return nil
+}
+
+// newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
+func (t *rolloutAttempt) newTemplate(l *looked, from pods.Template) (map[string]any, error) {
+	if from.Revision != "" {
+		template, ok := l.templates[from.Revision]
+		if !ok {
+			return nil, failure.New(failure.Refused, "%s: its revision %s is gone, so the template cannot be taken from it: set it by hand, then retry", t.subject.Workload, from.Revision)
+		}
+		return template, nil
+	}
+	stable := templateOf(l.object)
+	if l.seen.Saved != nil {
+		kept, ok := l.templates[l.seen.Saved.Stable]
+		if !ok {
+			return nil, failure.New(failure.Refused, "%s: its stable revision %s is gone, so the new version cannot be made of it", t.subject.Workload, l.seen.Saved.Stable)
+		}
+		stable = kept
+	}
+	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
+	if err != nil {
+		return nil, failure.New(failure.Refused, "%s: %s", t.subject.Workload, err.Error())
+	}
+	return template, nil
+}
+
+// expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
+func (t *rolloutAttempt) expect(ctx context.Context, l *looked) error {
+	saved := l.seen.Saved
+	if !t.wantsNew || t.template != "" || saved == nil || l.seen.Claim != t.subject.Claim || l.seen.Deleting {
+		return nil
+	}
+	if t.expected == "" {
+		template, err := t.dryRun(ctx, l)
+		if err != nil {
+			return err
+		}
+		t.expectedTemplate, t.expected = template, pods.Digest(template)
+	}
+	l.seen.Expected = t.expected
+	return nil
+}
+
+// dryRun has the API server check and complete the new template without a write.
+func (t *rolloutAttempt) dryRun(ctx context.Context, l *looked) (map[string]any, error) {
+	template, err := t.newTemplate(l, pods.Template{})
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal([]change{{"replace", "/spec/template", template}})
+	if err != nil {
+		return nil, err
+	}
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	after, err := t.a.options.Dynamic.Resource(t.kind.resource).Namespace(t.subject.Workload.Namespace).
+		Patch(call, l.object.GetName(), types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		if kind := trouble.Sort(err); kind == rejected || kind == refused {
+			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, text(err))
+		}
+		return nil, err
+	}
+	return templateOf(after), nil
+}
+
+// write makes one write on the workload.
+func (t *rolloutAttempt) write(ctx context.Context, l *looked, w *pods.Write) error {
+	body, err := t.patchOf(l, w)
+	if err != nil {
+		return err
+	}
+	_, err = t.patch(ctx, l.object, body, "rollout.patch", w.Step)
+	if err != nil && trouble.Sort(err) == rejected {
+		// Most likely somebody was faster; the next look tells.
+		if t.rejected == l.object.GetResourceVersion() {
+			return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.subject.Workload, text(err))
+		}
+		t.rejected = l.object.GetResourceVersion()
+		return nil
+	}
+	return err
+}
+
+// patch makes one write on any object; point and step name its failpoints.
+func (t *rolloutAttempt) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) (*unstructured.Unstructured, error) {
+	resource := t.kind.resource
+	switch point {
+	case pointExtra:
+		resource = deploymentsResource
+	case pointAutoscaler:
+		resource = autoscalersResource
+	}
+	call, cancel := t.a.call(ctx)
+	defer cancel()
+	failpoint.Hit(point + ".before/" + step)
+	after, err := t.a.options.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
+		Patch(call, o.GetName(), types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	failpoint.Hit(point + ".after/" + step)
+	if err == nil {
+		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)
+	}
+	return after, err
+}
+
+// delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
+func (t *rolloutAttempt) delete(ctx context.Context, list []operation.Pod) error {
+	for _, p := range list {
+		uid, version := types.UID(p.UID), p.Version
+		call, cancel := t.a.call(ctx)
+		failpoint.Hit("rollout.pod.delete.before")
+		err := t.a.client.CoreV1().Pods(t.subject.Workload.Namespace).Delete(call, p.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		})
+		failpoint.Hit("rollout.pod.delete.after")
+		cancel()
+		if err != nil {
+			if kind := trouble.Sort(err); kind != missing && kind != changed {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+const (
+	// lookForKinds is how often kinds that the cluster did not have are looked for again.
+	lookForKinds = 5 * time.Minute
+	// signalShortest and signalLongest limit the pause before a signal that did not arrive is sent again.
+	signalShortest, signalLongest = time.Second, 30 * time.Second
+	// signalTimeout is how long one signal may take.
+	signalTimeout = 10 * time.Second
+)
+
+// Signaller sends a signal to a workflow, as client.Client does.
+type Signaller interface {
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
+}
+
+// Sentinel notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout (design §4). It holds one watch per kind
+// on claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it sends no request.
+type Sentinel struct {
+	discovery discovery.DiscoveryInterface
+	temporal  Signaller
+	options   Options
+
+	cancel context.CancelFunc
+	ending sync.WaitGroup
+	queue  workqueue.TypedRateLimitingInterface[target]
+
+	mu     sync.Mutex
+	stores map[scope]cache.Store
+	// told is the difference of each workload that its rollout knows of; gone are those that have left the watch and have not been looked for yet.
+	told map[target]string
+	gone map[target]*resting
+}
+
+// NewSentinel makes a sentinel for one cluster. Of the options it needs Dynamic; it heeds Namespaces, CallTimeout and Logger.
+func NewSentinel(d discovery.DiscoveryInterface, temporal Signaller, options Options) *Sentinel {
+	if options.CallTimeout == 0 {
+		options.CallTimeout = 5 * time.Second
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	return &Sentinel{
+		discovery: d, temporal: temporal, options: options,
+		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
+		stores: map[scope]cache.Store{}, told: map[target]string{}, gone: map[target]*resting{},
+	}
+}
+
+// Start begins to watch; it returns at once.
+func (s *Sentinel) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.ending.Go(func() { s.watchAll(ctx) })
+	s.ending.Go(func() { s.work(ctx) })
+	return nil
+}
+
+// Stop ends the watches.
+func (s *Sentinel) Stop(context.Context) error {
+	s.cancel()
+	s.queue.ShutDown()
+	s.ending.Wait()
+	return nil
+}
+
+func (s *Sentinel) work(ctx context.Context) {
+	for {
+		t, stopping := s.queue.Get()
+		if stopping {
+			return
+		}
+		if err := s.tell(ctx, t); err != nil && ctx.Err() == nil {
+			s.queue.AddRateLimited(t)
+		} else {
+			s.queue.Forget(t)
+		}
+		s.queue.Done(t)
+	}
+}
+
+// tell signals the rollout of a workload when there is a difference that it does not know of yet.
+func (s *Sentinel) tell(ctx context.Context, t target) error {
+	r, observed, err := s.compare(ctx, t)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	difference := ""
+	if observed != nil {
+		difference = fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), observed.What, r.template, r.size)
+	}
+	known := s.told[t] == difference
+	if difference == "" {
+		delete(s.told, t)
+	}
+	s.mu.Unlock()
+	if known || observed == nil {
+		return nil
+	}
+	holder := operation.ParseHolder(r.claim)
+	call, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	// Without a run: the rollout may have continued as new since it took the claim.
+	err = s.temporal.SignalWorkflow(call, holder.WorkflowID, "", rollout.SignalObserved, *observed)
+	var over *serviceerror.NotFound
+	if err != nil && !errors.As(err, &over) {
+		s.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload", "workflow", holder.WorkflowID, "change", observed.Message, "error", err)
+		return err
+	}
+	s.options.Logger.InfoContext(ctx, "somebody else has changed a workload that is being released", "workflow", holder.WorkflowID, "change", observed.Message)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told[t] = difference
+	if s.gone[t] == r {
+		delete(s.gone, t)
+		delete(s.told, t)
+	}
+	return nil
+}
+
+// compare is what somebody else has done to a workload, nil when nothing.
+func (s *Sentinel) compare(ctx context.Context, t target) (*resting, *rollout.Observed, error) {
+	s.mu.Lock()
+	r, left := s.find(t), s.gone[t]
+	if r != nil {
+		delete(s.gone, t)
+		defer s.mu.Unlock()
+		return r, r.changed(t), nil
+	}
+	s.mu.Unlock()
+	if left == nil {
+		return nil, nil, nil
+	}
+	there, err := s.exists(ctx, t, left)
+	if err != nil {
+		return nil, nil, err
+	}
+	if there {
+		// It only is not claimed any more.
+		s.mu.Lock()
+		delete(s.gone, t)
+		s.mu.Unlock()
+		return nil, nil, nil
+	}
+	return left, &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else has deleted the %s", t)}, nil
+}
+
+// find is a workload as its watch has it; nil when it is not there.
+func (s *Sentinel) find(t target) *resting {
+	for _, namespace := range []string{"", t.namespace} {
+		store := s.stores[scope{t.kind, namespace}]
+		if store == nil {
+			continue
+		}
+		if obj, ok, err := store.GetByKey(t.namespace + "/" + t.name); err == nil && ok {
+			if r, ok := obj.(*resting); ok {
+				return r
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+// Package kubectl is the front door of kubectl (design §3, §7): it watches KusciaDeployments, whoever wrote them, and starts what they ask for. It keeps nothing:
+// any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what there is to do.
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"slipway.io/slipway/api/presence"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/workflows"
+)
+
+// Home is what a controller needs of the home cluster.
+type Home interface {
+	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
+	GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error
+	UpdateServingStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error
+	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
+	Queue(ctx context.Context, party string) (queue string, known bool, err error)
+}
+
+// Options of a controller.
+type Options struct {
+	// Namespace is the Temporal namespace.
+	Namespace string
+	// Servings is the namespace of the home cluster whose KusciaDeployments are servings.
+	Servings string
+	// UnreachableBudget is how long a party's cluster may be out of its worker's reach.
+	UnreachableBudget time.Duration
+	Log               *slog.Logger
+}
+
+const (
+	// retryShortest and retryLongest limit the pause before something that did not work is tried again.
+	retryShortest, retryLongest = 200 * time.Millisecond, 15 * time.Second
+	// lookAgain is how often an operation that is under way is looked at: somebody may have terminated its workflow.
+	lookAgain = 5 * time.Minute
+	// workers is how many servings are looked at at once.
+	workers = 8
+	// callTimeout is how long one look may take.
+	callTimeout = 30 * time.Second
+)
+
+// Controller starts the operations that KusciaDeployments ask for.
+type Controller struct {
+	home     Home
+	temporal client.Client
+	options  Options
+	informer cache.SharedIndexInformer
+	queue    workqueue.TypedRateLimitingInterface[string]
+	parties  *parties
+	cancel   context.CancelFunc
+	ending   sync.WaitGroup
+}
+
+// New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
+func New(home Home, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, lookAgain, options.Servings, nil)
+	c := &Controller{home: home, temporal: t, options: options, informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
+	c.parties = newParties(c, presence.Finder{Temporal: t, Namespace: options.Namespace})
+	if err := c.informer.SetTransform(slim); err != nil {
+		return nil, err
+	}
+	if err := c.informer.SetWatchErrorHandlerWithContext(c.troubled); err != nil {
+		return nil, err
+	}
+	add := func(object any) {
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			_, name, _ := cache.SplitMetaNamespaceKey(key)
+			c.queue.Add(name)
+		}
+	}
+	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }})
+	return c, err
+}
+
+// Start begins to watch; it returns at once.
+func (c *Controller) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.ending.Go(func() { c.informer.RunWithContext(ctx) })
+	c.ending.Go(func() { c.parties.run(ctx) })
+	for range workers {
+		c.ending.Go(func() { c.work(ctx) })
+	}
+	return nil
+}
+
+// Stop ends the watch. What was started goes on.
+func (c *Controller) Stop(context.Context) error {
+	c.cancel()
+	c.queue.ShutDown()
+	c.ending.Wait()
+	return nil
+}
+
+func (c *Controller) troubled(ctx context.Context, _ *cache.Reflector, err error) {
+	if ctx.Err() == nil {
+		c.options.Log.Warn("servings cannot be watched; it is tried again", "error", err)
+	}
+}
+
+func (c *Controller) work(ctx context.Context) {
+	for {
+		id, stopping := c.queue.Get()
+		if stopping {
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := c.reconcile(call, id)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			c.options.Log.Warn("a serving cannot be looked after yet", "serving", id, "error", err)
+			c.queue.AddRateLimited(id)
+		} else {
+			c.queue.Forget(id)
+		}
+		c.queue.Done(id)
+	}
+}
+
+// reconcile does what is to be done about a serving as it is now.
+func (c *Controller) reconcile(ctx context.Context, id string) error {
+	kd, err := c.home.GetServing(ctx, id)
+	if isKind(err, failure.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := serving.Decide(kd)
+	if wait := time.Until(d.NotBefore); d.Do == serving.DoStart && wait > 0 {
+		c.queue.AddAfter(id, wait)
+		return nil
+	}
+	if d.Do == serving.DoNothing {
+		if d, err = c.lost(ctx, kd); err != nil || d.Do == serving.DoNothing {
+			return err
+		}
+	}
+	if d.Do == serving.DoGuard {
+		err := c.home.GuardServing(ctx, kd, true)
+		if isKind(err, failure.NotFound) {
+			return nil
+		}
+		return err
+	}
+	return c.start(ctx, kd, d)
+}
+
+// lost is what to do about an operation whose workflow is over although its end was never written: somebody has terminated it.
+func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Decision, error) {
+	op := kd.Status.Operation
+	if op == nil || op.Done || op.WorkflowID == "" {
+		return serving.Decision{}, nil
+	}
+	if started := op.StartedAt; started != nil && time.Since(started.Time) < lookAgain/2 {
+		return serving.Decision{}, nil
+	}
+	described, err := c.temporal.DescribeWorkflowExecution(ctx, op.WorkflowID, op.RunID)
+	var gone *serviceerror.NotFound
+	switch {
+	case err != nil && !errors.As(err, &gone):
+		return serving.Decision{}, err
+	case err == nil && described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return serving.Decision{}, nil
+	}
+	return serving.Decision{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was ended by somebody before it was over"}, nil
+}
+
+// start starts the operation that was decided, unless the spec cannot be run.
+func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d serving.Decision) error {
+	in, refusals, err := c.input(ctx, kd, d.Kind)
+	if err != nil {
+		return err
+	}
+	if d.Only != "" && d.Only != in.TargetDigest {
+		return nil
+	}
+	if refusals != "" {
+		return c.refuse(ctx, kd, refusals)
+	}
+	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation))
+	var open *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &open) {
+		run, err = c.beside(ctx, kd, in, open)
+	}
+	if err != nil || run == nil {
+		return err
+	}
+	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason, "workflow", run.GetID(), "run", run.GetRunID())
+	return nil
+}
+
+// memoUID is where a workflow says of which serving it is: there may have been others of its name.
+const memoUID = "uid"
+
+func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, id string) (client.WorkflowRun, error) {
+	return c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: workflows.QueueEngine, WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		Memo:                  map[string]any{memoUID: in.UID},
+		StaticSummary:         fmt.Sprintf("%s serving %s, generation %d", in.Kind, kd.Name, kd.Generation),
+		TypedSearchAttributes: attributes(kd, in),
+	}, workflows.TypeServing, in)
+}
+
+// beside starts an operation although a workflow of its ID is open: that may be the deletion of a former serving of the name, which waits for a party that is
+// away. nil is the operation itself, which was started before.
+func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
+	id := fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation)
+	described, err := c.temporal.DescribeWorkflowExecution(ctx, id, open.RunId)
+	if err != nil {
+		return nil, err
+	}
+	var uid string
+	payload := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoUID]
+	if err := converter.GetDefaultDataConverter().FromPayload(payload, &uid); err == nil && uid == in.UID {
+		return nil, nil
+	}
+	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s-%.8s", id, in.UID))
+	if errors.As(err, &open) {
+		return nil, nil
+	}
+	return run, err
+}
+
+func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAttributes {
+	domains := make([]string, 0, len(in.Parties))
+	for _, p := range in.Parties {
+		domains = append(domains, p.Domain)
+	}
+	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing), workflows.AttributeName.ValueSet(in.ID),
+		workflows.AttributeNamespace.ValueSet(kd.Namespace), workflows.AttributeParties.ValueSet(workflows.FitList(domains)))
+}
+
+// refuse writes that a spec cannot be run. What runs goes on.
+func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
+	if op := kd.Status.Operation; op != nil && !op.Done {
+		return nil // its end is a change of the serving, at which it is looked at again
+	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why {
+		return nil // it has been said
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true, Reason: serving.ReasonValidateFailed, Message: why, StartedAt: &now}
+	if served := kd.Status.Served; served != nil {
+		op.Version = served.Digest
+	}
+	kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.LastReconcileTime = op, kd.Generation, &now
+	serving.Settle(kd)
+	err := c.home.UpdateServingStatus(ctx, kd)
+	if isKind(err, failure.NotFound) {
+		return nil
+	}
+	return err
+}
+
+func isKind(err error, kind failure.Kind) bool {
+	var f *failure.Error
+	return errors.As(err, &f) && f.Kind == kind
+}

@@ -1,0 +1,203 @@
+package kubectl
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/presence"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/serving"
+)
+
+// fakeHome knows the AppImage "app" and every party but mallory. It counts how often a status is written.
+type fakeHome struct {
+	Home
+	writes int
+}
+
+func (*fakeHome) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, error) {
+	if name != "app" {
+		return nil, failure.New(failure.NotFound, "no %s", name)
+	}
+	return &kuscia.AppImage{Spec: kuscia.AppImageSpec{Image: kuscia.AppImageInfo{Name: "app", Tag: "1"},
+		DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "main"}}}}}}}, nil
+}
+
+func (*fakeHome) Queue(_ context.Context, domain string) (string, bool, error) {
+	return "q-" + domain, domain != "mallory", nil
+}
+
+func (h *fakeHome) UpdateServingStatus(context.Context, *kuscia.KusciaDeployment) error {
+	h.writes++
+	return nil
+}
+
+// signals counts what workflows are told.
+type signals struct {
+	client.Client
+	sent []serving.PresenceSignal
+}
+
+func (s *signals) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
+	s.sent = append(s.sent, arg.(serving.PresenceSignal))
+	return nil
+}
+
+// asked is a serving of these domains.
+func asked(domains ...string) *kuscia.KusciaDeployment {
+	kd := &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: "s1", UID: "u1", Generation: 2}}
+	for _, domain := range domains {
+		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: domain, AppImageRef: "app"})
+	}
+	if len(domains) > 0 {
+		kd.Spec.Initiator = domains[0]
+	}
+	return kd
+}
+
+// servedBefore is a serving whose former version was of alice and bob.
+func servedBefore(t *testing.T, kd *kuscia.KusciaDeployment) *kuscia.KusciaDeployment {
+	home := &fakeHome{}
+	image, err := home.GetAppImage(t.Context(), "app")
+	require.NoError(t, err)
+	v := serving.Snapshot(asked("alice", "bob"), map[string]kuscia.AppImageSpec{"app": image.Spec})
+	packed, err := v.Pack()
+	require.NoError(t, err)
+	digest, err := v.Digest()
+	require.NoError(t, err)
+	kd.Status.Served = &kuscia.Served{Digest: digest, Version: packed}
+	return kd
+}
+
+func withPolicy(kd *kuscia.KusciaDeployment, policy string) *kuscia.KusciaDeployment {
+	kd.Annotations = map[string]string{serving.AnnotationPolicy: policy}
+	return kd
+}
+
+func domainsOf(in serving.Input) (domains []string) {
+	for _, p := range in.Parties {
+		domains = append(domains, p.Domain)
+	}
+	return domains
+}
+
+func TestWhatAnOperationIsStartedWith(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		kd       *kuscia.KusciaDeployment
+		kind     string
+		domains  []string
+		refusals string
+	}{
+		"creation": {reason: "all that the spec names", kd: asked("alice", "bob"), kind: serving.KindCreate, domains: []string{"alice", "bob"}},
+		"unknown party": {reason: "who is neither a party nor a namespace is nobody", kd: asked("alice", "mallory"), kind: serving.KindCreate, domains: []string{"alice"},
+			refusals: "domain mallory is neither a party nor a namespace"},
+		"policy for a stranger": {reason: "what a policy says of nobody would be passed over", kind: serving.KindCreate, refusals: "parties[0] is carol",
+			kd: withPolicy(asked("alice", "bob"), `{"order":"sequential","parties":["carol"]}`)},
+		"policy": {reason: "a policy travels with the operation", kd: withPolicy(asked("alice"), `{"order":"sequential","parties":["alice"]}`),
+			kind: serving.KindCreate, domains: []string{"alice"}},
+		"update": {reason: "another order is legal", kd: servedBefore(t, asked("bob", "alice")), kind: serving.KindUpdate, domains: []string{"bob", "alice"}},
+		"a party is new": {reason: "there is no way back for it", kd: servedBefore(t, asked("alice", "bob", "carol")), kind: serving.KindUpdate,
+			refusals: "party carol is new"},
+		"deletion": {reason: "who runs something is cleaned up, whatever the spec says by now", kd: servedBefore(t, asked("alice", "mallory")), kind: serving.KindDelete,
+			domains: []string{"alice", "bob"}},
+		"left out before it served": {reason: "what an operation may have made there would be left to nobody", kd: begunWith(asked("alice"), "alice", "bob"),
+			kind: serving.KindCreate, refusals: "party bob is left out"},
+		"added before it served": {reason: "nothing has to be removed", kd: begunWith(asked("alice", "bob"), "alice"), kind: serving.KindCreate, domains: []string{"alice", "bob"}},
+		"deletion before it served": {reason: "who may run something is cleaned up, also where nobody knows the party any more",
+			kd: begunWith(asked("alice", "mallory"), "bob", "mallory"), kind: serving.KindDelete, domains: []string{"alice", "mallory", "bob"}},
+		"recreation of what the spec has left": {reason: "what served is put back, whatever has come to be asked", kd: servedBefore(t, asked("alice")),
+			kind: serving.KindRecreate, domains: []string{"alice", "bob"}},
+		"recreation": {reason: "what served is put back", kd: servedBefore(t, asked("alice", "bob")), kind: serving.KindRecreate, domains: []string{"alice", "bob"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Controller{home: &fakeHome{}, options: Options{UnreachableBudget: 2 * time.Minute}}
+			in, refusals, err := c.input(t.Context(), tc.kd, tc.kind)
+			require.NoError(t, err)
+			require.Equal(t, tc.domains, domainsOf(in), tc.reason)
+			if tc.refusals != "" {
+				require.Contains(t, refusals, tc.refusals, tc.reason)
+				return
+			}
+			require.Empty(t, refusals, tc.reason)
+			require.Equal(t, int64(120), in.UnreachableBudgetSeconds)
+			require.Equal(t, tc.kind == serving.KindDelete, in.TargetDigest == "", tc.reason)
+			require.Equal(t, tc.kind == serving.KindUpdate, in.PreviousDigest != "", tc.reason)
+		})
+	}
+}
+
+// begunWith is a serving of which an operation has begun with these parties; none has come to serve.
+func begunWith(kd *kuscia.KusciaDeployment, domains ...string) *kuscia.KusciaDeployment {
+	var targets []serving.PartyTarget
+	for _, domain := range domains {
+		targets = append(targets, serving.PartyTarget{Domain: domain, Deployment: "s1", Queue: "q-" + domain})
+	}
+	serving.Begun(kd, targets)
+	serving.Settle(kd)
+	return kd
+}
+
+func TestRefusalIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	home := &fakeHome{}
+	c := &Controller{home: home}
+	kd := asked("alice")
+	require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
+	require.Equal(t, kuscia.PhaseFailed, kd.Status.Phase)
+	require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
+	require.Equal(t, 1, home.writes, "each write would be a reason to look again")
+	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
+	require.Equal(t, 2, home.writes)
+	kd.Generation++
+	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
+	require.Equal(t, 3, home.writes, "another spec is refused anew")
+}
+
+func TestOperationIsToldWhoIsThere(t *testing.T) {
+	t.Parallel()
+	started := func(ago time.Duration) *metav1.Time {
+		at := metav1.NewTime(time.Now().Add(-ago))
+		return &at
+	}
+	here, gone := party.Presence{Reachable: party.Reachable}, party.Presence{Reachable: party.Unreachable, Reason: "silent"}
+	cases := map[string]struct {
+		reason  string
+		started *metav1.Time
+		looks   []party.Presence
+		told    []string
+	}{
+		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil},
+		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}},
+		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}},
+		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}},
+		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			temporal := &signals{}
+			p := newParties(&Controller{temporal: temporal}, presence.Finder{})
+			for _, look := range tc.looks {
+				p.signal(t.Context(), &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r", StartedAt: tc.started}, asked("alice"), map[string]string{"alice": "q-alice"},
+					map[string]party.Presence{"q-alice": look})
+			}
+			var told []string
+			for _, s := range temporal.sent {
+				require.Equal(t, "q-alice", s.Queue)
+				told = append(told, s.Away)
+			}
+			require.Equal(t, tc.told, told, tc.reason)
+		})
+	}
+}

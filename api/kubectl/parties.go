@@ -1,0 +1,241 @@
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/api/presence"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/serving"
+)
+
+// queueLasts is how long the queue of a domain is taken for known.
+const queueLasts = 30 * time.Second
+
+// clockSkew is how far the clocks of two processes are apart at most.
+const clockSkew = time.Minute
+
+// parties looks after the presence of the parties' workers while there are servings: who is silent is named in the status of its servings, and operations
+// that are under way are told (design §7). Temporal has no watch on heartbeats: one request every few seconds asks for all.
+type parties struct {
+	c      *Controller
+	finder presence.Finder
+
+	began time.Time
+
+	mu     sync.Mutex
+	queues map[string]knownQueue
+	// told is what the operations that are under way were told: whether a queue is away, by run.
+	told map[string]map[string]bool
+}
+
+type knownQueue struct {
+	name string
+	at   time.Time
+}
+
+func newParties(c *Controller, finder presence.Finder) *parties {
+	return &parties{c: c, finder: finder, began: time.Now(), queues: map[string]knownQueue{}, told: map[string]map[string]bool{}}
+}
+
+func (p *parties) run(ctx context.Context) {
+	timer := time.NewTimer(party.Interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case began := <-timer.C:
+			found := p.look(ctx)
+			timer.Reset(time.Until(nextLook(found, began)))
+		}
+	}
+}
+
+// nextLook is an Interval after the last one, or earlier: at the moment in which a party's silence reaches its limit, should it last. Otherwise who is silent
+// would be named up to an Interval too late.
+func nextLook(found map[string]party.Presence, last time.Time) time.Time {
+	next := last.Add(party.Interval)
+	for _, one := range found {
+		if silent, may := one.SilentAt(); may && silent.Add(lookAfter).Before(next) {
+			next = silent.Add(lookAfter)
+		}
+	}
+	return next
+}
+
+// lookAfter is how long after the limit of a silence is looked: at the limit itself the party still counts as there.
+const lookAfter = 10 * time.Millisecond
+
+// look compares the presence of the parties with what their servings say of it, and says what it found.
+func (p *parties) look(ctx context.Context) map[string]party.Presence {
+	servings := p.c.servings()
+	if len(servings) == 0 {
+		return nil
+	}
+	of := map[string]string{}
+	for _, kd := range servings {
+		for _, member := range serving.Members(kd) {
+			if of[member.Domain] == "" {
+				of[member.Domain] = cmp.Or(p.queue(ctx, member.Domain), member.Queue)
+			}
+		}
+	}
+	queues := slices.DeleteFunc(slices.Compact(slices.Sorted(maps.Values(of))), func(q string) bool { return q == "" })
+	if len(queues) == 0 {
+		return nil
+	}
+	found := p.finder.Of(ctx, queues...)
+	alive := map[string]bool{}
+	for _, kd := range servings {
+		p.compare(ctx, kd, of, found)
+		if op := kd.Status.Operation; op != nil && !op.Done {
+			alive[op.RunID] = true
+		}
+	}
+	maps.DeleteFunc(p.told, func(run string, _ map[string]bool) bool { return !alive[run] })
+	return found
+}
+
+// compare tells a serving, and the operation that is under way, what has changed.
+func (p *parties) compare(ctx context.Context, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
+	away := absent(kd, of, found)
+	if serving.MarkAway(kd.DeepCopy(), away) {
+		if err := p.write(ctx, kd.Name, away); err != nil {
+			p.c.options.Log.Warn("who is away could not be written yet", "serving", kd.Name, "error", err)
+		}
+	}
+	if op := kd.Status.Operation; op != nil && !op.Done && op.WorkflowID != "" {
+		p.signal(ctx, op, kd, of, found)
+	}
+}
+
+// absent says of each absent party why it is thought to be. What cannot be learnt now stays as it was said last.
+func absent(kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) map[string]string {
+	away := map[string]string{}
+	for _, member := range serving.Members(kd) {
+		one, asked := found[of[member.Domain]]
+		switch {
+		case !asked || one.Reachable == party.Unknown:
+			away[member.Domain] = kd.Status.PartyDeploymentStatuses[member.Domain][member.Deployment].Away
+		case one.Reachable == party.Unreachable:
+			away[member.Domain] = one.Reason
+		}
+	}
+	return away
+}
+
+func (p *parties) write(ctx context.Context, id string, away map[string]string) error {
+	kd, err := p.c.home.GetServing(ctx, id)
+	if isKind(err, failure.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !serving.MarkAway(kd, away) {
+		return nil
+	}
+	serving.Settle(kd)
+	err = p.c.home.UpdateServingStatus(ctx, kd)
+	if isKind(err, failure.NotFound) || isKind(err, failure.Conflict) {
+		return nil // the next look finds it
+	}
+	return err
+}
+
+// signal tells an operation which queues are away, and which are back.
+func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
+	told := p.told[op.RunID]
+	if told == nil {
+		told = map[string]bool{}
+		p.told[op.RunID] = told
+	}
+	for _, member := range serving.Members(kd) {
+		queue := of[member.Domain]
+		one, asked := found[queue]
+		if !asked || one.Reachable == party.Unknown {
+			continue
+		}
+		away := one.Reachable == party.Unreachable
+		before, known := told[queue]
+		if (known || p.saw(op)) && before == away {
+			continue
+		}
+		s := serving.PresenceSignal{Queue: queue, Since: one.LastSeenAt}
+		if away {
+			s.Away = one.Reason
+		}
+		if err := p.c.temporal.SignalWorkflow(ctx, op.WorkflowID, op.RunID, serving.SignalPresence, s); err != nil {
+			p.c.options.Log.Debug("an operation could not be told who is away", "workflow", op.WorkflowID, "error", err)
+			continue
+		}
+		told[queue] = away
+	}
+}
+
+// saw says whether an operation began when this controller was there already. What was told to one that began before is not known: it is told who is away
+// once more, and also who is there.
+func (p *parties) saw(op *kuscia.Operation) bool {
+	return op.StartedAt != nil && op.StartedAt.After(p.began.Add(clockSkew))
+}
+
+// queue is the queue of a domain; "" when it is not known.
+func (p *parties) queue(ctx context.Context, domain string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, is := p.queues[domain]; is && time.Since(known.at) < queueLasts {
+		return known.name
+	}
+	queue, known, err := p.c.home.Queue(ctx, domain)
+	if err != nil {
+		return p.queues[domain].name
+	}
+	if !known {
+		queue = ""
+	}
+	p.queues[domain] = knownQueue{name: queue, at: time.Now()}
+	return queue
+}
+
+// servings are those that the watch knows.
+func (c *Controller) servings() []*kuscia.KusciaDeployment {
+	var all []*kuscia.KusciaDeployment
+	for _, object := range c.informer.GetStore().List() {
+		u, is := object.(*unstructured.Unstructured)
+		if !is {
+			continue
+		}
+		kd := &kuscia.KusciaDeployment{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
+			c.options.Log.Warn("a KusciaDeployment cannot be read", "name", u.GetName(), "error", err)
+			continue
+		}
+		all = append(all, kd)
+	}
+	slices.SortFunc(all, func(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// slim keeps of a KusciaDeployment what the presence of its parties needs: input configs and versions are large.
+func slim(object any) (any, error) {
+	u, is := object.(*unstructured.Unstructured)
+	if !is {
+		return object, nil
+	}
+	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
+	unstructured.RemoveNestedField(u.Object, "status", "served")
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+	return u, nil
+}

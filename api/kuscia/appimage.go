@@ -1,0 +1,169 @@
+package kuscia
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// defaultPageSize is the length of a page of AppImages when the request does not say, maxPageSize its bound.
+const (
+	defaultPageSize = 10
+	maxPageSize     = 500
+)
+
+// CreateAppImage registers an AppImage (kuscia-semantics §6).
+func (s *Service) CreateAppImage(ctx context.Context, r *kusciapb.CreateAppImageRequest) (*kusciapb.CreateAppImageResponse, error) {
+	return &kusciapb.CreateAppImageResponse{Status: outcome(s.createAppImage(ctx, r), codeCreateAppImage)}, nil
+}
+
+func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImageRequest) error {
+	if err := checkNewAppImage(r); err != nil {
+		return err
+	}
+	image := &kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: r.GetName()}}
+	image.Spec.Image, image.Spec.ConfigTemplates = imageInfo(r.GetImage()), r.GetConfigTemplates()
+	if err := setTemplates(&image.Spec, r.GetDeployTemplates()); err != nil {
+		return err
+	}
+	err := s.store.CreateAppImage(ctx, image)
+	if isKind(err, failure.Conflict) {
+		return refused(codeAppImageExists, "%s.%s %q already exists", kuscia.AppImageResource.Resource, kuscia.GroupVersion.Group, r.GetName())
+	}
+	return err
+}
+
+// UpdateAppImage changes an AppImage: its image, and its templates where the request has some. What HTTP cannot say of a template, a container,
+// a port or a probe that keeps its name stays as it is.
+func (s *Service) UpdateAppImage(ctx context.Context, r *kusciapb.UpdateAppImageRequest) (*kusciapb.UpdateAppImageResponse, error) {
+	return &kusciapb.UpdateAppImageResponse{Status: outcome(s.updateAppImage(ctx, r), codeUpdateAppImage)}, nil
+}
+
+func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImageRequest) error {
+	if err := checkChangedAppImage(r); err != nil {
+		return err
+	}
+	var err error
+	for range maxAttempts {
+		var image *kuscia.AppImage
+		if image, err = s.getAppImage(ctx, r.GetName(), codeAppImageNotExists); err != nil {
+			return err
+		}
+		if err = changeAppImage(&image.Spec, r); err != nil {
+			return err
+		}
+		if err = s.store.UpdateAppImage(ctx, image); !isKind(err, failure.Conflict) {
+			return err
+		}
+	}
+	return err
+}
+
+func changeAppImage(spec *kuscia.AppImageSpec, r *kusciapb.UpdateAppImageRequest) error {
+	spec.Image = imageInfo(r.GetImage())
+	if len(r.GetConfigTemplates()) > 0 {
+		spec.ConfigTemplates = r.GetConfigTemplates()
+	}
+	if len(r.GetDeployTemplates()) == 0 {
+		return nil
+	}
+	return setTemplates(spec, r.GetDeployTemplates())
+}
+
+// DeleteAppImage takes an AppImage away; servings go on with the version of it that they run.
+func (s *Service) DeleteAppImage(ctx context.Context, r *kusciapb.DeleteAppImageRequest) (*kusciapb.DeleteAppImageResponse, error) {
+	return &kusciapb.DeleteAppImageResponse{Status: outcome(s.deleteAppImage(ctx, r.GetName()), codeDeleteAppImage)}, nil
+}
+
+func (s *Service) deleteAppImage(ctx context.Context, name string) error {
+	if err := checkNamed(name); err != nil {
+		return err
+	}
+	gone := notFound(kuscia.AppImageResource.Resource, name)
+	if illegalName(name) {
+		return gone
+	}
+	err := s.store.DeleteAppImage(ctx, name)
+	if isKind(err, failure.NotFound) {
+		return gone
+	}
+	return err
+}
+
+// QueryAppImage shows an AppImage.
+func (s *Service) QueryAppImage(ctx context.Context, r *kusciapb.QueryAppImageRequest) (*kusciapb.QueryAppImageResponse, error) {
+	data, err := s.queryAppImage(ctx, r.GetName())
+	return &kusciapb.QueryAppImageResponse{Status: outcome(err, codeQueryAppImage), Data: data}, nil
+}
+
+func (s *Service) queryAppImage(ctx context.Context, name string) (*kusciapb.QueryAppImageResponseData, error) {
+	if err := checkNamed(name); err != nil {
+		return nil, err
+	}
+	image, err := s.getAppImage(ctx, name, codeAppImageNotExists)
+	if err != nil {
+		return nil, err
+	}
+	return appImageData(image), nil
+}
+
+// BatchQueryAppImage shows AppImages in the order of the request; one that does not exist fails all.
+func (s *Service) BatchQueryAppImage(ctx context.Context, r *kusciapb.BatchQueryAppImageRequest) (*kusciapb.BatchQueryAppImageResponse, error) {
+	data, err := s.batchQueryAppImage(ctx, r.GetNames())
+	return &kusciapb.BatchQueryAppImageResponse{Status: outcome(err, codeBatchQueryAppImage), Data: data}, nil
+}
+
+func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*kusciapb.QueryAppImageResponseData, error) {
+	if len(names) == 0 {
+		return nil, invalid("names can not be empty")
+	}
+	for i, name := range names {
+		if name == "" {
+			return nil, invalid("name can not be empty on index %d", i)
+		}
+	}
+	data := make([]*kusciapb.QueryAppImageResponseData, len(names))
+	err := forEach(len(names), func(i int) error {
+		image, err := s.getAppImage(ctx, names[i], codeAppImageNotExists)
+		if err != nil {
+			status := outcome(err, codeBatchQueryAppImage)
+			return refused(status.GetCode(), "can't get appimage for %s, err: %s", names[i], status.GetMessage())
+		}
+		data[i] = appImageData(image)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// ListAppImage shows AppImages in order of name, a page at a time.
+func (s *Service) ListAppImage(ctx context.Context, r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponse, error) {
+	data, err := s.listAppImage(ctx, r)
+	return &kusciapb.ListAppImageResponse{Status: outcome(err, codeListAppImage), Data: data}, nil
+}
+
+func (s *Service) listAppImage(ctx context.Context, r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponseData, error) {
+	size := int(r.GetPageSize())
+	switch {
+	case size < 0:
+		return nil, invalid("page size can not be less than 0")
+	case size == 0:
+		size = defaultPageSize
+	}
+	images, next, err := s.store.ListAppImages(ctx, min(size, maxPageSize), r.GetPageToken())
+	if err != nil {
+		return nil, fmt.Errorf("can't list appimages, err: %w", err)
+	}
+	data := &kusciapb.ListAppImageResponseData{NextPageToken: next}
+	for i := range images {
+		data.AppimageList = append(data.AppimageList, appImageData(&images[i]))
+	}
+	return data, nil
+}

@@ -1,0 +1,331 @@
+package kuscia
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+)
+
+// authority makes certificates for a test.
+type authority struct {
+	t    testing.TB
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	// file is the CA's certificate.
+	file string
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	var raw []byte
+	a.key, raw = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	var err error
+	a.cert, err = x509.ParseCertificate(raw)
+	require.NoError(t, err)
+	a.file = a.write("CERTIFICATE", raw)
+	return a
+}
+
+func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) (*ecdsa.PrivateKey, []byte) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
+	require.NoError(a.t, err)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	signer := a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(a.t, err)
+	return key, raw
+}
+
+func (a *authority) write(kind string, raw []byte) string {
+	a.t.Helper()
+	path := filepath.Join(a.t.TempDir(), "part.pem")
+	require.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
+	return path
+}
+
+// issue makes a certificate that is good for a server on this machine, and for a client.
+func (a *authority) issue() (certFile, keyFile string) {
+	a.t.Helper()
+	key, raw := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "kusciaapi"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert)
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(a.t, err)
+	return a.write("CERTIFICATE", raw), a.write("PRIVATE KEY", text)
+}
+
+// client is how a client connects that trusts the authority; with a certificate of its own if signer is not nil.
+func (a *authority) client(signer *authority) *tls.Config {
+	a.t.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AddCert(a.cert)
+	if signer != nil {
+		pair, err := tls.LoadX509KeyPair(signer.issue())
+		require.NoError(a.t, err)
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
+}
+
+// served is Kuscia's API over HTTP and gRPC, as its listeners serve it.
+type served struct {
+	web, remote string
+}
+
+func serve(t *testing.T, m *memory, security Security) served {
+	t.Helper()
+	service := m.service()
+	web := httptest.NewUnstartedServer(NewHandler(service, security.Token))
+	if security.TLS != nil {
+		web.TLS = security.TLS.Clone()
+		web.StartTLS()
+	} else {
+		web.Start()
+	}
+	t.Cleanup(web.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	remote := NewGRPCServer(service, security)
+	go func() { _ = remote.Serve(listener) }()
+	t.Cleanup(remote.Stop)
+	return served{web: web.URL, remote: listener.Addr().String()}
+}
+
+// overHTTP is the status of a request; an error is one of the connection.
+func (s served) overHTTP(t *testing.T, config *tls.Config, token string) (int, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.web+"/healthZ", strings.NewReader("{}"))
+	require.NoError(t, err)
+	if token != "" {
+		r.Header.Set("Token", token)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	if answer.StatusCode == http.StatusOK {
+		require.Contains(t, string(body), `"ready":true`)
+	} else {
+		require.Empty(t, body)
+	}
+	return answer.StatusCode, nil
+}
+
+func (s served) dial(t *testing.T, config *tls.Config) *grpc.ClientConn {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if config != nil {
+		creds = credentials.NewTLS(config)
+	}
+	conn, err := grpc.NewClient(s.remote, grpc.WithTransportCredentials(creds))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func (s served) overGRPC(t *testing.T, config *tls.Config, token string) codes.Code {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "token", token)
+	}
+	answer, err := kusciapb.NewHealthServiceClient(s.dial(t, config)).HealthZ(ctx, &kusciapb.HealthRequest{})
+	if err == nil {
+		require.True(t, answer.GetData().GetReady())
+	}
+	return status.Code(err)
+}
+
+func TestTheThreeProtocols(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	cert, key := ours.issue()
+	token := filepath.Join(t.TempDir(), "token")
+	files := Files{Certificate: cert, Key: key, CA: ours.file, Token: token}
+	cases := map[string]struct {
+		reason    string
+		protocol  Protocol
+		client    *tls.Config
+		token     bool
+		connected bool
+		permitted bool
+	}{
+		"Plain":           {"Neither encrypted nor with a token.", NOTLS, nil, false, true, true},
+		"PlainToken":      {"A token that nobody asks for does no harm.", NOTLS, nil, true, true, true},
+		"TLS":             {"Encrypted, and the token is shown.", TLS, ours.client(nil), true, true, true},
+		"TLSNoToken":      {"Without it, nothing is answered.", TLS, ours.client(nil), false, true, false},
+		"TLSPlain":        {"Nobody gets in without encryption.", TLS, nil, true, false, false},
+		"TLSStranger":     {"Nor who trusts somebody else.", TLS, theirs.client(nil), true, false, false},
+		"MTLS":            {"With a certificate of the CA and the token.", MTLS, ours.client(ours), true, true, true},
+		"MTLSNoToken":     {"The certificate is not enough.", MTLS, ours.client(ours), false, true, false},
+		"MTLSNoCert":      {"Nor is the token.", MTLS, ours.client(nil), true, false, false},
+		"MTLSForeignCert": {"A certificate of another CA is none.", MTLS, ours.client(theirs), true, false, false},
+	}
+	secret := ""
+	for _, protocol := range []Protocol{TLS, MTLS} {
+		security, err := LoadSecurity(protocol, files)
+		require.NoError(t, err)
+		require.Len(t, security.Token, 32)
+		require.True(t, secret == "" || secret == security.Token, "a token that is there is kept")
+		secret = security.Token
+	}
+	info, err := os.Stat(token)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm(), "nobody else reads the token")
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			security, err := LoadSecurity(c.protocol, files)
+			require.NoError(t, err)
+			s := serve(t, sample(t), security)
+			shown := ""
+			if c.token {
+				shown = secret
+			}
+			code, err := s.overHTTP(t, c.client, shown)
+			remote := s.overGRPC(t, c.client, shown)
+			switch {
+			case c.permitted:
+				require.NoError(t, err, c.reason)
+				require.Equal(t, http.StatusOK, code, c.reason)
+				require.Equal(t, codes.OK, remote, c.reason)
+			case c.connected:
+				require.NoError(t, err, c.reason)
+				require.Equal(t, http.StatusUnauthorized, code, c.reason)
+				require.Equal(t, codes.Unauthenticated, remote, c.reason)
+			default:
+				require.True(t, err != nil || code == http.StatusBadRequest, "%s: %d", c.reason, code) // net/http tells who speaks no TLS with a 400
+				require.Equal(t, codes.Unavailable, remote, c.reason)
+			}
+		})
+	}
+}
+
+func TestOperationsOverGRPC(t *testing.T) {
+	t.Parallel()
+	m := sample(t)
+	conn := serve(t, m, Security{}).dial(t, nil)
+	servings, images := kusciapb.NewServingServiceClient(conn), kusciapb.NewAppImageServiceClient(conn)
+	ctx := t.Context()
+
+	made, err := images.CreateAppImage(ctx, &kusciapb.CreateAppImageRequest{Name: "app", Image: &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
+		DeployTemplates: []*kusciapb.DeployTemplate{{Name: "t", Containers: []*kusciapb.Container{{Name: "c"}}}}})
+	require.NoError(t, err)
+	require.Equal(t, "success", made.GetStatus().GetMessage())
+	list, err := images.ListAppImage(ctx, &kusciapb.ListAppImageRequest{PageSize: 1})
+	require.NoError(t, err)
+	require.Equal(t, "app", list.GetData().GetAppimageList()[0].GetName())
+
+	created, err := servings.CreateServing(ctx, &kusciapb.CreateServingRequest{ServingId: "s1", Initiator: "alice", Parties: []*kusciapb.ServingParty{{DomainId: "alice", AppImage: "app"}}})
+	require.NoError(t, err)
+	require.Equal(t, "success", created.GetStatus().GetMessage())
+	queried, err := servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
+	require.NoError(t, err)
+	require.Equal(t, "Pending", queried.GetData().GetStatus().GetState())
+	batch, err := servings.BatchQueryServingStatus(ctx, &kusciapb.BatchQueryServingStatusRequest{ServingIds: []string{"s1"}})
+	require.NoError(t, err)
+	require.Len(t, batch.GetData().GetServings(), 1)
+	updated, err := servings.UpdateServing(ctx, &kusciapb.UpdateServingRequest{ServingId: "s1", ServingInputConfig: "new"})
+	require.NoError(t, err)
+	require.Zero(t, updated.GetStatus().GetCode())
+	deleted, err := servings.DeleteServing(ctx, &kusciapb.DeleteServingRequest{ServingId: "s1"})
+	require.NoError(t, err)
+	require.Zero(t, deleted.GetStatus().GetCode())
+
+	missing, err := servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
+	require.NoError(t, err, "the outcome is inside the answer, as over HTTP")
+	require.EqualValues(t, 11601, missing.GetStatus().GetCode())
+	empty, err := servings.CreateServing(ctx, &kusciapb.CreateServingRequest{Parties: []*kusciapb.ServingParty{nil}})
+	require.NoError(t, err)
+	require.Equal(t, "serving id can not be empty", empty.GetStatus().GetMessage())
+
+	large := strings.Repeat("x", 1<<20)
+	require.Equal(t, codes.OK, status.Code(updateConfig(ctx, images, large)), "1 MiB and more")
+	require.Equal(t, codes.ResourceExhausted, status.Code(updateConfig(ctx, images, large+large)), "what is larger is refused")
+
+	m.mu.Lock()
+	m.panics = true
+	m.mu.Unlock()
+	_, err = servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
+	require.Equal(t, codes.Internal, status.Code(err), "the process goes on")
+	require.Contains(t, err.Error(), "doBizProcess panic, err: broken")
+}
+
+func updateConfig(ctx context.Context, images kusciapb.AppImageServiceClient, text string) error {
+	_, err := images.UpdateAppImage(ctx, &kusciapb.UpdateAppImageRequest{Name: "app", Image: &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
+		ConfigTemplates: map[string]string{"a": text}})
+	return err
+}
+
+func TestWhatIsWrongWithTheFiles(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	cert, key := ca.issue()
+	text := func(content string) string {
+		path := filepath.Join(t.TempDir(), "file")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	missing := filepath.Join(t.TempDir(), "none", "file")
+	good := text("secret")
+	cases := map[string]struct {
+		reason string
+		files  Files
+		want   string
+	}{
+		"NoCertificate": {"A path that leads nowhere.", Files{missing, key, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
+		"OtherKey":      {"A key of another certificate.", Files{cert, ca.file, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
+		"NoCA":          {"No CA.", Files{cert, key, missing, good}, "the CA of Kuscia's clients cannot be read: "},
+		"BadCA":         {"No certificate in it.", Files{cert, key, good, good}, "holds no certificate in PEM form"},
+		"NoFolder":      {"A token file that cannot be made.", Files{cert, key, ca.file, missing}, "the token file of Kuscia's API cannot be made: "},
+		"EmptyToken":    {"An empty token would let everybody in.", Files{cert, key, ca.file, text("")}, "is empty: write a token to it, or delete it to have one made"},
+		"NewLine":       {"No header carries a new line: nobody would ever get in.", Files{cert, key, ca.file, text("secret\n")}, "begins or ends with a blank or a new line"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := LoadSecurity(MTLS, c.files)
+			require.ErrorContains(t, err, c.want, c.reason)
+		})
+	}
+	security, err := LoadSecurity(TLS, Files{Certificate: cert, Key: key, Token: good})
+	require.NoError(t, err)
+	require.Equal(t, "secret", security.Token, "a token that is there is taken as it is, however long")
+}

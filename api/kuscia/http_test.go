@@ -1,0 +1,287 @@
+package kuscia
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+)
+
+// ask sends a body as JSON.
+func ask(h http.Handler, path, body string) *httptest.ResponseRecorder {
+	return askAs(h, path, "application/json", strings.NewReader(body))
+}
+
+func askAs(h http.Handler, path, contentType string, body io.Reader) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, body)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func handler(m *memory) http.Handler { return NewHandler(m.service(), "") }
+
+// document is a body of the document kuscia-serving-api.
+func document(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+const (
+	createPath, updatePath, deletePath = "/api/v1/serving/create", "/api/v1/serving/update", "/api/v1/serving/delete"
+	queryPath, batchPath               = "/api/v1/serving/query", "/api/v1/serving/status/batchQuery"
+	success                            = `{"status":{"code":0,"message":"success","details":[]}}`
+)
+
+// requireBody compares the bytes: Kuscia's own shell client looks for them.
+func requireBody(t *testing.T, want string, answer *httptest.ResponseRecorder, why ...any) {
+	t.Helper()
+	require.Equal(t, want, answer.Body.String(), why...)
+}
+
+// TestTheDocumentsExamples sends the bodies of the document, and compares the answers with its own, byte for byte but for the blanks between them.
+// Two things are other than there: endpoints are in the order of the template, where the document has two orders, and parties have the
+// service_name_prefix that came later.
+func TestTheDocumentsExamples(t *testing.T) {
+	t.Parallel()
+	m := sample(t)
+	h := handler(m)
+	requireBody(t, success, ask(h, createPath, document(t, "create.json")))
+	m.servings["serving-01"].Status = kuscia.KusciaDeploymentStatus{Phase: kuscia.PhaseProgressing, TotalParties: 2, ObservedGeneration: 1,
+		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{}}
+	for _, domain := range m.domains {
+		m.servings["serving-01"].Status.PartyDeploymentStatuses[domain] = map[string]kuscia.PartyDeploymentStatus{"serving-01": {
+			Phase: kuscia.PhaseProgressing, Replicas: 1, UnavailableReplicas: 1, UpdatedReplicas: 1, CreationTimestamp: &metav1.Time{Time: created}}}
+	}
+	for path, file := range map[string]string{queryPath: "query-answer.json", batchPath: "batch-query-answer.json"} {
+		body := `{"serving_id": "serving-01"}`
+		if path == batchPath {
+			body = `{"serving_ids": ["serving-01"]}`
+		}
+		answer := ask(h, path, body)
+		require.Equal(t, "application/json; charset=utf-8", answer.Header().Get("Content-Type"))
+		var compact bytes.Buffer
+		require.NoError(t, json.Compact(&compact, []byte(document(t, file))))
+		require.Equal(t, compact.String(), answer.Body.String(), path)
+	}
+	requireBody(t, success, ask(h, updatePath, document(t, "update.json")))
+	requireBody(t, success, ask(h, deletePath, `{"serving_id": "serving-01"}`))
+}
+
+func TestAnswersByteForByte(t *testing.T) {
+	t.Parallel()
+	m := running(t)
+	m.image(t, "bare", "image: {name: app, tag: v1}\ndeployTemplates: [{name: t, spec: {containers: [{name: c, readinessProbe: {httpGet: {port: 80}}}]}}]")
+	h := handler(m)
+	cases := map[string]struct{ reason, path, body, want string }{
+		"NoData":    {"An answer without data says so.", queryPath, `{"serving_id":"nope"}`, `{"status":{"code":11601,"message":"kusciadeployments.kuscia.secretflow \"nope\" not found","details":[]},"data":null}`},
+		"NoServing": {"An empty list is a list.", batchPath, `{"serving_ids":["nope"]}`, `{"status":{"code":0,"message":"success","details":[]},"data":{"servings":[]}}`},
+		"Health":    {"Health is asked like the rest.", "/healthZ", `{}`, `{"status":{"code":0,"message":"success","details":[]},"data":{"ready":true}}`},
+		"Serving": {"Replicas that nobody said are absent, 0 of a count is there, one name is in camel case.", queryPath, `{"serving_id":"s1"}`,
+			`{"status":{"code":0,"message":"success","details":[]},"data":{"serving_input_config":"{\"a\":1}","initiator":"alice","parties":[` +
+				`{"domain_id":"alice","role":"","app_image":"sf-serving-image","update_strategy":{"type":"RollingUpdate","max_surge":"1","max_unavailable":"1"},` +
+				`"resources":[{"container_name":"secretflow","min_cpu":"","max_cpu":"","min_memory":"","max_memory":""}],"service_name_prefix":""},` +
+				`{"domain_id":"bob","role":"server","app_image":"two-ctr","replicas":2,"update_strategy":{"type":"RollingUpdate","max_surge":"25%","max_unavailable":"25%"},` +
+				`"resources":[{"container_name":"main","min_cpu":"100m","max_cpu":"","min_memory":"","max_memory":""},{"container_name":"side","min_cpu":"100m","max_cpu":"1","min_memory":"","max_memory":""}],"service_name_prefix":""}],` +
+				`"status":{"state":"Pending","reason":"","message":"","total_parties":2,"available_parties":0,"create_time":"2024-01-17T10:18:02Z","party_statuses":[` +
+				`{"domain_id":"alice","role":"","state":"Pending","replicas":1,"available_replicas":0,"unavailable_replicas":1,"updatedReplicas":0,"create_time":"","endpoints":[` +
+				`{"port_name":"service","scope":"Cluster","endpoint":"s1-service.alice.svc"},{"port_name":"internal","scope":"Domain","endpoint":"s1-internal.alice.svc:53510"},` +
+				`{"port_name":"brpc-builtin","scope":"Domain","endpoint":"s1-brpc-builtin.alice.svc:53511"}]},` +
+				`{"domain_id":"bob","role":"server","state":"Pending","replicas":2,"available_replicas":0,"unavailable_replicas":2,"updatedReplicas":0,"create_time":"","endpoints":[` +
+				`{"port_name":"service","scope":"Cluster","endpoint":"s1-server-service.bob.svc"}]}]}}}`},
+		"AppImage": {"A 64-bit number is text, an absent message null, an absent list empty.", "/api/v1/appimage/query", `{"name":"bare"}`,
+			`{"status":{"code":0,"message":"success","details":[]},"data":{"name":"bare","image":{"name":"app","tag":"v1","id":"","sign":""},"config_templates":{},` +
+				`"deploy_templates":[{"name":"t","role":"","replicas":0,"restart_policy":"","containers":[{"name":"c","command":[],"args":[],"working_dir":"","config_volume_mounts":[],` +
+				`"ports":[],"env_from":[],"env":[],"resources":null,"liveness_probe":null,"readiness_probe":{"exec":null,"http_get":{"path":"","port":"80","host":"","scheme":"","http_headers":[]},` +
+				`"tcp_socket":null,"grpc":null,"initial_delay_seconds":0,"timeout_seconds":0,"period_seconds":0,"success_threshold":0,"failure_threshold":0,` +
+				`"termination_grace_period_seconds":"0"},"startup_probe":null,"image_pull_policy":""}]}]}}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := ask(h, c.path, c.body)
+			require.Equal(t, http.StatusOK, answer.Code)
+			require.Equal(t, c.want, answer.Body.String(), c.reason)
+		})
+	}
+}
+
+// TestBodies is what the binder takes, and what it says of what it does not take.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	none := `{"status":{"code":11100,"message":"serving id can not be empty","details":[]}}`
+	odd := func(message string) string {
+		raw, err := json.Marshal(message)
+		require.NoError(t, err)
+		return `{"status":{"code":11101,"message":` + string(raw) + `}}`
+	}
+	party := `"initiator":"alice","parties":[{"domain_id":"alice","app_image":"sf-serving-image"`
+	cases := map[string]struct{ reason, body, want string }{
+		"CamelCase":           {"Both spellings of a field are one.", `{"servingId":"s9","initiator":"alice","parties":[{"domainId":"alice","appImage":"sf-serving-image"}]}`, success},
+		"UnknownField":        {"Newer clients have fields that are not known here.", `{"serving_id":"s9","foo":{"bar":[1]},` + party + `,"baz":1}]}`, success},
+		"TextNumber":          {"A number may be text.", `{"serving_id":"s9",` + party + `,"replicas":"2"}]}`, success},
+		"Nulls":               {"null is absent.", `{"serving_id":"s9","header":null,"serving_input_config":null,` + party + `,"role":null,"replicas":null,"update_strategy":null,"resources":null}]}`, success},
+		"Null":                {"null alone is an empty request.", `null`, none},
+		"Twice":               {"Of a repeated key the last one counts.", `{"serving_id":"A_","serving_id":"s9",` + party + `}]}`, success},
+		"Trailing":            {"What follows the first object is not looked at.", `{"serving_id":"s9",` + party + `}]} {"x":1} rest`, success},
+		"NullInMap":           {"A null among the headers is none.", `{"serving_id":"s9","header":{"custom_headers":{"a":null}},` + party + `}]}`, success},
+		"NullInMapAndUnknown": {"Both are not taken together.", `{"foo":1,"header":{"custom_headers":{"a":null}}}`, odd(`json: unknown field "foo"`)},
+		"WrongType":           {"The error is that of encoding/json.", `{"serving_id":1}`, odd("json: cannot unmarshal number into Go struct field CreateServingRequest.serving_id of type string")},
+		"Empty":               {"An empty body is no JSON.", ``, odd("EOF")},
+		"Broken":              {"Where it breaks is said.", `{bad`, odd("invalid character 'b' looking for beginning of object key string")},
+		"List":                {"A list is no request.", `[]`, odd("json: cannot unmarshal array into Go value of type kusciapb.CreateServingRequest")},
+		"NullParty":           {"Kuscia panics here; the code is the same.", `{"serving_id":"s9","initiator":"alice","parties":[null]}`, odd("doBizProcess panic, err: parties[0] is null")},
+		"NullResource":        {"Deeper down too.", `{"serving_id":"s9","initiator":"alice","parties":[{"resources":[{},null]}]}`, odd("doBizProcess panic, err: parties[0].resources[1] is null")},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := ask(handler(sample(t)), createPath, c.body)
+			require.Equal(t, http.StatusOK, answer.Code)
+			require.Equal(t, c.want, answer.Body.String(), c.reason)
+			require.Equal(t, "application/json; charset=utf-8", answer.Header().Get("Content-Type"))
+		})
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	h := handler(running(t))
+	found := `{"serving_id":"s1"}`
+	none := `{"status":{"code":11100,"message":"serving id can not be empty","details":[]},"data":null}`
+	cases := map[string]struct {
+		reason, contentType string
+		read                bool
+	}{
+		"None":        {"No type is JSON.", "", true},
+		"JSON":        {"With parameters too.", "application/json; charset=utf-8", true},
+		"Plain":       {"Plain text is JSON when it has no parameters.", "text/plain", true},
+		"PlainUTF8":   {"And is not when it has.", "text/plain; charset=utf-8", false},
+		"CurlDefault": {"A form has no field of a request.", "application/x-www-form-urlencoded", false},
+		"Other":       {"Nor has anything else.", "application/yaml", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := askAs(h, queryPath, c.contentType, strings.NewReader(found))
+			require.Equal(t, http.StatusOK, answer.Code)
+			require.Equal(t, "application/json; charset=utf-8", answer.Header().Get("Content-Type"))
+			if c.read {
+				require.Contains(t, answer.Body.String(), `"code":0`, c.reason)
+			} else {
+				require.Equal(t, none, answer.Body.String(), c.reason)
+			}
+		})
+	}
+}
+
+func TestProtobufBodies(t *testing.T) {
+	t.Parallel()
+	m := running(t)
+	h := handler(m)
+	raw, err := proto.Marshal(&kusciapb.QueryServingRequest{ServingId: "s1"})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0x12, 0x02, 's', '1'}, raw, "the ID is field 2 on the wire")
+	answer := askAs(h, queryPath, "application/x-protobuf", bytes.NewReader(raw))
+	require.Equal(t, "application/x-protobuf", answer.Header().Get("Content-Type"))
+	var got kusciapb.QueryServingResponse
+	require.NoError(t, proto.Unmarshal(answer.Body.Bytes(), &got))
+	require.True(t, proto.Equal(query(t, m, "s1"), &got), "the same answer as in JSON")
+
+	answer = askAs(h, queryPath, "application/x-protobuf", strings.NewReader("\x12"))
+	require.Equal(t, "application/x-protobuf", answer.Header().Get("Content-Type"))
+	require.Contains(t, answer.Body.String(), `{"status":{"code":11101,"message":"proto:`, "an error of the frame is JSON all the same")
+}
+
+func TestPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, method, path, token string
+		code                        int
+		body, contentType, location string
+	}{
+		"Get":            {"All is POST.", http.MethodGet, queryPath, "secret", 404, "404 page not found", "text/plain", ""},
+		"Unknown":        {"What is not there is not found.", http.MethodPost, "/api/v1/serving/other", "secret", 404, "404 page not found", "text/plain", ""},
+		"NoToken":        {"The token comes before the path.", http.MethodPost, "/api/v1/serving/other", "", 401, "", "", ""},
+		"GetNoToken":     {"And before the method.", http.MethodGet, queryPath, "", 401, "", "", ""},
+		"BadToken":       {"Byte for byte.", http.MethodPost, queryPath, "Secret", 401, "", "", ""},
+		"Health":         {"Health is behind the token too.", http.MethodPost, "/healthZ", "", 401, "", "", ""},
+		"Slash":          {"The method and the body are kept.", http.MethodPost, queryPath + "/?a=b", "secret", 307, "", "", queryPath + "?a=b"},
+		"SlashElsewhere": {"Only where there is something without it.", http.MethodPost, "/api/v1/other/", "secret", 404, "404 page not found", "text/plain", ""},
+	}
+	h := NewHandler(sample(t).service(), "secret")
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest(c.method, c.path, nil)
+			if c.token != "" {
+				r.Header.Set("Token", c.token)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			require.Equal(t, c.code, w.Code, c.reason)
+			require.Equal(t, c.body, w.Body.String(), c.reason)
+			require.Equal(t, c.contentType, w.Header().Get("Content-Type"))
+			require.Equal(t, c.location, w.Header().Get("Location"))
+		})
+	}
+}
+
+func TestAPanicIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	m := sample(t)
+	m.panics = true
+	answer := ask(handler(m), queryPath, `{"serving_id":"s1"}`)
+	require.Equal(t, http.StatusOK, answer.Code)
+	requireBody(t, `{"status":{"code":11101,"message":"doBizProcess panic, err: broken"}}`, answer)
+}
+
+func TestLargeBodies(t *testing.T) {
+	t.Parallel()
+	m := sample(t)
+	h := handler(m)
+	template := strings.Repeat("x", 1<<20)
+	body := `{"name":"large","image":{"name":"app","tag":"v1"},"config_templates":{"a":"` + template + `"},"deploy_templates":[{"name":"t","containers":[{"name":"c"}]}]}`
+	requireBody(t, success, ask(h, "/api/v1/appimage/create", body), "1 MiB and more")
+	require.Len(t, m.images["large"].Spec.ConfigTemplates["a"], 1<<20)
+	require.Contains(t, ask(h, "/api/v1/appimage/query", `{"name":"large"}`).Body.String(), template)
+
+	answer := ask(h, createPath, `{"serving_input_config":"`+strings.Repeat("x", MaxBody)+`"}`)
+	require.Equal(t, http.StatusOK, answer.Code)
+	requireBody(t, `{"status":{"code":11100,"message":"the body is larger than 2097152 bytes: nothing so large can be kept; let the application fetch what is large"}}`, answer)
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestABodyThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	requireBody(t, `{"status":{"code":11101,"message":"gone"}}`, askAs(handler(sample(t)), queryPath, "", brokenReader{}))
+}
+
+func TestAnswersAreTheSameEveryTime(t *testing.T) {
+	t.Parallel()
+	h := handler(running(t))
+	first := ask(h, queryPath, `{"serving_id":"s1"}`).Body.String()
+	for range 50 {
+		require.Equal(t, first, ask(h, queryPath, `{"serving_id":"s1"}`).Body.String(), "no order of a map shows")
+	}
+}

@@ -1,0 +1,127 @@
+package kuscia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// CreateServing declares a serving. It is refused as a whole where a part of it cannot be carried out (kuscia-semantics §1.6; design §7).
+func (s *Service) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest) (*kusciapb.CreateServingResponse, error) {
+	return &kusciapb.CreateServingResponse{Status: outcome(s.createServing(ctx, r), codeCreateServing)}, nil
+}
+
+func (s *Service) createServing(ctx context.Context, r *kusciapb.CreateServingRequest) error {
+	if err := checkNewServing(r); err != nil {
+		return err
+	}
+	if err := s.checkFree(ctx, r.GetServingId()); err != nil {
+		return err
+	}
+	kd := newServing(r)
+	images, err := s.appImages(ctx, kd.Spec.Parties)
+	if err != nil {
+		return err
+	}
+	for i, asked := range r.GetParties() {
+		if err := setParty(&kd.Spec.Parties[i], asked, images); err != nil {
+			return err
+		}
+	}
+	if err := s.checkDomains(ctx, kd.Spec.Parties); err != nil {
+		return err
+	}
+	if err := checkVersion(kd, images); err != nil {
+		return err
+	}
+	err = s.store.CreateServing(ctx, kd)
+	if isKind(err, failure.Conflict) {
+		return taken(kd.Name)
+	}
+	return err
+}
+
+// checkFree refuses an ID that is taken, also by a serving whose deletion is not over: its parties may still run it.
+func (s *Service) checkFree(ctx context.Context, id string) error {
+	if illegalName(id) {
+		return nil // checkVersion says why
+	}
+	_, err := s.store.GetServing(ctx, id)
+	switch {
+	case err == nil:
+		return taken(id)
+	case isKind(err, failure.NotFound):
+		return nil
+	}
+	return err
+}
+
+func taken(id string) error {
+	return fmt.Errorf("serving %q already exists, please ensure that the name is not duplicated", kuscia.Namespace+"/"+id)
+}
+
+// newServing is the KusciaDeployment of a request, without what depends on AppImages.
+func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
+	kd := &kuscia.KusciaDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace, Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing}},
+		Spec:       kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
+	}
+	if mode := r.GetAffinityMode(); mode != "" {
+		kd.Annotations = map[string]string{kuscia.AnnotationAffinityMode: mode}
+	}
+	for _, p := range r.GetParties() {
+		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: p.GetDomainId(), AppImageRef: p.GetAppImage(), Role: p.GetRole(),
+			ServiceNamePrefix: p.GetServiceNamePrefix()})
+	}
+	return kd
+}
+
+// setParty gives a new party its template. Replicas that the request does not say stay unset: what the AppImage says counts then, whenever.
+func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[string]kuscia.AppImageSpec) error {
+	strategy, err := strategyOf(asked)
+	if err != nil {
+		return err
+	}
+	containers, err := containersOf(*party, images)
+	if err != nil {
+		return err
+	}
+	party.Template.Strategy = strategy
+	if asked.Replicas != nil {
+		n := asked.GetReplicas()
+		party.Template.Replicas = &n
+	}
+	return setResources(party, asked, containers)
+}
+
+// checkDomains refuses domains that nobody knows (design §4). One that is known and away is accepted: its party takes part when it is back.
+func (s *Service) checkDomains(ctx context.Context, parties []kuscia.Party) error {
+	domains := distinct(parties, func(p kuscia.Party) string { return p.DomainID })
+	return forEach(len(domains), func(i int) error {
+		unknown := fmt.Errorf("domain %s is not known: create a Party object or a namespace of that name in the home cluster", domains[i])
+		if catalog.ValidParty(domains[i]) != nil {
+			return unknown
+		}
+		_, known, err := s.store.Queue(ctx, domains[i])
+		if err == nil && !known {
+			return unknown
+		}
+		return err
+	})
+}
+
+// checkVersion refuses what cannot be rendered for every party; the first of what is wrong is said.
+func checkVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) error {
+	for _, problem := range serving.Snapshot(kd, images).Check() {
+		return errors.New(problem.Message)
+	}
+	return nil
+}

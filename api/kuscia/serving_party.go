@@ -1,0 +1,149 @@
+package kuscia
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// defaultMax is how many pods a rolling update may have too many or too few, unless the request says.
+const defaultMax = "25%"
+
+// strategyOf is how a party's pods are replaced. A strategy without a type is an error, one that is absent is the default.
+func strategyOf(p *kusciapb.ServingParty) (*appsv1.DeploymentStrategy, error) {
+	asked := p.GetUpdateStrategy()
+	if asked != nil && asked.GetType() == string(appsv1.RecreateDeploymentStrategyType) {
+		return &appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, nil
+	}
+	if asked != nil && asked.GetType() != string(appsv1.RollingUpdateDeploymentStrategyType) {
+		return nil, fmt.Errorf("update strategy type should be %s or %s for party/role %s/%s", appsv1.RecreateDeploymentStrategyType,
+			appsv1.RollingUpdateDeploymentStrategyType, p.GetDomainId(), p.GetRole())
+	}
+	surge, unavailable := atMost(asked.GetMaxSurge()), atMost(asked.GetMaxUnavailable())
+	return &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}}, nil
+}
+
+func atMost(text string) intstr.IntOrString {
+	if text == "" {
+		text = defaultMax
+	}
+	return intstr.Parse(text)
+}
+
+// noAppImage says that a party's AppImage is not there.
+func noAppImage(name string) error {
+	return fmt.Errorf("can not get appimage %s from cluster, %w", name, notFound(kuscia.AppImageResource.Resource, name))
+}
+
+// containersOf are the names of the containers that a party runs, in the order of its AppImage's template.
+func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]string, error) {
+	if _, there := images[p.AppImageRef]; !there {
+		return nil, noAppImage(p.AppImageRef)
+	}
+	bare := kuscia.Party{DomainID: p.DomainID, AppImageRef: p.AppImageRef, Role: p.Role}
+	version := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{bare}}, AppImages: images}
+	rows := version.Resources(0)
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s", p.AppImageRef, p.Role, p.DomainID)
+	}
+	return each(rows, func(r serving.ResourceRow) string { return r.Container }), nil
+}
+
+// setResources gives a party's containers what the request says. An entry without a container's name is for all that have none of their own. What
+// the party has already is only changed, as far as the request goes (kuscia-semantics §1.6 and §1.9).
+func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers []string) error {
+	var common *kusciapb.Resource
+	own := map[string]*kusciapb.Resource{}
+	for _, r := range asked.GetResources() {
+		if r.GetContainerName() == "" {
+			common = r
+			continue
+		}
+		if !slices.Contains(containers, r.GetContainerName()) {
+			return fmt.Errorf("container_name %s of party domainID/role %s/%s resources doesn't exist in app image %s",
+				r.GetContainerName(), asked.GetDomainId(), asked.GetRole(), party.AppImageRef)
+		}
+		own[r.GetContainerName()] = r
+	}
+	has := party.Template.Spec != nil && len(party.Template.Spec.Containers) > 0
+	for _, name := range containers {
+		entry := own[name]
+		switch {
+		case entry == nil:
+			entry = common
+		case !has:
+			entry = completed(entry, common)
+		}
+		if err := setContainer(party, name, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completed is an entry with what it does not say taken from the common one.
+func completed(entry, common *kusciapb.Resource) *kusciapb.Resource {
+	or := func(text, otherwise string) string {
+		if text == "" {
+			return otherwise
+		}
+		return text
+	}
+	return &kusciapb.Resource{ContainerName: entry.GetContainerName(),
+		MinCpu: or(entry.GetMinCpu(), common.GetMinCpu()), MaxCpu: or(entry.GetMaxCpu(), common.GetMaxCpu()),
+		MinMemory: or(entry.GetMinMemory(), common.GetMinMemory()), MaxMemory: or(entry.GetMaxMemory(), common.GetMaxMemory())}
+}
+
+// setContainer changes the resources of one container of a party's template, which appears there once it has some.
+func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) error {
+	fields := []struct {
+		name, text string
+		request    bool
+		resource   corev1.ResourceName
+	}{
+		{"min_cpu", entry.GetMinCpu(), true, corev1.ResourceCPU}, {"min_memory", entry.GetMinMemory(), true, corev1.ResourceMemory},
+		{"max_cpu", entry.GetMaxCpu(), false, corev1.ResourceCPU}, {"max_memory", entry.GetMaxMemory(), false, corev1.ResourceMemory},
+	}
+	for _, field := range fields {
+		if field.text == "" {
+			continue
+		}
+		quantity, err := resource.ParseQuantity(field.text)
+		if err != nil {
+			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name, field.text, party.DomainID, party.Role, err)
+		}
+		resources := &container(party, name).Resources
+		list := &resources.Limits
+		if field.request {
+			list = &resources.Requests
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[field.resource] = quantity
+	}
+	return nil
+}
+
+// container is the container of a party's template of that name, which is added when it is not there.
+func container(party *kuscia.Party, name string) *corev1.Container {
+	if party.Template.Spec == nil {
+		party.Template.Spec = &corev1.PodSpec{}
+	}
+	spec := party.Template.Spec
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		i = len(spec.Containers)
+		spec.Containers = append(spec.Containers, corev1.Container{Name: name})
+	}
+	return &spec.Containers[i]
+}

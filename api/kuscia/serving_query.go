@@ -1,0 +1,186 @@
+package kuscia
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// QueryServing shows what a serving is and how it is (kuscia-semantics §1.7).
+func (s *Service) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest) (*kusciapb.QueryServingResponse, error) {
+	data, err := s.queryServing(ctx, r.GetServingId())
+	return &kusciapb.QueryServingResponse{Status: outcome(err, codeQueryServing), Data: data}, nil
+}
+
+func (s *Service) queryServing(ctx context.Context, id string) (*kusciapb.QueryServingResponseData, error) {
+	if id == "" {
+		return nil, errNoServingID
+	}
+	kd, err := s.getServing(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	version, err := s.shownVersion(ctx, kd)
+	if err != nil {
+		return nil, err
+	}
+	return &kusciapb.QueryServingResponseData{
+		ServingInputConfig: version.Spec.InputConfig, Initiator: version.Spec.Initiator,
+		Parties: showParties(version), Status: showStatus(kd, version),
+	}, nil
+}
+
+// shownVersion is what is shown of a serving, with the AppImages as they are now.
+func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Version, error) {
+	images, err := s.appImages(ctx, kd.Spec.Parties)
+	if err != nil {
+		return serving.Version{}, err
+	}
+	return serving.Shown(kd, images)
+}
+
+func showParties(v serving.Version) []*kusciapb.ServingParty {
+	shown := make([]*kusciapb.ServingParty, len(v.Spec.Parties))
+	for i, p := range v.Spec.Parties {
+		shown[i] = &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
+			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p), Resources: showRows(v, i)}
+	}
+	return shown
+}
+
+func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
+	strategy := p.Template.Strategy
+	if strategy == nil {
+		return nil
+	}
+	shown := &kusciapb.UpdateStrategy{Type: string(strategy.Type)}
+	if rolling := strategy.RollingUpdate; rolling != nil {
+		if rolling.MaxSurge != nil {
+			shown.MaxSurge = rolling.MaxSurge.String()
+		}
+		if rolling.MaxUnavailable != nil {
+			shown.MaxUnavailable = rolling.MaxUnavailable.String()
+		}
+	}
+	return shown
+}
+
+// showRows are a party's resources, one row for each container; of a party whose AppImage is not there, those that it has of its own.
+func showRows(v serving.Version, party int) []*kusciapb.Resource {
+	if rows := v.Resources(party); len(rows) > 0 {
+		return each(rows, func(r serving.ResourceRow) *kusciapb.Resource {
+			return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
+		})
+	}
+	spec := v.Spec.Parties[party].Template.Spec
+	if spec == nil {
+		return nil
+	}
+	return each(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
+		least, most := showQuantities(c.Resources.Requests), showQuantities(c.Resources.Limits)
+		return &kusciapb.Resource{ContainerName: c.Name, MinCpu: least.GetCpu(), MaxCpu: most.GetCpu(), MinMemory: least.GetMemory(), MaxMemory: most.GetMemory()}
+	})
+}
+
+// BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out (kuscia-semantics §1.8).
+func (s *Service) BatchQueryServingStatus(ctx context.Context, r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
+	data, err := s.batchQuery(ctx, r.GetServingIds())
+	return &kusciapb.BatchQueryServingStatusResponse{Status: outcome(err, codeQueryServingStatus), Data: data}, nil
+}
+
+func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.BatchQueryServingStatusResponseData, error) {
+	if len(ids) == 0 {
+		return nil, invalid("serving ids can not be empty")
+	}
+	if slices.Contains(ids, "") {
+		return nil, errNoServingID
+	}
+	found := make([]*kusciapb.ServingStatus, len(ids))
+	err := forEach(len(ids), func(i int) error {
+		kd, err := s.getServing(ctx, ids[i])
+		if isMissing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		version, err := s.shownVersion(ctx, kd)
+		found[i] = &kusciapb.ServingStatus{ServingId: ids[i], Status: showStatus(kd, version)}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(one *kusciapb.ServingStatus) bool { return one == nil })
+	return &kusciapb.BatchQueryServingStatusResponseData{Servings: found}, nil
+}
+
+// showStatus is how a serving is; its parties are in the order of the spec. There is one from the first moment on (design §7).
+func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.ServingStatusDetail {
+	status, outdated := kd.Status, serving.Outdated(kd)
+	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason, Message: status.Message,
+		TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(status.AvailableParties), CreateTime: showTime(&kd.CreationTimestamp)}
+	if outdated {
+		shown.Reason, shown.Message, shown.AvailableParties = "", "", 0
+	}
+	for i, p := range v.Spec.Parties {
+		shown.PartyStatuses = append(shown.PartyStatuses, showParty(kd, v, i, status.PartyDeploymentStatuses[p.DomainID]))
+	}
+	return shown
+}
+
+// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known.
+func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int, deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
+	p := v.Spec.Parties[index]
+	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role, Endpoints: showEndpoints(v, index)}
+	status, observed := deployments[serving.DeploymentName(kd.Name, p.Role)]
+	if !observed {
+		shown.State = kusciapb.ServingState_Pending.String()
+		shown.Replicas = v.Replicas(index)
+		shown.UnavailableReplicas = shown.Replicas
+		return shown
+	}
+	outdated := serving.Outdated(kd)
+	shown.State, shown.CreateTime = stateName(status.Phase, outdated), showTime(status.CreationTimestamp)
+	shown.Replicas, shown.UpdatedReplicas = status.Replicas, status.UpdatedReplicas
+	shown.AvailableReplicas, shown.UnavailableReplicas = status.AvailableReplicas, status.UnavailableReplicas
+	if outdated {
+		shown.UpdatedReplicas = 0
+	}
+	return shown
+}
+
+// stateName is the phase as one of the names of ServingState.State.
+func stateName(phase kuscia.Phase, outdated bool) string {
+	if phase == kuscia.PhasePending {
+		return kusciapb.ServingState_Pending.String()
+	}
+	if outdated {
+		return kusciapb.ServingState_Progressing.String()
+	}
+	if _, known := kusciapb.ServingState_State_value[string(phase)]; known {
+		return string(phase)
+	}
+	return kusciapb.ServingState_Unknown.String()
+}
+
+func showEndpoints(v serving.Version, party int) []*kusciapb.ServingPartyEndpoint {
+	return each(serving.Endpoints(v, party), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
+		return &kusciapb.ServingPartyEndpoint{PortName: e.PortName, Scope: e.Scope, Endpoint: e.Endpoint}
+	})
+}
+
+// showTime is a time as clients read it; "" for none.
+func showTime(t *metav1.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out (design §1, principle 6).
+func (s *rolloutStart) check(ctx context.Context) error {
+	found, err := s.findings(ctx)
+	if err != nil {
+		return err
+	}
+	if len(found.Refusals) > 0 {
+		return s.refused(refusalProblems(found.Refusals)...)
+	}
+	held, err := s.heldBy(ctx, found)
+	if err != nil || held == "" {
+		return err
+	}
+	return kindConflict.because("%s: wait until it is over, or stop it", held).heldBy(operation.ParseHolder(found.Holder).WorkflowID)
+}
+
+func refusalProblems(refusals []rollout.Refusal) []FieldProblem {
+	problems := make([]FieldProblem, len(refusals))
+	for i, refusal := range refusals {
+		problems[i] = FieldProblem{Field: refusal.Field, Reason: refusal.Reason}
+	}
+	return problems
+}
+
+// findings are what the party's worker says of the rollout.
+func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
+	if err := s.findShared(ctx); err != nil {
+		return nil, err
+	}
+	spec := s.request.Spec
+	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared, Subject: rollout.Subject{
+		Workload: spec.Workload(), Name: spec.Name, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.budgetSeconds()}}
+	check := preflightCheck{handlers: s.handlers, refusal: s.key.String() + " was not started", summary: "can " + s.key.String() + " be carried out?"}
+	outcomes, err := check.run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue, Request: request}})
+	if err != nil {
+		return nil, err
+	}
+	if len(outcomes) != 1 {
+		return nil, fmt.Errorf("the preflight of %s answered %d outcomes", s.key, len(outcomes))
+	}
+	outcome := outcomes[0]
+	if outcome.Unreachable != "" || outcome.Rollout == nil {
+		unreachable := s.whoIsAbsent(ctx, absentParty{s.key.party, s.queue, outcome.Unreachable})
+		return nil, kindUnreachable.because("%s was not started: %s cannot be reached (%s); nothing was changed", s.key,
+			unreachable[0].Field, unreachable[0].Reason).listing(unreachable)
+	}
+	return outcome.Rollout, nil
+}
+
+// findShared reads the TrafficRouting that the strategy refers to.
+func (s *rolloutStart) findShared(ctx context.Context) error {
+	name := s.request.Spec.Strategy.TrafficRoutingRef
+	if name == "" {
+		return nil
+	}
+	const field = "strategy.trafficRoutingRef"
+	found, err := s.Home.GetTrafficRouting(ctx, s.key.namespace, name)
+	if isFailure(err, failure.NotFound) {
+		return s.refused(FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/%s/%s)",
+			s.key.namespace, name, s.key.namespace, name)})
+	}
+	if err != nil {
+		return err
+	}
+	if found.Deleting {
+		return s.refused(FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is being deleted", s.key.namespace, name)})
+	}
+	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
+	if len(wrong) > 0 {
+		return s.refused(FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is not as it should be: %s", s.key.namespace, name, summary(fieldProblems(wrong)))})
+	}
+	s.shared = &shared
+	return nil
+}
+
+// heldBy says, in a sentence, which living release has the workload or something that routes to it; "" when it is free for this one.
+func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResult) (string, error) {
+	if found.Holder == "" {
+		return "", nil
+	}
+	holder := operation.ParseHolder(found.Holder)
+	if holder.WorkflowID == s.key.workflowID() {
+		return "", nil // its own: the live release that is superseded, or a dead one
+	}
+	if namespace, name, ok := v1alpha1.ParseTrafficClaim(found.Holder); ok {
+		return s.trafficHeldBy(ctx, found.On, namespace, name)
+	}
+	alive, err := s.holderAlive(ctx, holder)
+	if err != nil || !alive {
+		return "", err
+	}
+	return fmt.Sprintf("%s is held by the release %s", found.On, holder.WorkflowID), nil
+}
+
+// trafficHeldBy is for routes that a TrafficRouting holds for its rollouts.
+func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name string) (string, error) {
+	if namespace == s.key.namespace && name == s.request.Spec.Strategy.TrafficRoutingRef {
+		return "", nil
+	}
+	routing, err := s.Home.GetTrafficRouting(ctx, namespace, name)
+	if isFailure(err, failure.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, claim := range routing.Status.Holders {
+		holder := operation.ParseHolder(claim)
+		alive, err := s.holderAlive(ctx, holder)
+		if err != nil {
+			return "", err
+		}
+		if alive {
+			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s", on, namespace, name, holder.WorkflowID), nil
+		}
+	}
+	return "", nil
+}
+
+// holderAlive asks Temporal whether the holder of a claim still runs. A claim names the run with which the workflow began.
+func (h *handlers) holderAlive(ctx context.Context, holder operation.Holder) (bool, error) {
+	described, err := h.describe(ctx, holder.WorkflowID)
+	if err != nil || described == nil || !isOpen(described) {
+		return false, err
+	}
+	info := described.GetWorkflowExecutionInfo()
+	return holder.RunID == "" || holder.RunID == info.GetExecution().GetRunId() || holder.RunID == info.GetFirstRunId(), nil
+}

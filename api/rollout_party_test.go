@@ -1,0 +1,198 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/workflows"
+)
+
+// rolloutParty plays a party's worker for rollouts: pods get ready at once, unless the test holds them.
+type rolloutParty struct {
+	mu        sync.Mutex
+	preflight rollout.PreflightResult
+	asked     rollout.PreflightRequest
+	gate      chan struct{}
+	homeward  int
+	// frozen says that a split was left on the workload.
+	frozen bool
+}
+
+const partySize = 4
+
+func (p *rolloutParty) register(w worker.Worker) {
+	w.RegisterActivityWithOptions(p.check, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	w.RegisterActivityWithOptions(p.begin, activity.RegisterOptions{Name: rollout.ActivityBegin})
+	w.RegisterActivityWithOptions(p.move, activity.RegisterOptions{Name: rollout.ActivityMove})
+	w.RegisterActivityWithOptions(p.route, activity.RegisterOptions{Name: rollout.ActivityRoute})
+	w.RegisterActivityWithOptions(p.finish, activity.RegisterOptions{Name: rollout.ActivityFinish})
+}
+
+// answers makes every preflight from now on answer this.
+func (p *rolloutParty) answers(result rollout.PreflightResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.preflight = result
+}
+
+// hold keeps the pods of every move from getting ready until the returned function is called.
+func (p *rolloutParty) hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gate := make(chan struct{})
+	p.gate = gate
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.gate = nil
+		close(gate)
+	})
+}
+
+func (p *rolloutParty) wentHome() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.homeward
+}
+
+func (p *rolloutParty) check(_ context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = in
+	return p.preflight, nil
+}
+
+func (p *rolloutParty) begin(context.Context, rollout.BeginRequest) (rollout.BeginResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen {
+		return rollout.BeginResult{Replicas: partySize, Stable: "old", Adopted: &rollout.Adopted{Style: rollout.StylePartition}, Message: "claimed, with a frozen split"}, nil
+	}
+	return rollout.BeginResult{Replicas: partySize, Stable: "old", StableHash: "old", Generation: 1, Message: "claimed"}, nil
+}
+
+func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
+	p.mu.Lock()
+	gate := p.gate
+	p.mu.Unlock()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for waiting := gate != nil; waiting; {
+		one := int32(1)
+		activity.RecordHeartbeat(ctx, operation.Progress{Message: "1 of 2 new pods are ready", Updated: &one, UpdatedReady: &one})
+		select {
+		case <-gate:
+			waiting = false
+		case <-ticker.C:
+		case <-ctx.Done():
+			return rollout.MoveResult{}, ctx.Err()
+		}
+	}
+	target, err := intstr.GetScaledValueFromIntOrPercent(&in.Replicas, partySize, true)
+	return p.pods(int32(target)), err
+}
+
+func (p *rolloutParty) pods(updated int32) rollout.MoveResult {
+	return rollout.MoveResult{Replicas: partySize, Target: updated, Updated: updated, UpdatedReady: updated, StableReady: partySize - updated,
+		Canary: "new", CanaryHash: "new", Template: "digest", Generation: 2, Message: fmt.Sprintf("%d of %d new pods are ready", updated, updated)}
+}
+
+func (p *rolloutParty) route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error) {
+	return rollout.RouteResult{Message: "the routes are as asked"}, nil
+}
+
+func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.FinishResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = in.Action == rollout.FinishFreeze
+	if in.To == rollout.SideStable && !p.frozen {
+		p.homeward++
+	}
+	return rollout.FinishResult{MoveResult: p.pods(partySize)}, nil
+}
+
+// registerRollout makes the Rollout workflow known.
+func registerRollout(w worker.Worker) {
+	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: workflows.TypeRollout})
+}
+
+// rolloutBody is a start of two steps, the first of which waits for a person.
+func rolloutBody(image, extra string) string {
+	return `{"namespace":"shop","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"},"images":{"app":"` + image + `"},` + extra +
+		`"strategy":{"canary":{"steps":[{"replicas":2,"pause":{}},{"replicas":"100%"}]}},"actor":"li","reason":"release 2"}`
+}
+
+const rolloutPath = "/api/v1/rollouts/shop/order"
+
+func (e *engine) startRollout(image, extra string, headers ...string) api.RolloutStarted {
+	e.t.Helper()
+	a := e.callAgain("POST", "/api/v1/rollouts", rolloutBody(image, extra), append(headers, jsonBody)...).is(http.StatusAccepted, "the rollout can be started")
+	require.Equal(e.t, rolloutPath, a.header.Get("Location"))
+	return decode[api.RolloutStarted](a)
+}
+
+func (e *engine) rollout() rollout.Status {
+	e.t.Helper()
+	return decode[rollout.Status](e.call("GET", rolloutPath, "").is(http.StatusOK, "the rollout exists"))
+}
+
+// waitRollout waits until the rollout shop/order is as asked.
+func (e *engine) waitRollout(what string, is func(rollout.Status) bool) rollout.Status {
+	e.t.Helper()
+	var last rollout.Status
+	require.Eventually(e.t, func() bool {
+		last = e.rollout()
+		return is(last)
+	}, patience, tick, "the rollout does not come to %s; it is %+v", what, &last)
+	return last
+}
+
+func (e *engine) waitApproval() rollout.Status {
+	e.t.Helper()
+	return e.waitRollout("an approval", waitsFor(rollout.WaitApproval))
+}
+
+func waitsFor(kind rollout.WaitKind) func(rollout.Status) bool {
+	return func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == kind }
+}
+
+// waitRecord waits until the release of that record is over and recorded so.
+func (e *engine) waitRecord(record string, phase rollout.Phase) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		found, err := e.store.GetRelease(e.t.Context(), record)
+		return err == nil && found.Outcome != nil && found.Outcome.State == string(phase)
+	}, patience, tick, "record %s does not come to %s", record, phase)
+	e.waitRolloutClosed()
+}
+
+func (e *engine) waitRolloutClosed() {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	_ = e.temporal.GetWorkflow(ctx, "rollout/default/shop/order", "").Get(ctx, nil) // how it ended is in its record
+	require.NoError(e.t, ctx.Err(), "the workflow closes")
+}
+
+func (e *engine) history() api.RolloutHistory {
+	e.t.Helper()
+	return decode[api.RolloutHistory](e.call("GET", rolloutPath+"/history", "").is(http.StatusOK, "it has a history"))
+}
+
+func newRolloutEngine(t *testing.T) *engine {
+	t.Helper()
+	return newEngine(t).work()
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// ListTrafficRoutings answers GET /api/v1/trafficroutings.
+func (h *handlers) ListTrafficRoutings(c echo.Context, params ListTrafficRoutingsParams) error {
+	limit, err := pageLimit(params.Limit)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Home.ListTrafficRoutings(c.Request().Context(), text(params.Namespace), limit, text(params.Cursor))
+	if err != nil {
+		return cursorError(err, params.Cursor)
+	}
+	list := TrafficRoutingList{Items: make([]TrafficRouting, len(items)), NextCursor: next}
+	for i := range items {
+		if list.Items[i], err = trafficAnswer(&items[i]); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// GetTrafficRouting answers GET /api/v1/trafficroutings/{namespace}/{name}.
+func (h *handlers) GetTrafficRouting(c echo.Context, namespace Namespace, name TrafficRoutingName) error {
+	found, err := h.Home.GetTrafficRouting(c.Request().Context(), namespace, name)
+	if err != nil {
+		return err
+	}
+	answer, err := trafficAnswer(found)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+func trafficAnswer(found *v1alpha1.TrafficRouting) (TrafficRouting, error) {
+	answer := TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
+		Status: TrafficRoutingStatus{Phase: TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message, Holders: holdersOf(found)}}
+	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
+		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
+	}
+	return answer, nil
+}
+
+// holdersOf are the workflows that hold a TrafficRouting.
+func holdersOf(found *v1alpha1.TrafficRouting) []string {
+	holders := []string{}
+	for _, claim := range found.Status.Holders {
+		holders = append(holders, operation.ParseHolder(claim).WorkflowID)
+	}
+	return holders
+}
+
+// PutTrafficRouting answers PUT /api/v1/trafficroutings/{namespace}/{name}.
+func (h *handlers) PutTrafficRouting(c echo.Context, namespace Namespace, name TrafficRoutingName) error {
+	body, isJSON, err := readDocument(c)
+	if err != nil {
+		return err
+	}
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return kindMalformed.because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace, name)
+	}
+	document, wrong := trafficrouting.Decode(body)
+	if len(wrong) == 0 {
+		wrong = notJSON(body, isJSON)
+	}
+	wrong = append(wrong, otherName("metadata.namespace", document.Namespace, namespace)...)
+	wrong = append(wrong, otherName("metadata.name", document.Name, name)...)
+	if len(wrong) > 0 {
+		return wrongDocument("the traffic routing", wrong)
+	}
+	for range maxClaims {
+		created, changed, err := h.putTrafficRouting(c, namespace, name, document)
+		if isFailure(err, failure.Conflict) {
+			continue // somebody else was faster: look again
+		}
+		if err != nil {
+			return refusedIsMalformed(err)
+		}
+		return c.JSON(putStatus(created), PutTrafficRoutingResult{Namespace: namespace, Name: name, Changed: changed, Warnings: append([]string{}, document.Warnings...)})
+	}
+	return kindConflict.because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+}
+
+// otherName refuses a document that says another name than its address.
+func otherName(field, said, address string) strictyaml.Errors {
+	if said == "" || said == address {
+		return nil
+	}
+	return strictyaml.Errors{{Field: field, Reason: fmt.Sprintf("is %s, but the address says %s: make them agree", said, address)}}
+}
+
+func (h *handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool, err error) {
+	ctx := c.Request().Context()
+	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
+	if isFailure(err, failure.NotFound) {
+		stored, err = nil, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if stored != nil && len(stored.Status.Holders) > 0 && !sameSpec(stored.Spec, document.Spec) {
+		held, err := h.livingHolders(c, stored)
+		if err != nil {
+			return false, false, err
+		}
+		if len(held) > 0 {
+			return false, false, trafficHeld(stored, held, "changed")
+		}
+	}
+	changed, err = h.Home.PutTrafficRouting(ctx, namespace, name, document.Spec, stored)
+	return stored == nil, changed, err
+}
+
+// sameSpec says whether two specs ask the same, whatever their spelling.
+func sameSpec(a, b json.RawMessage) bool {
+	left, wrongLeft := trafficrouting.DecodeSpec("", a)
+	right, wrongRight := trafficrouting.DecodeSpec("", b)
+	if len(wrongLeft) > 0 || len(wrongRight) > 0 {
+		return false
+	}
+	leftText, errLeft := json.Marshal(left)
+	rightText, errRight := json.Marshal(right)
+	return errLeft == nil && errRight == nil && string(leftText) == string(rightText)
+}
+
+// DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
+func (h *handlers) DeleteTrafficRouting(c echo.Context, namespace Namespace, name TrafficRoutingName) error {
+	ctx := c.Request().Context()
+	for range maxClaims {
+		found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		held, err := h.livingHolders(c, found)
+		if err != nil {
+			return err
+		}
+		if len(held) > 0 {
+			return trafficHeld(found, held, "deleted")
+		}
+		err = h.Home.DeleteTrafficRouting(ctx, found)
+		if !isFailure(err, failure.Conflict) {
+			return orNoContent(c, err)
+		}
+	}
+	return kindConflict.because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+}
+
+// livingHolders are the workflows that hold it and still run.
+func (h *handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
+	var living []string
+	for _, claim := range found.Status.Holders {
+		holder := operation.ParseHolder(claim)
+		alive, err := h.holderAlive(c.Request().Context(), holder)
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			living = append(living, holder.WorkflowID)
+		}
+	}
+	return living, nil
+}
+
+func trafficHeld(found *v1alpha1.TrafficRouting, held []string, verb string) error {
+	problems := make([]FieldProblem, len(held))
+	for i, workflowID := range held {
+		problems[i] = FieldProblem{Field: "status.holders", Reason: "is held by " + workflowID}
+	}
+	return kindConflict.because("TrafficRouting %s/%s cannot be %s while it is held by %s: wait until they are over, or stop them",
+		found.Namespace, found.Name, verb, strings.Join(held, ", ")).heldBy(held[0]).listing(problems)
+}

@@ -1,0 +1,100 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+const trafficBody = `
+apiVersion: rollouts.kruise.io/v1alpha1
+kind: TrafficRouting
+metadata: {name: mse}
+spec:
+  objectRef:
+  - service: a
+    ingress: {classType: nginx, name: a}
+  strategy:
+    matches:
+    - headers: [{type: Exact, name: User-Agent, value: Android}]
+`
+
+func TestTrafficRoutings(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	namespace := e.store.Namespace() // any namespace of the home cluster will do
+	path := "/api/v1/trafficroutings/" + namespace + "/mse"
+	e.call("GET", path, "").is(http.StatusNotFound, "there is none")
+	e.call("DELETE", path, "").is(http.StatusNotFound, "there is none")
+	e.call("PUT", path+"x", trafficBody, yamlBody).is(http.StatusBadRequest, "the document has another name")
+	wrong := e.call("PUT", path, `{"objectRef":[{"service":"a"}],"strategy":{"weight":20},"colour":1}`, jsonBody).is(http.StatusBadRequest, "two mistakes")
+	require.Contains(t, wrong.reasons(), "colour")
+	e.call("PUT", "/api/v1/trafficroutings/no-such-namespace/mse", trafficBody, yamlBody).is(http.StatusNotFound, "no such namespace")
+
+	created := decode[api.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusCreated, "it is new"))
+	require.True(t, created.Changed)
+	require.False(t, decode[api.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "it is so")).Changed)
+	found := decode[api.TrafficRouting](e.call("GET", path, "").is(http.StatusOK, "it exists"))
+	require.Equal(t, api.TrafficRoutingStatusPhase("Initial"), found.Status.Phase)
+	require.Contains(t, found.Spec, "objectRef")
+	require.Len(t, decode[api.TrafficRoutingList](e.call("GET", "/api/v1/trafficroutings?namespace="+namespace, "")).Items, 1)
+
+	e.startRollout("x:2", "")
+	claim := operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String()
+	e.holdTraffic(namespace, claim, "rollout/default/shop/gone@run")
+	held := e.call("DELETE", path, "").is(http.StatusConflict, "a rollout that runs holds it")
+	require.Equal(t, []api.FieldProblem{{Field: "status.holders", Reason: "is held by rollout/default/shop/order"}}, held.problem().Errors, "the dead one does not count")
+	e.call("PUT", path, `{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusConflict, "its routes are in use")
+	e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "what changes nothing is no change")
+
+	e.holdTraffic(namespace, "rollout/default/shop/gone@run")
+	e.call("PUT", path, `{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusOK, "only a dead one holds it")
+	changed := decode[api.TrafficRouting](e.call("GET", path, ""))
+	require.Equal(t, []any{map[string]any{"service": "b", "ingress": map[string]any{"name": "b"}}}, changed.Spec["objectRef"], "the spec was replaced, not merged")
+	e.call("DELETE", path, "").is(http.StatusNoContent, "only a dead one holds it")
+	e.call("GET", path, "").is(http.StatusNotFound, "it is gone, its finalizer too")
+}
+
+func TestAWaitForATrafficRoutingIsShownAndCanBeEnded(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	namespace := e.store.Namespace()
+	e.call("PUT", "/api/v1/trafficroutings/"+namespace+"/mse", trafficBody, yamlBody).is(http.StatusCreated, "it is new")
+	e.startRollout("x:2", "")
+	e.holdTraffic(namespace, operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String())
+	found, err := e.store.GetTrafficRouting(t.Context(), namespace, "mse")
+	require.NoError(t, err)
+	found.Status.Phase = v1alpha1.TrafficFinalizing
+	require.NoError(t, e.store.SetTrafficStatus(t.Context(), found))
+
+	e.call("POST", "/api/v1/rollouts", `{"namespace":"`+namespace+`","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"next"},"images":{"app":"x"},
+		"strategy":{"canary":{"steps":[{"replicas":1}],"trafficRoutingRef":"mse"}}}`, jsonBody).is(http.StatusAccepted, "it can be started")
+	path := "/api/v1/rollouts/" + namespace + "/next"
+	seen := func() rollout.Status {
+		return decode[rollout.Status](e.call("GET", path, "").is(http.StatusOK, "it exists"))
+	}
+	says := "TrafficRouting " + namespace + "/mse gives its routes back for rollout/default/shop/order"
+	require.Eventually(t, func() bool {
+		s := seen()
+		return strings.Contains(s.Reason, says) && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitTraffic && strings.Contains(s.WaitingFor.Message, says)
+	}, patience, tick, "it is said what is waited for, and for whom")
+	e.call("POST", path+"/rollback", "{}", jsonBody).is(http.StatusOK, "it waits only")
+	require.Eventually(t, func() bool { return seen().Phase == rollout.PhaseRolledBack }, patience, tick, "the wait is over at once")
+}
+
+// holdTraffic writes who holds the TrafficRouting mse.
+func (e *engine) holdTraffic(namespace string, claims ...string) {
+	e.t.Helper()
+	found, err := e.store.GetTrafficRouting(e.t.Context(), namespace, "mse")
+	require.NoError(e.t, err)
+	require.NoError(e.t, e.store.GuardTraffic(e.t.Context(), found, true))
+	found.Status = v1alpha1.TrafficRoutingStatus{Phase: v1alpha1.TrafficProgressing, Holders: claims}
+	require.NoError(e.t, e.store.SetTrafficStatus(e.t.Context(), found))
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/fx"
+	"google.golang.org/grpc"
+
+	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/api/kuscia"
+	"slipway.io/slipway/cmd/slipway/settings"
+)
+
+// kusciaModule is Kuscia's API on listeners of its own, and the handler that the HTTP API answers Kuscia's paths with.
+var kusciaModule = fx.Module("kuscia",
+	fx.Provide(
+		newKusciaSecurity,
+		func(store *home.Store, log *slog.Logger) *kuscia.Service { return kuscia.NewService(store, log) },
+		func(service *kuscia.Service, security kuscia.Security) *kuscia.Handler {
+			return kuscia.NewHandler(service, security.Token)
+		},
+	),
+	fx.Invoke(func(lc fx.Lifecycle, p kusciaParts) error {
+		web, err := newKusciaHTTP(p)
+		if err != nil {
+			return err
+		}
+		remote, err := newKusciaGRPC(p)
+		if err != nil {
+			return err
+		}
+		lc.Append(fx.Hook{OnStart: web.start, OnStop: web.stop})
+		lc.Append(fx.Hook{OnStart: remote.start, OnStop: remote.stop})
+		return nil
+	}),
+)
+
+// kusciaParts are what the listeners are made of.
+type kusciaParts struct {
+	fx.In
+
+	Settings settings.Settings
+	Security kuscia.Security
+	Service  *kuscia.Service
+	Handler  *kuscia.Handler
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
+
+func newKusciaSecurity(s settings.Settings) (kuscia.Security, error) {
+	if err := checkKuscia(s); err != nil {
+		return kuscia.Security{}, err
+	}
+	files := kuscia.Files{Certificate: s.KusciaCertFile, Key: s.KusciaKeyFile, CA: s.KusciaCAFile, Token: s.KusciaTokenFile}
+	security, err := kuscia.LoadSecurity(kuscia.Protocol(s.KusciaProtocol), files)
+	if err != nil {
+		return kuscia.Security{}, fmt.Errorf("--kuscia-protocol %s: %w", s.KusciaProtocol, err)
+	}
+	return security, nil
+}
+
+// checkKuscia refuses files that the protocol needs and does not have or would ignore, and an open door that nobody has asked for.
+func checkKuscia(s settings.Settings) error {
+	protocol := kuscia.Protocol(s.KusciaProtocol)
+	for _, file := range []struct {
+		name, path string
+		needed     bool
+	}{
+		{"kuscia-cert-file", s.KusciaCertFile, protocol != kuscia.NOTLS}, {"kuscia-key-file", s.KusciaKeyFile, protocol != kuscia.NOTLS},
+		{"kuscia-ca-file", s.KusciaCAFile, protocol == kuscia.MTLS}, {"kuscia-token-file", s.KusciaTokenFile, protocol != kuscia.NOTLS},
+	} {
+		switch {
+		case file.needed && file.path == "":
+			return fmt.Errorf("--kuscia-protocol %s needs --%s", protocol, file.name)
+		case !file.needed && file.path != "":
+			return fmt.Errorf("--%s is not used with --kuscia-protocol %s: leave it out, or choose another protocol", file.name, protocol)
+		}
+	}
+	if protocol != kuscia.NOTLS || s.KusciaInsecure {
+		return nil
+	}
+	for _, listen := range []struct{ name, address string }{{"kuscia-listen", s.KusciaListen}, {"kuscia-grpc-listen", s.KusciaGRPCListen}} {
+		if listen.address != "" && !isLoopback(listen.address) {
+			return fmt.Errorf("--%s %s can be reached by others, and with --kuscia-protocol NOTLS anybody could change servings: choose TLS or MTLS, "+
+				"listen on 127.0.0.1, or say --kuscia-insecure", listen.name, listen.address)
+		}
+	}
+	return nil
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// How long a client may take over a request, and how long a connection may be without one, as Kuscia has it (kuscia-semantics §1.1).
+const (
+	kusciaReadTimeout = 20 * time.Second
+	kusciaIdleTimeout = 300 * time.Second
+)
+
+// kusciaListener is Kuscia's API on one address; nil where it is not served.
+type kusciaListener struct {
+	what     string
+	listener net.Listener
+	serve    func(net.Listener) error
+	end      func(ctx context.Context) error
+	log      *slog.Logger
+	down     fx.Shutdowner
+}
+
+func newKusciaHTTP(p kusciaParts) (*kusciaListener, error) {
+	server := &http.Server{Handler: p.Handler, ReadTimeout: kusciaReadTimeout, ReadHeaderTimeout: kusciaReadTimeout, IdleTimeout: kusciaIdleTimeout}
+	serve := server.Serve
+	if p.Security.TLS != nil {
+		server.TLSConfig = p.Security.TLS.Clone()
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen, &kusciaListener{serve: serve, end: server.Shutdown})
+}
+
+func newKusciaGRPC(p kusciaParts) (*kusciaListener, error) {
+	server := kuscia.NewGRPCServer(p.Service, p.Security)
+	return p.listen("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen, &kusciaListener{serve: server.Serve, end: func(ctx context.Context) error {
+		return endGRPC(ctx, server)
+	}})
+}
+
+// endGRPC lets calls that are under way finish, as long as the context permits.
+func endGRPC(ctx context.Context, server *grpc.Server) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.GracefulStop()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		server.Stop()
+		return ctx.Err()
+	}
+}
+
+// listen takes the address at once, so that a port in use is an error before anything is started.
+func (p kusciaParts) listen(what, setting, address string, k *kusciaListener) (*kusciaListener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or none with --%s=", what, err, setting,
+			"SLIPWAY_"+strings.ToUpper(strings.ReplaceAll(setting, "-", "_")), setting)
+	}
+	k.what, k.listener, k.log, k.down = what, listener, p.Log, p.Down
+	return k, nil
+}
+
+func (k *kusciaListener) start(context.Context) error {
+	if k == nil {
+		return nil
+	}
+	go func() {
+		if err := k.serve(k.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			k.log.Error("Kuscia's API is not served any more", "over", k.what, "error", err)
+			_ = k.down.Shutdown(fx.ExitCode(exitFailure))
+		}
+	}()
+	k.log.Info("serving Kuscia's API", "over", k.what, "address", k.listener.Addr().String())
+	return nil
+}
+
+func (k *kusciaListener) stop(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	return k.end(ctx)
+}

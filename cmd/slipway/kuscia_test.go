@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/api/kuscia"
+	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/cmd/slipway/settings"
+)
+
+func TestTheGuardOfKusciasAPI(t *testing.T) {
+	t.Parallel()
+	all := settings.Settings{KusciaListen: "0.0.0.0:8082", KusciaGRPCListen: "[::]:8083", KusciaCertFile: "c", KusciaKeyFile: "k", KusciaCAFile: "a", KusciaTokenFile: "t"}
+	with := func(change func(*settings.Settings)) settings.Settings {
+		s := all
+		change(&s)
+		return s
+	}
+	bare := settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082", KusciaGRPCListen: "localhost:8083"}
+	cases := map[string]struct {
+		reason string
+		s      settings.Settings
+		want   string
+	}{
+		"Default":      {"This machine alone needs no guard.", bare, ""},
+		"IPv6":         {"::1 is this machine too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "[::1]:8082"}, ""},
+		"Nowhere":      {"What is not served needs none either.", settings.Settings{KusciaProtocol: "NOTLS"}, ""},
+		"Open":         {"An open door has to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082"}, "--kuscia-listen :8082 can be reached by others"},
+		"OpenGRPC":     {"On gRPC too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082", KusciaGRPCListen: "10.0.0.1:8083"}, "--kuscia-grpc-listen 10.0.0.1:8083 can be reached by others"},
+		"Said":         {"Who says so has it open.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082", KusciaInsecure: true}, ""},
+		"MTLS":         {"With everything it takes.", with(func(s *settings.Settings) { s.KusciaProtocol = "MTLS" }), ""},
+		"NoCert":       {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCertFile = "TLS", "" }), "--kuscia-protocol TLS needs --kuscia-cert-file"},
+		"NoKey":        {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaKeyFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-key-file"},
+		"NoCA":         {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-ca-file"},
+		"NoToken":      {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile, s.KusciaTokenFile = "TLS", "", "" }), "--kuscia-protocol TLS needs --kuscia-token-file"},
+		"CAOfTLS":      {"Who names a CA wants clients to be checked, and with TLS nobody would.", with(func(s *settings.Settings) { s.KusciaProtocol = "TLS" }), "--kuscia-ca-file is not used with --kuscia-protocol TLS"},
+		"TokenOfNOTLS": {"Who names a token wants it to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaTokenFile: "t"}, "--kuscia-token-file is not used with --kuscia-protocol NOTLS"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := checkKuscia(c.s)
+			if c.want == "" {
+				require.NoError(t, err, c.reason)
+			} else {
+				require.ErrorContains(t, err, c.want, c.reason)
+			}
+		})
+	}
+}
+
+// kusciaOn are the parts of listeners at these settings, in front of a home cluster that is not there.
+func kusciaOn(t *testing.T, s settings.Settings) kusciaParts {
+	t.Helper()
+	store, err := home.NewStore(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	service := kuscia.NewService(store, log)
+	return kusciaParts{Settings: s, Service: service, Handler: kuscia.NewHandler(service, ""), Log: log, Down: shutdowner(func() error { return nil })}
+}
+
+type shutdowner func() error
+
+func (s shutdowner) Shutdown(...fx.ShutdownOption) error { return s() }
+
+func TestKusciasListeners(t *testing.T) {
+	t.Parallel()
+	p := kusciaOn(t, settings.Settings{KusciaListen: "127.0.0.1:0", KusciaGRPCListen: "127.0.0.1:0"})
+	web, err := newKusciaHTTP(p)
+	require.NoError(t, err)
+	remote, err := newKusciaGRPC(p)
+	require.NoError(t, err)
+	for _, k := range []*kusciaListener{web, remote} {
+		require.NoError(t, k.start(t.Context()))
+	}
+	address := web.listener.Addr().String()
+	answer, err := http.Post("http://"+address+"/api/v1/serving/query", "application/json", strings.NewReader(`{}`))
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, `{"status":{"code":11100,"message":"serving id can not be empty","details":[]},"data":null}`, string(body)) //nolint:testifylint // clients look for its very bytes
+	conn, err := grpc.NewClient(remote.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	shown, err := kusciapb.NewServingServiceClient(conn).QueryServing(t.Context(), &kusciapb.QueryServingRequest{})
+	require.NoError(t, err)
+	require.EqualValues(t, 11100, shown.GetStatus().GetCode())
+
+	_, err = newKusciaHTTP(kusciaOn(t, settings.Settings{KusciaListen: address}))
+	require.ErrorContains(t, err, "cannot serve Kuscia's API over HTTP: listen tcp "+address)
+	require.ErrorContains(t, err, "choose another address with --kuscia-listen (SLIPWAY_KUSCIA_LISTEN), or none with --kuscia-listen=")
+	_, err = newKusciaGRPC(kusciaOn(t, settings.Settings{KusciaGRPCListen: remote.listener.Addr().String()}))
+	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or none with --kuscia-grpc-listen=")
+
+	for _, k := range []*kusciaListener{web, remote} {
+		require.NoError(t, k.stop(context.Background()))
+		_, err := net.Dial("tcp", k.listener.Addr().String())
+		require.Error(t, err, "nobody listens after the end")
+	}
+}
+
+func TestKusciaNowhere(t *testing.T) {
+	t.Parallel()
+	p := kusciaOn(t, settings.Settings{})
+	web, err := newKusciaHTTP(p)
+	require.NoError(t, err)
+	remote, err := newKusciaGRPC(p)
+	require.NoError(t, err)
+	for _, k := range []*kusciaListener{web, remote} {
+		require.Nil(t, k)
+		require.NoError(t, k.start(t.Context()))
+		require.NoError(t, k.stop(t.Context()))
+	}
+}

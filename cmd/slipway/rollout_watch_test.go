@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// watchedRolloutAPI answers the rollout, and then these states as events; the connection then hangs.
+func watchedRolloutAPI(t *testing.T, first rollout.Status, states ...rollout.Status) *fakeAPI {
+	t.Helper()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, first) })
+	api.streams["GET /api/v1/rollouts/shop/web/events"] = func(w http.ResponseWriter, r *http.Request) {
+		for n, s := range states {
+			sendEvent(t, w, "state", fmt.Sprintf("run-1.%d", n), s)
+		}
+		<-r.Context().Done()
+	}
+	return api
+}
+
+// waiting is the rollout when it waits for that.
+func waiting(phase rollout.Phase, kind rollout.WaitKind) rollout.Status {
+	s := webRollout()
+	s.Phase, s.WaitingFor = phase, &rollout.WaitingFor{Kind: kind, Since: noon, Message: "because"}
+	return s
+}
+
+func TestRolloutWatchExitCodes(t *testing.T) {
+	t.Parallel()
+	healthy := webRolloutIn(rollout.PhaseHealthy, "done")
+	cases := map[string]struct {
+		reason string
+		states []rollout.Status
+		args   []string
+		code   int
+	}{
+		"Healthy":     {"The new version serves.", []rollout.Status{healthy}, nil, exitOK},
+		"RolledBack":  {"The old version serves: neither success nor failure.", []rollout.Status{webRolloutIn(rollout.PhaseRolledBack, "")}, nil, exitStopped},
+		"Cancelled":   {"A frozen split is neither.", []rollout.Status{webRolloutIn(rollout.PhaseCancelled, "")}, nil, exitStopped},
+		"Failed":      {"A failure that waits for a person fails the pipeline.", []rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume)}, nil, exitFailure},
+		"NeverBegan":  {"A failure that is over is one too.", []rollout.Status{webRolloutIn(rollout.PhaseFailed, "")}, []string{"--through-failure"}, exitFailure},
+		"Retried":     {"Whoever wants to see the retry says so.", []rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume), healthy}, []string{"--through-failure"}, exitOK},
+		"Approval":    {"An approval is waited for.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, nil, exitOK},
+		"Paused":      {"Unless asked otherwise.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, []string{"--exit-on-paused"}, exitPaused},
+		"Drift":       {"Somebody's edit is a person's business too.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitDrift)}, []string{"--exit-on-paused"}, exitPaused},
+		"Timer":       {"A pause that ends by itself is not.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitTimer), healthy}, []string{"--exit-on-paused"}, exitOK},
+		"Interrupted": {"A party that is away ends the watch when asked.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitParty)}, []string{"--exit-on-interrupted"}, exitInterrupted},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := watchedRolloutAPI(t, waiting(rollout.PhaseProgressing, rollout.WaitPods), c.states...)
+			got := slipway(t, api, append([]string{"rollout", "watch", "shop/web"}, c.args...)...)
+			require.Equal(t, c.code, got.code, "%s\n%s%s", c.reason, got.out, got.err)
+		})
+	}
+}
+
+func TestRolloutWait(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		goal   string
+		state  rollout.Status
+		code   int
+	}{
+		"Healthy":        {"It is there.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), exitOK},
+		"NeverHealthy":   {"It will never be.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""), exitStopped},
+		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume), exitFailure},
+		"Paused":         {"It waits for a person.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval), exitOK},
+		"NeverPaused":    {"It is over and waits for nobody.", "paused", webRolloutIn(rollout.PhaseHealthy, ""), exitStopped},
+		"Finished":       {"Over is over.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), exitOK},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := watchedRolloutAPI(t, waiting(rollout.PhaseProgressing, rollout.WaitPods), c.state)
+			got := slipway(t, api, "rollout", "wait", "shop/web", "--for", c.goal)
+			require.Equal(t, c.code, got.code, "%s\n%s%s", c.reason, got.out, got.err)
+			require.True(t, strings.HasPrefix(got.out, "rollout shop/web is "+string(c.state.Phase)), "the last word only: %s", got.out)
+		})
+	}
+	api := watchedRolloutAPI(t, waiting(rollout.PhaseProgressing, rollout.WaitPods))
+	late := slipway(t, api, "rollout", "wait", "shop/web", "--timeout", "100ms")
+	require.Equal(t, exitTimeout, late.code)
+	require.Equal(t, "error: rollout shop/web is not over after 100ms; it goes on\n", late.err)
+	require.Equal(t, exitUsage, slipway(t, api, "rollout", "wait", "shop/web", "--for", "lunch").code)
+}
+
+func TestRolloutWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	first := webRollout()
+	first.CurrentStepIndex, first.Reason, first.WaitingFor, first.CanaryReplicas, first.CanaryReadyReplicas = 1, "step 1 of 3: pods are getting ready", nil, 2, 1
+	first.Traffic = &rollout.TrafficStatus{CanaryWeight: 20, StableWeight: 80}
+	first.Steps[0].FinishedAt, first.Steps[1].StartedAt = nil, nil
+	api := watchedRolloutAPI(t, first, first, webRollout(), webRolloutIn(rollout.PhaseHealthy, "all 10 pods are new"))
+	got := slipway(t, api, "rollout", "watch", "shop/web")
+	require.Equal(t, exitOK, got.code, got.err)
+	at := func(t time.Time) string { return clockTime(t) }
+	require.Equal(t, at(before(5*time.Minute))+`  step 1 of 3 begins: pods 20%, traffic 20%
+`+at(noon)+`    pods: 2 of 10 are new, 1 of these ready
+`+at(noon)+`    traffic: 20 % goes to the new version, 80 % to the stable one
+`+at(noon)+`  rollout shop/web is Progressing: step 1 of 3: pods are getting ready
+`+at(before(4*time.Minute))+`  step 1 of 3: Completed after 1m00s
+`+at(before(4*time.Minute))+`  step 2 of 3 begins: pods 50%, traffic 50%, then an approval
+`+at(noon)+`    pods: 5 of 10 are new, 4 of these ready
+`+at(noon)+`    traffic: 50 % goes to the new version, 50 % to the stable one
+`+at(noon)+`  rollout shop/web is Progressing: step 2 of 3 waits for an approval
+`+at(noon)+`    to go on: slipway rollout approve web -n shop
+`+at(noon)+`    to go back to the stable version: slipway rollout rollback web -n shop
+`+at(before(10*time.Second))+`  rollout shop/web is Healthy: all 10 pods are new
+rollout shop/web is Healthy after 4m50s: all 10 pods are new
+`, got.out)
+}
+
+func TestRolloutWatchOnATerminal(t *testing.T) {
+	t.Parallel()
+	screen := &terminal{}
+	a := newSession(t, "").app
+	a.out = screen
+	a.screen = func() (int, int, bool) { return 120, 40, true }
+	view := newView(a, outputTable, portrait[rollout.Status]{fit: drawing.fitRollout, changes: rolloutChanges, epilogue: rolloutEpilogue})
+	s := webRollout()
+	view.show(update[rollout.Status]{state: &s})
+	require.Equal(t, drawnTree(), screen.String())
+	a.now = func() time.Time { return noon.Add(time.Minute) }
+	live, ok := view.(*liveView[rollout.Status])
+	require.True(t, ok)
+	live.drawing.now = a.now
+	view.tick()
+	require.Contains(t, screen.String(), "(1h59m left)", "the countdown goes on between the events")
+}
+
+func TestTrafficAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := webRolloutIn(rollout.PhaseHealthy, "all 10 pods are new")
+	s.CanaryReplicas, s.CanaryReadyReplicas, s.Traffic = 10, 10, &rollout.TrafficStatus{CanaryWeight: 0, StableWeight: 100}
+	text := strings.Join(plainDrawing.wholeRollout(s), "\n")
+	require.Contains(t, text, "traffic   [####################]  the routes are given back, it follows the pods",
+		"routes that are given back say nothing of a weight: nobody may read that the new version gets no traffic")
+	s.FinishedAt, s.Phase = nil, rollout.PhaseProgressing
+	require.Contains(t, strings.Join(plainDrawing.wholeRollout(s), "\n"), "0 % goes to the new version, 100 % to the stable one", "in a step a weight of 0 is what is asked")
+}

@@ -1,0 +1,293 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+)
+
+// fakeParty plays a party's worker and the centre: it keeps pods and routes, and writes down what was asked, in order.
+type fakeParty struct {
+	*testsuite.TestWorkflowEnvironment
+	t *testing.T
+	// size is the workload's, updated how many pods are new, share the new version's share of the traffic.
+	size, updated, share int32
+	pinned               bool
+	// calls are the activities that ran, in words; timers and upserts how many were written.
+	calls   []string
+	upserts int
+	// fail plays the failure of a call, by its words; each is used up in turn.
+	fail map[string][]error
+	// before is called when an activity runs.
+	before func(call string)
+	// adopted is what an earlier release left; holderDead what the centre says of another's claim.
+	adopted    *rollout.Adopted
+	holderDead bool
+	restore    bool
+	// grace is how long routes need.
+	grace    int64
+	recorded *rollout.Status
+}
+
+func newParty(t *testing.T, size int32) *fakeParty {
+	var suite testsuite.WorkflowTestSuite
+	p := &fakeParty{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, size: size, fail: map[string][]error{}}
+	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+	p.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
+	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
+	p.SetTestTimeout(20 * time.Second)
+	register := func(name string, fn any) {
+		p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	}
+	register(rollout.ActivityBegin, p.begin)
+	register(rollout.ActivityMove, p.move)
+	register(rollout.ActivityRoute, p.route)
+	register(rollout.ActivityFinish, p.finish)
+	register(rollout.ActivityHoldTraffic, p.hold)
+	register(rollout.ActivityLeaveTraffic, p.leave)
+	register(rollout.ActivityCompleteRollout, p.complete)
+	register(operation.ActivityClaimHolder, func(context.Context, operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+		if err := p.called("askHolder"); err != nil {
+			return operation.ClaimHolderResult{}, err
+		}
+		return operation.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
+	})
+	p.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { p.upserts++ }).Return(nil).Maybe()
+	return p
+}
+
+// called notes a call and plays its failure, if one is scripted.
+func (p *fakeParty) called(call string) error {
+	p.calls = append(p.calls, call)
+	if p.before != nil {
+		p.before(call)
+	}
+	if queue := p.fail[call]; len(queue) > 0 {
+		p.fail[call] = queue[1:]
+		return queue[0]
+	}
+	return nil
+}
+
+func (p *fakeParty) numbers(message string) rollout.MoveResult {
+	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size - p.updated,
+		Canary: "canary-1", CanaryHash: "c1", Template: "digest", Message: message}
+}
+
+func (p *fakeParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
+	call := "begin"
+	if in.TakeOver != "" {
+		call = "begin over " + in.TakeOver
+	}
+	if err := p.called(call); err != nil {
+		return rollout.BeginResult{}, err
+	}
+	r := rollout.BeginResult{Replicas: p.size, Stable: "stable-1", StableHash: "s1", Message: "begun", Adopted: p.adopted}
+	p.adopted = nil
+	return r, nil
+}
+
+func (p *fakeParty) move(_ context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
+	call := fmt.Sprintf("move %s", in.Replicas.String())
+	if in.Look {
+		call = "look"
+	}
+	if in.Back {
+		call = "back " + in.Replicas.String()
+	}
+	if in.PutBack {
+		call += " put back"
+	}
+	if in.Halt {
+		call = "halt"
+	}
+	if err := p.called(call); err != nil {
+		return rollout.MoveResult{}, err
+	}
+	if in.Halt {
+		return p.numbers("the pods rest"), nil
+	}
+	target, err := intstr.GetScaledValueFromIntOrPercent(&in.Replicas, int(p.size), true)
+	if err != nil {
+		return rollout.MoveResult{}, err
+	}
+	if in.Back {
+		stable, _ := intstr.GetScaledValueFromIntOrPercent(&in.Replicas, int(in.From), true)
+		p.updated = in.From - int32(stable)
+	} else {
+		if p.share > 0 {
+			require.LessOrEqual(p.t, p.updated, max(p.updated, int32(target)))
+		}
+		p.updated = max(p.updated, int32(target))
+	}
+	return p.numbers("the pods are there"), nil
+}
+
+func (p *fakeParty) route(_ context.Context, in rollout.RouteRequest) (rollout.RouteResult, error) {
+	call := string(in.Action)
+	if in.Action == rollout.RouteEnsure && in.Traffic.Weight != nil {
+		call = fmt.Sprintf("route %d%%", *in.Traffic.Weight)
+	}
+	if in.Overwrite && in.Action == rollout.RouteEnsure {
+		call += " overwrite"
+	}
+	if in.Claim == "shared" {
+		call = "shared " + call
+	}
+	if err := p.called(call); err != nil {
+		return rollout.RouteResult{}, err
+	}
+	switch in.Action {
+	case rollout.RoutePin:
+		require.Less(p.t, p.updated, p.size, "a Service that is pinned to stable pods has some")
+		p.pinned = true
+	case rollout.RouteUnpin:
+		p.pinned = false
+	case rollout.RouteEnsure:
+		if in.Claim != "shared" {
+			require.NotZero(p.t, p.updated, "traffic is never sent to pods that are not there")
+			if in.Traffic.Weight != nil {
+				p.share = *in.Traffic.Weight
+			}
+		}
+	case rollout.RouteToNew:
+		p.share = 100
+	case rollout.RouteToStable:
+		p.share = 0
+	}
+	return rollout.RouteResult{Modified: true, GraceSeconds: p.grace}, nil
+}
+
+func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.FinishResult, error) {
+	call := string(in.Action) + " " + string(in.To)
+	if in.Action == rollout.FinishRelease || in.Action == rollout.FinishFreeze {
+		call = string(in.Action)
+	}
+	if err := p.called(call); err != nil {
+		return rollout.FinishResult{}, err
+	}
+	if in.Action == rollout.FinishResume || in.Action == rollout.FinishResumeAndRelease {
+		p.updated = 0
+		if in.To == rollout.SideNew {
+			p.updated = p.size
+		}
+	}
+	return rollout.FinishResult{MoveResult: p.numbers("whole")}, nil
+}
+
+func (p *fakeParty) hold(_ context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
+	weight := int32(10)
+	return rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: in.Name, Traffic: rollout.Traffic{Weight: &weight},
+		Routings: []rollout.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called("hold " + in.Name)
+}
+
+func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
+	call := "leave " + in.Name
+	if in.Restored {
+		call += " restored"
+	}
+	return rollout.LeaveTrafficResult{Claim: "shared", Restore: p.restore && !in.Restored,
+		Shared: rollout.SharedTraffic{Name: in.Name, Routings: []rollout.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
+}
+
+func (p *fakeParty) complete(context.Context, rollout.CompleteRequest) error {
+	s := p.status()
+	p.recorded = &s
+	return p.called("record")
+}
+
+func (p *fakeParty) status() rollout.Status {
+	value, err := p.QueryWorkflow(QueryState)
+	require.NoError(p.t, err)
+	var s rollout.Status
+	require.NoError(p.t, value.Get(&s))
+	return s
+}
+
+// at sends something after a time that is skipped.
+func (p *fakeParty) at(after time.Duration, do func()) { p.RegisterDelayedCallback(do, after) }
+
+// send is a signal as the Temporal UI sends it.
+func (p *fakeParty) send(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) {
+	p.at(after, func() { p.SignalWorkflow(string(verb), request) })
+}
+
+// ask is an Update; its answer is checked at the end of the test.
+func (p *fakeParty) ask(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) *RolloutVerbResponse {
+	var answer RolloutVerbResponse
+	p.at(after, func() { p.updateNow(string(verb), request.Key, request, &answer) })
+	return &answer
+}
+
+func (p *fakeParty) updateNow(name, id string, request any, answer *RolloutVerbResponse) {
+	p.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
+		OnAccept: func() {},
+		OnReject: func(err error) { require.NoError(p.t, err, "only malformed verbs are rejected") },
+		OnComplete: func(response any, err error) {
+			require.NoError(p.t, err)
+			*answer = response.(RolloutVerbResponse)
+		},
+	}, request)
+}
+
+// run runs the rollout to its end.
+func (p *fakeParty) run(in RolloutInput) rollout.Status {
+	p.ExecuteWorkflow(TypeRollout, in)
+	require.True(p.t, p.IsWorkflowCompleted())
+	require.NotNil(p.t, p.recorded, "a rollout that ends writes its record")
+	return *p.recorded
+}
+
+func (p *fakeParty) count(call string) int {
+	n := 0
+	for _, c := range p.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+func failed(kind failure.Kind, message string, details failure.Details) error {
+	return temporal.NewApplicationErrorWithOptions(message, string(kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
+}
+
+// stepOf is a step "N%" with a weight (negative: none) and a pause in seconds (negative: a person's approval).
+func stepOf(percent string, weight int32, pause int64) rollout.Step {
+	s := rollout.Step{Replicas: intstr.FromString(percent)}
+	if weight >= 0 {
+		s.Traffic = &weight
+	}
+	if pause >= 0 {
+		s.PauseSeconds = &pause
+	}
+	return s
+}
+
+func rolloutOf(style rollout.Style, traffic bool, steps ...rollout.Step) RolloutInput {
+	in := RolloutInput{Queue: catalog.PartyQueue("default"), Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
+		Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}
+	in.Spec = rollout.Spec{Namespace: "shop", Name: "order", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
+		Strategy: rollout.Strategy{Style: style, Steps: steps}, Change: rollout.Change{Images: map[string]string{"app": "app:2"}},
+		Policy: rollout.Policy{StepDeadlineSeconds: 600, OnFailure: rollout.OnFailurePause, OnExpiry: rollout.OnFailurePause}}
+	if traffic {
+		in.Spec.Strategy.Routings = []rollout.Routing{{Service: "order", GraceSeconds: 3, HTTPRoute: "order"}}
+	}
+	return in
+}
