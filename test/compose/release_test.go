@@ -20,10 +20,17 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// call sends a request to the API, which must answer with this status, and returns the answer's body.
+// call sends a request to the API, which must answer with this status, and returns the answer's body. A 503 is what the API answers on
+// a machine that is busy with other tests: then the request is repeated, as it asks.
 func call(t *testing.T, method, address, body string, want int) []byte {
 	t.Helper()
-	status, answer, err := tryCall(method, address, body)
+	var status int
+	var answer []byte
+	var err error
+	require.Eventually(t, func() bool {
+		status, answer, err = tryCall(method, address, body)
+		return err != nil || status != http.StatusServiceUnavailable
+	}, harness.Patience, 5*harness.Tick, "%s %s: still nobody answers", method, address)
 	require.NoError(t, err)
 	require.Equal(t, want, status, "%s %s: %s", method, address, answer)
 	return answer

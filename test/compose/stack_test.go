@@ -149,6 +149,9 @@ func (r *running) buildUI(t *testing.T) {
 
 func (r *running) buildSlipway(t *testing.T, slipway string) {
 	t.Helper()
+	for _, variable := range []string{"SLIPWAY_KUSCIA_LISTEN", "SLIPWAY_KUSCIA_GRPC_LISTEN"} {
+		r.containers["slipway-server"].add(variable, "127.0.0.1:0")
+	}
 	listens := map[string][2]string{"slipway-server": {"SLIPWAY_LISTEN", "8080"}, "slipway-worker": {"SLIPWAY_METRICS_LISTEN", "9090"}}
 	for name, listen := range listens {
 		c := r.containers[name]

@@ -25,8 +25,8 @@ const crashPlan = `deployPlanItems:
 - {serviceId: started, priority: 1, deployment: START}
 `
 
-// crashed is an engine whose worker is killed at points of the test's choice and comes back at once, as under a supervisor.
-type crashed struct {
+// supervised is an engine whose worker is killed at points of the test's choice and comes back at once, as under a supervisor.
+type supervised struct {
 	*harness.Engine
 	t       *testing.T
 	options harness.Options
@@ -40,9 +40,9 @@ type crashed struct {
 	done   chan struct{}
 }
 
-func newCrashed(t *testing.T) *crashed {
+func newSupervised(t *testing.T) *supervised {
 	dir := t.TempDir()
-	c := &crashed{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
+	c := &supervised{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
 	c.options = harness.Options{Binary: "slipway-failpoints", Apart: true, Env: []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log}}
 	c.Engine = harness.Start(t, c.options)
 	c.worker = c.Processes[1]
@@ -54,6 +54,14 @@ func newCrashed(t *testing.T) *crashed {
 		c.mu.Unlock()
 		<-c.done
 	})
+	return c
+}
+
+// crashed is one that runs crashPlan.
+type crashed struct{ *supervised }
+
+func newCrashed(t *testing.T) *crashed {
+	c := &crashed{newSupervised(t)}
 	for name, replicas := range map[string]int32{"restarted": 3, "stopped": 2, "started": 0} {
 		c.Deployment(name, replicas, nil)
 		c.PutService(name, "  replicas: 2\n", "Deployment/"+name)
@@ -62,7 +70,7 @@ func newCrashed(t *testing.T) *crashed {
 	return c
 }
 
-func (c *crashed) supervise() {
+func (c *supervised) supervise() {
 	defer close(c.done)
 	for {
 		c.mu.Lock()
@@ -81,14 +89,14 @@ func (c *crashed) supervise() {
 }
 
 // killNow kills the worker as a crash does; the supervisor brings it back.
-func (c *crashed) killNow() {
+func (c *supervised) killNow() {
 	c.mu.Lock()
 	worker := c.worker
 	c.mu.Unlock()
 	worker.Kill()
 }
 
-func (c *crashed) dead() int {
+func (c *supervised) dead() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deaths
@@ -170,7 +178,7 @@ func (c *crashed) dieAt(n int, point string, clean map[string]int64) {
 	require.Equal(c.t, clean, made, "a repeated write leaves the generation unchanged: as many changes as without a crash at %s", point)
 }
 
-func (c *crashed) points() []string {
+func (c *supervised) points() []string {
 	raw, err := os.ReadFile(c.log)
 	require.NoError(c.t, err)
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")

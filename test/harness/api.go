@@ -102,7 +102,7 @@ func (e *Engine) PutPlan(name, document string) {
 // Execute runs a plan and returns the task's ID.
 func (e *Engine) Execute(name string, headers ...string) string {
 	e.t.Helper()
-	a := e.Call(http.MethodPost, "/api/v1/plans/"+name+"/execute", "", headers...)
+	a := e.repeated(func() Answer { return e.Call(http.MethodPost, "/api/v1/plans/"+name+"/execute", "", headers...) })
 	require.Equal(e.t, http.StatusAccepted, a.Status, "execute %s: %s", name, a.Body)
 	var accepted struct {
 		ID string `json:"id"`

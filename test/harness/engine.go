@@ -15,7 +15,9 @@ type Engine struct {
 	Stack
 	// URL is the address of the HTTP API.
 	URL string
-	// Apps is the namespace of the workloads, Home that of the engine.
+	// KusciaURL and KusciaGRPC are the addresses of Kuscia's API over HTTP and gRPC. It is guarded by nothing, unless the options say otherwise.
+	KusciaURL, KusciaGRPC string
+	// Apps is the namespace of the workloads, Home that of the engine and of its servings.
 	Apps, Home string
 	// TemporalNamespace holds the engine's workflows, and Workflows is a client of it.
 	TemporalNamespace string
@@ -23,8 +25,18 @@ type Engine struct {
 	// Processes are the engine's: one of `slipway dev`, unless the options say otherwise.
 	Processes []*Process
 
-	listen string
-	t      testing.TB
+	listen, kusciaListen string
+	// kubeconfig is that of the processes.
+	kubeconfig string
+	t          testing.TB
+}
+
+// For is the same engine for another test, or a part of one, with a namespace of its own for the workloads.
+func (e *Engine) For(t testing.TB) *Engine {
+	t.Helper()
+	other := *e
+	other.t, other.Apps = t, e.Namespace(t, "apps")
+	return &other
 }
 
 // Options say how an engine is run.
@@ -37,6 +49,8 @@ type Options struct {
 	Apart bool
 	// Stack is the stack to run on; the shared one by default.
 	Stack *Stack
+	// Kubeconfig makes the kubeconfig of the processes once the engine's namespaces are there; the stack's own by default.
+	Kubeconfig func(e *Engine) (path string)
 }
 
 // Start runs an engine until it is ready.
@@ -48,11 +62,15 @@ func Start(t testing.TB, o Options) *Engine {
 	} else {
 		stack = SharedStack(t)
 	}
-	e := &Engine{Stack: stack, t: t, listen: freeAddress(t)}
+	e := &Engine{Stack: stack, t: t, listen: freeAddress(t), kusciaListen: freeAddress(t), KusciaGRPC: freeAddress(t)}
 	e.Apps, e.Home = stack.Namespace(t, "apps"), stack.Namespace(t, "home")
+	t.Cleanup(func() { stack.letServingsGo(e.Home) })
 	e.TemporalNamespace = stack.TemporalNamespace(t)
 	e.Workflows = stack.Temporal(t, e.TemporalNamespace)
-	e.URL = "http://" + e.listen
+	e.URL, e.KusciaURL, e.kubeconfig = "http://"+e.listen, "http://"+e.kusciaListen, stack.Kubeconfig
+	if o.Kubeconfig != nil {
+		e.kubeconfig = o.Kubeconfig(e)
+	}
 	if o.Apart {
 		e.Processes = []*Process{e.Server(o), e.Worker(o)}
 	} else {
@@ -64,23 +82,40 @@ func Start(t testing.TB, o Options) *Engine {
 
 // Dev starts another process of server and worker in one.
 func (e *Engine) Dev(o Options) *Process {
-	return e.process(o, "dev", "--listen", e.listen, "--temporal-ui", e.TemporalUI, "--install-crds=true")
+	return e.process(o, e.serving("dev")...)
 }
 
 // Server starts another server process.
 func (e *Engine) Server(o Options) *Process {
-	return e.process(o, "server", "--listen", e.listen, "--temporal-ui", e.TemporalUI, "--install-crds=true")
+	return e.process(o, e.serving("server")...)
+}
+
+// serving are the arguments of a command that serves the engine's addresses.
+func (e *Engine) serving(command string) []string {
+	return []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen", e.KusciaGRPC,
+		"--temporal-ui", e.TemporalUI, "--install-crds=true"}
 }
 
 // Worker starts another worker process.
 func (e *Engine) Worker(o Options) *Process { return e.process(o, "worker") }
+
+// PartyWorker starts a worker that serves one party only, in the engine's namespace of the workloads, with a kubeconfig of its own.
+func (e *Engine) PartyWorker(party, kubeconfig string) *Process {
+	return e.PartyWorkerIn(party, e.Apps, kubeconfig)
+}
+
+// PartyWorkerIn is PartyWorker in another namespace.
+func (e *Engine) PartyWorkerIn(party, namespace, kubeconfig string) *Process {
+	return Run(e.t, e.Binary("slipway"), []string{"worker", "--party", party, "--watch-namespaces", namespace, "--kubeconfig", kubeconfig,
+		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, nil)
+}
 
 func (e *Engine) process(o Options, args ...string) *Process {
 	binary := o.Binary
 	if binary == "" {
 		binary = "slipway"
 	}
-	args = append(args, "--kubeconfig", e.Kubeconfig, "--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace, "--namespace", e.Home)
+	args = append(args, "--kubeconfig", e.kubeconfig, "--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace, "--namespace", e.Home, "--serving-namespace", e.Home)
 	return Run(e.t, e.Binary(binary), append(args, o.Args...), o.Env)
 }
 

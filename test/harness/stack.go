@@ -17,8 +17,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"google.golang.org/protobuf/types/known/durationpb"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,16 +76,10 @@ func RandomName(prefix string) string {
 	return prefix + "-" + hex.EncodeToString(b[:])
 }
 
-// Namespace makes a Kubernetes namespace that goes away with the test.
+// Namespace is a Kubernetes namespace for one test.
 func (s Stack) Namespace(t testing.TB, prefix string) string {
 	t.Helper()
-	name := RandomName(prefix)
-	_, err := s.Kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = s.Kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
-	return name
+	return NewNamespace(t, s.Kube, prefix)
 }
 
 // TemporalNamespace registers a Temporal namespace for one test and waits until it can be used.

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,13 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Observer records every change of the pods, Deployments, StatefulSets and DaemonSets of one namespace.
+// Observer records every change of one namespace that its feeds tell of.
 type Observer struct {
-	client    kubernetes.Interface
-	namespace string
-	feeds     []*feed
-	cancel    context.CancelFunc
-	ending    sync.WaitGroup
+	feeds  []*feed
+	cancel context.CancelFunc
+	ending sync.WaitGroup
 
 	mu      sync.Mutex
 	first   []runtime.Object
@@ -42,19 +38,17 @@ type change struct {
 	object  runtime.Object
 }
 
-// feed is one of the watches.
-type feed struct {
-	list  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
-	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// version is where the watch goes on after it broke.
-	version string
-}
-
-// Start begins to observe a namespace; the observer ends with the test. What is there already is the state that the record begins with.
+// Start begins to observe the workloads of apps/v1 and the pods of a namespace; the observer ends with the test. What is there already is the
+// state that the record begins with.
 func Start(t *testing.T, client kubernetes.Interface, namespace string) *Observer {
 	t.Helper()
+	return start(t, feedsOfPlans(client, namespace))
+}
+
+func start(t *testing.T, feeds []*feed) *Observer {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &Observer{client: client, namespace: namespace, feeds: feeds(client, namespace), cancel: cancel}
+	o := &Observer{feeds: feeds, cancel: cancel}
 	t.Cleanup(o.stop)
 	for _, f := range o.feeds {
 		list, err := f.list(ctx, metav1.ListOptions{})
@@ -80,13 +74,25 @@ func (o *Observer) stop() {
 // Timeline is what happened until now. It waits until every change that the API server has made so far has arrived.
 func (o *Observer) Timeline(t *testing.T) *Timeline {
 	t.Helper()
-	require.Eventually(t, func() bool { return o.caughtUp(t) }, 30*time.Second, 20*time.Millisecond, "the watches do not catch up")
+	o.catchUp(t)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	require.NoError(t, o.gap, "the record is not complete")
 	tl, err := newTimeline(o.first, o.changes)
 	require.NoError(t, err)
 	return tl
+}
+
+// catchUp waits until every change that the API server has made so far has arrived.
+func (o *Observer) catchUp(t *testing.T) {
+	t.Helper()
+	until := time.Now().Add(30 * time.Second)
+	for lags := o.lag(t); lags != ""; lags = o.lag(t) {
+		require.True(t, time.Now().Before(until), "the watches do not catch up: %s", lags)
+		time.Sleep(20 * time.Millisecond) // until the next look
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	require.NoError(t, o.gap, "the record is not complete")
 }
 
 // RequireAtMostOneOut fails the test when more than one pod of a service was out at any moment while a release held it (design §5, SEQUENTIAL).
@@ -97,16 +103,15 @@ func (o *Observer) RequireAtMostOneOut(t *testing.T, service ...Name) {
 	require.LessOrEqual(t, most, int32(1), "pods of %v out at once, after version %d (%s):\n%s", service, at.Version, at.What, tl)
 }
 
-// caughtUp compares what was recorded with what is there.
-func (o *Observer) caughtUp(t *testing.T) bool {
+// lag compares what was recorded with what is there: "" when it is the same, else the first difference.
+func (o *Observer) lag(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	there := map[string]string{}
 	for _, f := range o.feeds {
 		list, err := f.list(ctx, metav1.ListOptions{})
 		if err != nil {
-			t.Logf("observer: %v", err)
-			return false
+			return err.Error()
 		}
 		items, err := meta.ExtractList(list)
 		require.NoError(t, err)
@@ -117,7 +122,7 @@ func (o *Observer) caughtUp(t *testing.T) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.gap != nil {
-		return true
+		return ""
 	}
 	known := map[string]string{}
 	for _, item := range o.first {
@@ -130,7 +135,16 @@ func (o *Observer) caughtUp(t *testing.T) bool {
 			known[key(c.object)] = versionText(c.object)
 		}
 	}
-	return fmt.Sprint(known) == fmt.Sprint(there)
+	for name, version := range there {
+		if known[name] != version {
+			return fmt.Sprintf("%s is of version %s, known of %q", name, version, known[name])
+		}
+		delete(known, name)
+	}
+	for name := range known {
+		return name + " is gone, and known"
+	}
+	return ""
 }
 
 // follow records one watch, and begins it again where it broke, for as long as the API server is away.
@@ -184,59 +198,6 @@ func (o *Observer) broke(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.gap = err
-}
-
-func feeds(client kubernetes.Interface, ns string) []*feed {
-	core, apps := client.CoreV1(), client.AppsV1()
-	return []*feed{
-		{
-			list: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				return core.Pods(ns).List(ctx, l)
-			},
-			watch: core.Pods(ns).Watch,
-		},
-		{
-			list: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				return apps.Deployments(ns).List(ctx, l)
-			},
-			watch: apps.Deployments(ns).Watch,
-		},
-		{
-			list: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				return apps.StatefulSets(ns).List(ctx, l)
-			},
-			watch: apps.StatefulSets(ns).Watch,
-		},
-		{
-			list: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				return apps.DaemonSets(ns).List(ctx, l)
-			},
-			watch: apps.DaemonSets(ns).Watch,
-		},
-	}
-}
-
-// key names an object among all kinds.
-func key(obj runtime.Object) string {
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return ""
-	}
-	return kindOf(obj) + "/" + m.GetName()
-}
-
-func kindOf(obj runtime.Object) string {
-	switch obj.(type) {
-	case *corev1.Pod:
-		return "Pod"
-	case *appsv1.Deployment:
-		return "Deployment"
-	case *appsv1.StatefulSet:
-		return "StatefulSet"
-	case *appsv1.DaemonSet:
-		return "DaemonSet"
-	}
-	return ""
 }
 
 func versionText(obj runtime.Object) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,7 +120,7 @@ func (s *state) put(obj runtime.Object) {
 		if grace := o.DeletionGracePeriodSeconds; o.DeletionTimestamp != nil && grace != nil && *grace > 0 {
 			s.asked[string(o.UID)] = true
 		}
-	default:
+	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet:
 		s.workloads[nameOf(obj)] = obj
 	}
 }
@@ -128,7 +129,7 @@ func (s *state) drop(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		delete(s.pods, o.Name)
-	default:
+	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet:
 		delete(s.workloads, nameOf(obj))
 	}
 }
@@ -188,7 +189,8 @@ func ownerOf(pod *corev1.Pod) (Name, bool) {
 		return Name{}, false
 	}
 	if owner.Kind != "ReplicaSet" {
-		return Name{owner.Kind, owner.Name}, true
+		group, _, _ := strings.Cut(owner.APIVersion, "/")
+		return Name{kindIn(group, owner.Kind), owner.Name}, true
 	}
 	suffix := "-" + pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	return Name{"Deployment", owner.Name[:len(owner.Name)-len(suffix)]}, true

@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// The rollouts that are measured: Deployments of 5 pods, in 5 steps of 20 % that go on at once, without traffic.
+const (
+	rolloutPods  = 5
+	rolloutSteps = 5
+	// maxWrites is a promise: what one rollout may write to the API server.
+	maxWrites = 17
+	// clients is how many requests are sent at once.
+	clients = 16
+)
+
+// N rollouts at once, beside a plain rolling update of the same Deployments in the same run. Only `make bench` takes the large N: what is promised of each rollout
+// holds for few as well.
+func TestRolloutsAtOnce(t *testing.T) {
+	harness.Long(t)
+	sizes := []int{20}
+	if measuring() {
+		sizes = append(sizes, 100)
+	}
+	for _, n := range sizes {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { measureRollouts(t, n) })
+	}
+}
+
+func measureRollouts(t *testing.T, n int) {
+	stack := harness.SharedStack(t)
+	proxy := harness.NewCountingProxy(t, stack)
+	stack.Kubeconfig = proxy.Kubeconfig
+	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
+	for i := range n {
+		e.Deployment(deploymentName(i), rolloutPods, nil)
+	}
+	waitReleased(t, e, n, ":v1")
+
+	plain := measure(t, e, func() {
+		each(n, func(i int) { setImage(t, e, deploymentName(i), ":v2") })
+		waitReleased(t, e, n, ":v2")
+	})
+	writesBefore, readsBefore, _ := proxy.Requests()
+	ours := measure(t, e, func() {
+		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v3") })
+		waitReleased(t, e, n, ":v3")
+	})
+	waitClosed(t, e, n)
+	writes, reads, _ := proxy.Requests()
+	perRollout := float64(writes-writesBefore) / float64(n)
+	events := e.Events(rollout.WorkflowID("", e.Apps, deploymentName(0)))
+
+	fmt.Printf("\n%d Deployments of %d pods, all changed at once; rollouts of %d steps that go on at once, no traffic\n", n, rolloutPods, rolloutSteps)
+	fmt.Printf("  %-34s %10s %12s %10s\n", "", "plain", "rollouts", "ratio")
+	row := func(what, unit string, a, b float64) {
+		ratio := "–"
+		if a > 0.05 {
+			ratio = fmt.Sprintf("%.2f", b/a)
+		}
+		fmt.Printf("  %-34s %10.1f %12.1f %10s %s\n", what, a, b, ratio, unit)
+	}
+	row("wall time", "s", plain.wall.Seconds(), ours.wall.Seconds())
+	row("CPU of slipway (server + worker)", "s", plain.slipway, ours.slipway)
+	row("CPU of Temporal", "s", plain.temporal, ours.temporal)
+	row("CPU of the Kubernetes control plane", "s", plain.control, ours.control)
+	fmt.Printf("  API requests of ours per rollout: %.1f writes (at most %d), %.1f reads\n", perRollout, maxWrites, float64(reads-readsBefore)/float64(n))
+	fmt.Printf("  history: %d events, %.1f per step\n", events, float64(events)/rolloutSteps)
+	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
+	require.LessOrEqual(t, perRollout, float64(maxWrites), "a rollout writes little")
+}
+
+// 500 rollouts that wait for somebody: what they cost in two minutes. Without `make bench`: 50, and ten seconds.
+func TestRolloutsWaiting(t *testing.T) {
+	harness.Long(t)
+	n, watched := 50, 10*time.Second
+	if measuring() {
+		n, watched = 500, 2*time.Minute
+	}
+	stack := harness.SharedStack(t)
+	proxy := harness.NewCountingProxy(t, stack)
+	stack.Kubeconfig = proxy.Kubeconfig
+	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
+	each(n, func(i int) { e.Deployment(deploymentName(i), 2, nil) })
+	waitReleased(t, e, n, ":v1")
+	each(n, func(i int) { startWaiting(t, e, deploymentName(i)) })
+	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == n }, 10*time.Minute, time.Second, "%d rollouts never waited", n)
+
+	writesBefore, readsBefore, watchesBefore := proxy.Requests()
+	askedBefore := proxy.Asked("read")
+	timer := time.NewTimer(watched)
+	used := measure(t, e, func() { <-timer.C })
+	writes, reads, watches := proxy.Requests()
+	perMinute := watched.Minutes()
+	fmt.Printf("\n%d rollouts that wait for an approval, over %s\n", n, watched)
+	fmt.Printf("  CPU per minute: slipway %.2f s, Temporal %.2f s\n", used.slipway/perMinute, used.temporal/perMinute)
+	fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
+	printAsked("read", askedBefore, proxy.Asked("read"))
+	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)
+	require.Zero(t, writes-writesBefore, "a rollout that waits writes nothing")
+}
+
+// measuring says whether this is `make bench`, which measures at full size and alone on the machine.
+func measuring() bool { return flag.Lookup("test.bench").Value.String() != "" }
+
+// printAsked says which requests came on top of those of before.
+func printAsked(kind string, before, after map[string]int) {
+	for _, what := range slices.Sorted(maps.Keys(after)) {
+		if n := after[what] - before[what]; n > 0 {
+			fmt.Printf("    %s: %d × %s\n", kind, n, what)
+		}
+	}
+}
+
+func deploymentName(i int) string { return fmt.Sprintf("d%d", i) }
+
+// each does something for every number below n, a few at a time.
+func each(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(clients, n) {
+		wg.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+func image(name, tag string) string { return "registry.test/" + name + tag }
+
+func setImage(t *testing.T, e *harness.Engine, name, tag string) {
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image(name, tag))
+	_, err := e.Kube.AppsV1().Deployments(e.Apps).Patch(context.Background(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+func startRollout(t *testing.T, e *harness.Engine, name, tag string) {
+	var steps []rollout.Step
+	for i := range rolloutSteps {
+		steps = append(steps, harness.Timed(harness.Step(fmt.Sprintf("%d%%", 100*(i+1)/rolloutSteps), -1), 0))
+	}
+	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, tag), Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: steps}})
+}
+
+func startWaiting(t *testing.T, e *harness.Engine, name string) {
+	steps := []rollout.Step{harness.Step("50%", -1), harness.Step("100%", -1)}
+	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: steps}})
+}
+
+func post(t *testing.T, e *harness.Engine, r harness.Rollout) {
+	body, err := json.Marshal(r.Body(e.Apps))
+	require.NoError(t, err)
+	a := e.Call(http.MethodPost, "/api/v1/rollouts", string(body))
+	if a.Status == http.StatusServiceUnavailable {
+		// A machine that is busy with hundreds of others has not answered in time: then nothing was started.
+		require.Eventually(t, func() bool {
+			a = e.Call(http.MethodPost, "/api/v1/rollouts", string(body))
+			return a.Status != http.StatusServiceUnavailable
+		}, time.Minute, time.Second, "%s", r.Name)
+	}
+	require.Equal(t, http.StatusAccepted, a.Status, "%s", a.Body)
+}
+
+// waitReleased returns when all Deployments are whole, of that image, and nobody's.
+func waitReleased(t *testing.T, e *harness.Engine, n int, tag string) {
+	require.Eventually(t, func() bool {
+		list, err := e.Kube.AppsV1().Deployments(e.Apps).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return false
+		}
+		done := 0
+		for _, d := range list.Items {
+			if released(&d, tag) {
+				done++
+			}
+		}
+		return done == n
+	}, 10*time.Minute, 200*time.Millisecond, "the Deployments never were of %s", tag)
+}
+
+func released(d *appsv1.Deployment, tag string) bool {
+	s := d.Status
+	return d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) && d.Annotations[operation.AnnotationClaimedBy] == "" &&
+		s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas && s.AvailableReplicas == *d.Spec.Replicas && s.Replicas == *d.Spec.Replicas
+}
+
+func waitClosed(t *testing.T, e *harness.Engine, n int) {
+	require.Eventually(t, func() bool { return count(e, "WorkflowType = 'Rollout' AND ExecutionStatus = 'Completed'") == n }, time.Minute, 200*time.Millisecond, "not all rollouts are over")
+}
+
+func count(e *harness.Engine, query string) int {
+	answer, err := e.Workflows.CountWorkflow(context.Background(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: e.TemporalNamespace, Query: query})
+	if err != nil {
+		return -1
+	}
+	return int(answer.GetCount())
+}

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/harness"
+)
+
+// maxServingWrites is a promise: what the creation of one serving of two parties may write to API servers.
+const maxServingWrites = 22
+
+// N servings of two parties created at once, beside their Deployments and Services alone. Only `make bench` takes the large N.
+func TestServingsAtOnce(t *testing.T) {
+	harness.Long(t)
+	n := 20
+	if measuring() {
+		n = 200
+	}
+	stack := harness.SharedStack(t)
+	proxy := harness.NewCountingProxy(t, stack)
+	stack.Kubeconfig = proxy.Kubeconfig
+	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
+	parties := []string{e.Namespace(t, "alice"), e.Namespace(t, "bob")}
+	image := harness.RandomName("image")
+	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"registry.test/app","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
+		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
+		"ports":[{"name":"service","scope":"Cluster"},{"name":"internal","scope":"Domain"}]}]}]}`, image))
+	t.Cleanup(func() { e.Kuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image)) })
+
+	plain := measure(t, e, func() {
+		each(n, func(i int) { createPlain(t, e, parties, fmt.Sprintf("plain-%d", i)) })
+		require.Eventually(t, func() bool { return available(e, parties, "plain=yes") == 2*n }, 10*time.Minute, time.Second)
+	})
+	writesBefore, readsBefore, _ := proxy.Requests()
+	ours := measure(t, e, func() {
+		each(n, func(i int) {
+			e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
+				i, parties[0], parties[0], image, parties[1], image))
+		})
+		require.Eventually(t, func() bool { return servingsAvailable(t, e) == n }, 10*time.Minute, time.Second, "not every serving comes to be Available")
+	})
+	writes, reads, _ := proxy.Requests()
+	perServing := float64(writes-writesBefore) / float64(n)
+	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments and Services alone\n", n)
+	fmt.Printf("  %-34s %10s %12s %10s\n", "", "plain", "servings", "ratio")
+	row := func(what, unit string, a, b float64) {
+		fmt.Printf("  %-34s %10.1f %12.1f %10.2f %s\n", what, a, b, b/max(a, 0.1), unit)
+	}
+	row("wall time until all are Available", "s", plain.wall.Seconds(), ours.wall.Seconds())
+	row("CPU of slipway (server + worker)", "s", plain.slipway, ours.slipway)
+	row("CPU of Temporal", "s", plain.temporal, ours.temporal)
+	row("CPU of the Kubernetes control plane", "s", plain.control, ours.control)
+	fmt.Printf("  API requests of ours per serving: %.1f writes (at most %d), %.1f reads\n", perServing, maxServingWrites, float64(reads-readsBefore)/float64(n))
+	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
+	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
+	require.LessOrEqual(t, perServing, float64(maxServingWrites), "a creation writes little")
+}
+
+// createPlain makes what a serving has in its parties, without a serving.
+func createPlain(t *testing.T, e *harness.Engine, parties []string, name string) {
+	labels := map[string]string{"app": name, "plain": "yes"}
+	one := int32(1)
+	for _, party := range parties {
+		for _, port := range []string{"service", "internal"} {
+			_, err := e.Kube.CoreV1().Services(party).Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + port},
+				Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{{Name: port, Port: 8080, TargetPort: intstr.FromInt32(8080)}}}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		_, err := e.Kube.AppsV1().Deployments(party).Create(context.Background(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.test/app:v1"}}}}}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+}
+
+// available counts the Deployments with that label that have a pod.
+func available(e *harness.Engine, parties []string, selector string) int {
+	n := 0
+	for _, party := range parties {
+		list, err := e.Kube.AppsV1().Deployments(party).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return 0
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.AvailableReplicas > 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func servingsAvailable(t *testing.T, e *harness.Engine) int {
+	list, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for i := range list.Items {
+		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase == string(kuscia.PhaseAvailable) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// hosted is a party with a worker of its own, which has only the permissions of deploy/rbac/party.yaml in one namespace, at a centre that has only those
+// of deploy/rbac/centre.yaml.
+type hosted struct {
+	*harness.Engine
+	t      *testing.T
+	worker *harness.Process
+	// alice is the account of the party's worker, centre that of the centre.
+	alice, centre harness.Account
+}
+
+func host(t *testing.T) *hosted {
+	t.Helper()
+	h := &hosted{t: t}
+	h.Engine = harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
+		h.centre = e.Account(t, "centre.yaml", e.Home)
+		return h.centre.Kubeconfig
+	}})
+	h.alice = h.Account(t, "party.yaml", h.Apps)
+	a := h.Call(http.MethodPut, "/api/v1/parties/alice", "namespace: "+h.Apps+"\n")
+	require.Equal(t, http.StatusCreated, a.Status, "%s", a.Body)
+	return h
+}
+
+func (h *hosted) work() {
+	h.t.Helper()
+	h.worker = h.PartyWorker("alice", h.alice.Kubeconfig)
+	h.waitReachable(party.Reachable)
+}
+
+// waitReachable waits until the party is as asked and answers why.
+func (h *hosted) waitReachable(want party.Reachability) (reason string) {
+	h.t.Helper()
+	var state struct {
+		Reachable party.Reachability
+		Reason    string
+	}
+	require.Eventually(h.t, func() bool {
+		a := h.Call(http.MethodGet, "/api/v1/parties/alice", "")
+		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &state) == nil && state.Reachable == want
+	}, harness.Patience, harness.Tick, "party alice does not come to %s: %+v", want, &state)
+	return state.Reason
+}
+
+// service makes a service of one workload of the party, and a plan that restarts it.
+func (h *hosted) service(kind, name string) {
+	h.t.Helper()
+	a := h.Call(http.MethodPut, "/api/v1/services/"+name, fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}}\n",
+		h.Apps, kind, name))
+	require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
+	h.PutPlan(name, "deployPlanItems:\n- {serviceId: "+name+", deployment: RESTART}\n")
+}
+
+// rollOut starts a rollout of the party whose steps go on by themselves.
+func (h *hosted) rollOut(c cell, name string, change func(r *harness.Rollout)) {
+	h.t.Helper()
+	h.Subject(c.kind, name, nil)
+	h.Route(c.provider, name)
+	r := harness.Rollout{Kind: c.kind, Name: name, More: map[string]any{"party": "alice"}, Strategy: rollout.Strategy{Style: c.style, Routings: h.RoutingOf(c.provider, name)}}
+	for _, step := range c.steps() {
+		r.Strategy.Steps = append(r.Strategy.Steps, harness.Timed(step, time.Second))
+	}
+	if change != nil {
+		change(&r)
+	}
+	h.StartRollout(r)
+}
+
+func (h *hosted) waitHealthy(name string) {
+	h.t.Helper()
+	var last rollout.Status
+	require.Eventually(h.t, func() bool {
+		a := h.Call(http.MethodGet, "/api/v1/rollouts/"+h.Apps+"/"+name+"?party=alice", "")
+		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &last) == nil && last.Phase.Final()
+	}, harness.Patience, harness.Tick, "rollout %s does not end: %+v", name, &last)
+	require.Equal(h.t, rollout.PhaseHealthy, last.Phase, "%s: %s", name, last.Reason)
+}
+
+// A party's worker with the permissions of deploy/rbac/party.yaml releases what its namespace holds in every way that there is, and sees nothing else; the
+// centre needs no more than deploy/rbac/centre.yaml.
+func TestPartyWithItsOwnAccount(t *testing.T) {
+	t.Parallel()
+	h := host(t)
+	h.work()
+	h.seesNothingElse()
+	h.restarts()
+	h.rollsOut()
+}
+
+func (h *hosted) seesNothingElse() {
+	elsewhere := h.Namespace(h.t, "elsewhere")
+	for _, resource := range []string{"pods", "services", "configmaps", "secrets", "apps/deployments", "networking.k8s.io/ingresses"} {
+		for _, namespace := range []string{elsewhere, h.Home, ""} {
+			for _, verb := range []string{"get", "list", "watch", "patch", "delete"} {
+				require.False(h.t, h.alice.May(h.t, verb, resource, namespace), "alice's worker may not %s %s in namespace %q", verb, resource, namespace)
+			}
+		}
+	}
+	require.True(h.t, h.alice.May(h.t, "list", "pods", h.Apps), "the same question has another answer at home")
+	require.False(h.t, h.alice.May(h.t, "get", "secrets", h.Apps), "nor has it the secrets of its own namespace")
+	for _, resource := range []string{"pods", "secrets", "apps/deployments"} {
+		require.False(h.t, h.centre.May(h.t, "list", resource, h.Apps), "the centre may not list %s of a party", resource)
+	}
+}
+
+func (h *hosted) restarts() {
+	h.Deployment("web", 2, nil)
+	h.StatefulSet("db", 2, nil)
+	for name, kind := range map[string]string{"web": "Deployment", "db": "StatefulSet"} {
+		h.WaitReadyPods(name, 2)
+		before := h.PodUIDs(name)
+		h.service(kind, name)
+		task := h.WaitTask(h.Execute(name), plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(h.t, plan.TaskSucceeded, task.State, task.Reason)
+		for uid := range h.PodUIDs(name) {
+			require.NotContains(h.t, before, uid, "every pod is new")
+		}
+	}
+}
+
+func (h *hosted) rollsOut() {
+	h.rollOut(deploymentBy(rollout.StylePartition, harness.Nginx), "in-place", nil)
+	h.rollOut(deploymentBy(rollout.StyleCanary, harness.Gateway), "beside", nil)
+	h.rollOut(cell{harness.StatefulSet, rollout.StylePartition, harness.Nginx}, "ordered", nil)
+	h.Autoscaler(harness.Deployment, "twice")
+	h.rollOut(deploymentBy(rollout.StyleBlueGreen, harness.Nginx), "twice", nil)
+	h.rollOut(deploymentBy(rollout.StyleCanary, harness.Gateway), "shared", func(r *harness.Rollout) {
+		a := h.Call(http.MethodPut, "/api/v1/trafficroutings/"+h.Apps+"/gray", fmt.Sprintf(`{"objectRef":[{"service":%q,"gateway":{"httpRouteName":%q},"gracePeriodSeconds":1}],`+
+			`"strategy":{"matches":[{"headers":[{"type":"Exact","name":"x-tag","value":"gray"}]}],"requestHeaderModifier":{"set":[{"name":"x-gray","value":"yes"}]}}}`, r.Name, r.Name))
+		require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
+		r.Strategy.Routings, r.Strategy.TrafficRoutingRef = nil, "gray"
+		for i := range r.Strategy.Steps {
+			r.Strategy.Steps[i].Traffic = nil
+		}
+	})
+	for _, name := range []string{"in-place", "beside", "ordered", "twice", "shared"} {
+		h.waitHealthy(name)
+	}
+}
+
+// A party whose worker was stopped is shown so, and a start that it would have to answer says when it was last seen.
+func TestPartyWithoutItsWorker(t *testing.T) {
+	t.Parallel()
+	h := host(t)
+	require.Contains(t, h.waitReachable(party.Unreachable), "was ever seen")
+	h.Subject(harness.Deployment, "web", nil)
+	h.service("Deployment", "web")
+	r := harness.Rollout{Kind: harness.Deployment, Name: "web", More: map[string]any{"party": "alice"},
+		Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: []rollout.Step{harness.Step("100%", -1)}}}
+	never := h.unanswered(func() harness.Answer { return h.TryStartRollout(r) })
+	require.Contains(t, never, "no worker of queue slipway.party.alice was ever seen")
+
+	h.work()
+	require.NoError(t, h.worker.Stop())
+	require.Contains(t, h.waitReachable(party.Unreachable), "was stopped at", "who takes leave is gone at once")
+	require.Contains(t, h.unanswered(func() harness.Answer { return h.Call(http.MethodPost, "/api/v1/plans/web/execute", "") }), "was stopped at")
+
+	h.work()
+	h.worker.Kill()
+	require.Contains(t, h.waitReachable(party.Unreachable), "is silent for more than 20s", "who is killed is gone after 20 seconds")
+	h.work()
+	h.StartRollout(r)
+	h.waitHealthy("web")
+}
+
+// unanswered is the detail of the 503 of a start that a party without a worker would have to answer.
+func (h *hosted) unanswered(start func() harness.Answer) string {
+	h.t.Helper()
+	var a harness.Answer
+	require.Eventually(h.t, func() bool {
+		a = start()
+		return a.Status == http.StatusServiceUnavailable && json.Valid(a.Body) && len(a.Problem().Errors) > 0
+	}, harness.Patience, harness.Tick, "a start is not answered by 503 that names the party: %d %s", &a.Status, &a.Body)
+	require.Contains(h.t, a.Problem().Detail, "no worker of party alice takes work", "the answer is as it always was")
+	return a.Problem().Detail
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// crashCells are the rollouts during which the worker dies: a blue-green with traffic and two canaries with traffic, one by partition and one with an extra workload.
+var crashCells = []cell{
+	deploymentBy(rollout.StyleBlueGreen, harness.Nginx),
+	deploymentBy(rollout.StylePartition, harness.Gateway),
+	deploymentBy(rollout.StyleCanary, harness.Nginx),
+}
+
+// twoSteps make a rollout of two steps, one approval and no grace, so that many of them fit into a test.
+func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
+	return func(_ map[string]any, r *harness.Rollout) {
+		r.Strategy.Steps = []rollout.Step{harness.Step("50%", 50), harness.Step("100%", -1)}
+		if c.style != rollout.StylePartition {
+			r.Strategy.Steps[1] = harness.Step("100%", 100)
+		}
+		for i := range r.Strategy.Routings {
+			r.Strategy.Routings[i].GraceSeconds = 0
+		}
+	}
+}
+
+// through runs a rollout to the new version, whatever happens to the worker meanwhile, and tells how often the workload's spec was changed.
+func (c *supervised) through(t *testing.T, place cell, during func()) int64 {
+	t.Helper()
+	r := prepare(t, c.Engine, place, twoSteps(place))
+	before := r.object().GetGeneration()
+	r.StartRollout(r.rollout)
+	if during != nil {
+		during()
+	}
+	r.approveAll(1)
+	r.endsNew()
+	return r.object().GetGeneration() - before
+}
+
+// The worker dies before and after every external write of a blue-green and of canaries with traffic, each time once, and comes back: they end right, under the
+// observer's eyes, with as many changes of the workload as without a crash. `make test` takes half of them.
+func TestRolloutWorkerKilledAtEveryFailpoint(t *testing.T) {
+	t.Parallel()
+	for i, place := range crashCells {
+		if i == 2 && !long() {
+			continue // the third differs from the second in the extra workload only
+		}
+		for lane := range rolloutLanes {
+			t.Run(fmt.Sprintf("%s/Lane%d", place.style, lane+1), func(t *testing.T) {
+				t.Parallel()
+				c := newSupervised(t)
+				clean := c.through(t, place, nil)
+				points := c.points()
+				require.Greater(t, len(points), 2*rolloutLanes, "the run without a crash passes failpoints")
+				for n := lane; n < len(points); n += rolloutLanes {
+					if !long() && (n+i)%2 != 0 {
+						continue // a write has a failpoint before and one after it: `make test` takes the one here, the other there
+					}
+					t.Run(fmt.Sprintf("%d %s", n+1, points[n]), func(t *testing.T) {
+						died := c.dead()
+						require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n+1), 0o600))
+						made := c.through(t, place, nil)
+						require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
+						require.Equal(t, clean, made, "each write is made once, or again without a change")
+					})
+				}
+			})
+		}
+	}
+}
+
+// rolloutLanes is how many engines share the failpoints of one rollout: a death is noticed after seconds, in which the machine has nothing to do.
+const rolloutLanes = 5
+
+// The worker dies at random moments: 50 over both in `make test-long`, a few in `make test`.
+func TestRolloutWorkerKilledAtRandom(t *testing.T) {
+	t.Parallel()
+	kills := 2
+	if long() {
+		kills = 25
+	}
+	for _, place := range crashCells[:2] {
+		t.Run(string(place.style), func(t *testing.T) {
+			t.Parallel()
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			c := newSupervised(t)
+			for kill := range kills {
+				moment := time.Duration(random.Int64N(int64(6 * time.Second)))
+				t.Run(fmt.Sprintf("%d after %s", kill+1, moment.Round(time.Millisecond)), func(t *testing.T) {
+					killed := make(chan struct{})
+					timer := time.AfterFunc(moment, func() { c.killNow(); close(killed) })
+					c.through(t, place, nil)
+					if timer.Stop() {
+						c.killNow() // it was over before: the worker dies at rest
+						return
+					}
+					<-killed
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// gray are the requests that a person marks by a header.
+var gray = rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "x-tag", Value: "gray"}}}
+
+// Requests that match first, then a share, then matches again by a jump back: each step's routes are made from the user's own, so that none is lost and none
+// is left over.
+func TestRolloutMatches(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	for _, provider := range harness.Providers {
+		t.Run(string(provider), func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, e, deploymentBy(rollout.StyleCanary, provider), func(_ map[string]any, r *harness.Rollout) {
+				matched := harness.Step("50%", -1)
+				matched.Matches = []rollout.Match{gray}
+				r.Strategy.Steps = []rollout.Step{matched, harness.Step("50%", 30), harness.Step("100%", 100)}
+			})
+			r.approve(1)
+			r.rest(2)
+			r.watch.GoTo(t, 1)
+			r.MustVerb(r.rollout.Name, "jump", `{"toStep":1}`)
+			r.approveAll(1)
+			r.endsNew()
+		})
+	}
+}
+
+// What a provider cannot express is refused at the door, with the field, and nothing is written.
+func TestRolloutMatchesRefused(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	cases := map[string]struct {
+		reason   string
+		provider harness.Provider
+		match    rollout.Match
+	}{
+		"PathByIngress":  {"the canary annotations of nginx know no path", harness.Nginx, rollout.Match{Path: &rollout.PathMatch{Type: rollout.MatchPathPrefix, Value: "/beta"}}},
+		"QueryByIngress": {"nor a query parameter", harness.Nginx, rollout.Match{QueryParams: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "beta", Value: "1"}}}},
+		"Unreadable":     {"a pattern that is none", harness.Istio, rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchRegularExpression, Name: "x-tag", Value: "("}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := prepare(t, e, deploymentBy(rollout.StylePartition, tc.provider), func(_ map[string]any, r *harness.Rollout) {
+				r.Strategy.Steps[0].Traffic, r.Strategy.Steps[0].Matches = nil, []rollout.Match{tc.match}
+			})
+			a := r.TryStartRollout(r.rollout)
+			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.Status, "%s: %s", tc.reason, a.Body)
+			require.NotEmpty(t, a.Problem().Errors, tc.reason)
+			require.Contains(t, a.Problem().Errors[0].Field, "steps[0].matches", "%s: %s", tc.reason, a.Body)
+			r.watch.RequireNothingOfOurs(t)
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// placed is a cell of the matrix, with the reason why it is gone through in `make test` already; "" leaves it to `make test-long`.
+type placed struct {
+	cell
+	reason string
+}
+
+// matrix is every cell that the design allows: partition for all six kinds, an extra workload for a Deployment, blue-green for a Deployment and a CloneSet,
+// each with every provider and without one.
+func matrix() []placed {
+	short := map[cell]string{
+		{harness.Deployment, rollout.StylePartition, harness.NoProvider}:        "the most common release of all",
+		{harness.StatefulSet, rollout.StylePartition, harness.Gateway}:          "partition from the top, pinned by another label; HTTPRoute for the style partition",
+		{harness.DaemonSet, rollout.StylePartition, harness.NoProvider}:         "pods deleted by name",
+		{harness.CloneSet, rollout.StylePartition, harness.Nginx}:               "an unstructured kind; Ingress for the style partition",
+		{harness.AdvancedStatefulSet, rollout.StylePartition, harness.Istio}:    "an unstructured kind with ordinals; custom objects for the style partition",
+		{harness.AdvancedDaemonSet, rollout.StylePartition, harness.NoProvider}: "an unstructured kind without a size",
+		{harness.Deployment, rollout.StyleCanary, harness.Nginx}:                "Ingress beside an extra workload",
+		{harness.Deployment, rollout.StyleCanary, harness.Gateway}:              "HTTPRoute beside an extra workload",
+		{harness.Deployment, rollout.StyleCanary, harness.Istio}:                "custom objects beside an extra workload",
+		{harness.Deployment, rollout.StyleBlueGreen, harness.Nginx}:             "Ingress for blue-green",
+		{harness.CloneSet, rollout.StyleBlueGreen, harness.Gateway}:             "HTTPRoute for blue-green, of an unstructured kind",
+		{harness.Deployment, rollout.StyleBlueGreen, harness.Istio}:             "custom objects for blue-green",
+	}
+	var cells []placed
+	for _, kind := range harness.Kinds {
+		for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+			if !allowed(kind, style) {
+				continue
+			}
+			for _, provider := range append([]harness.Provider{harness.NoProvider}, harness.Providers...) {
+				c := cell{kind, style, provider}
+				cells = append(cells, placed{c, short[c]})
+			}
+		}
+	}
+	return cells
+}
+
+func allowed(kind harness.Kind, style rollout.Style) bool {
+	switch style {
+	case rollout.StyleCanary:
+		return kind == harness.Deployment
+	case rollout.StyleBlueGreen:
+		return kind == harness.Deployment || kind == harness.CloneSet
+	default:
+		return true
+	}
+}
+
+func long() bool { return os.Getenv("SLIPWAY_TEST_LONG") != "" }
+
+// Each cell of kind × style × provider: through all steps with approvals to the new version, under the observer's eyes.
+func TestRolloutMatrix(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	t.Run("cells", func(t *testing.T) {
+		for _, place := range matrix() {
+			if place.reason == "" && !long() {
+				continue
+			}
+			t.Run(place.String(), func(t *testing.T) {
+				t.Parallel()
+				r := begin(t, e, place.cell, nil)
+				r.approveAll(1)
+				status := r.endsNew()
+				require.Equal(t, -1, status.NextStepIndex, "%s: there is no next step at the end", place.reason)
+				require.Equal(t, rollout.StateCompleted, status.CurrentStepState)
+				require.NotEmpty(t, status.StableRevision)
+				require.NotEqual(t, status.StableRevision, status.CanaryRevision)
+				if place.style == rollout.StylePartition {
+					require.Equal(t, harness.SubjectSize, r.watch.Made(t), "every pod is replaced once, finalising restarts none")
+				}
+			})
+		}
+	})
+}
+
+// A rollback from the rest of every step that has one.
+func TestRolloutRollbackAtEveryStep(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	t.Run("cells", func(t *testing.T) {
+		for i, place := range matrix() {
+			if place.reason == "" && !long() {
+				continue
+			}
+			for step := 1; step <= 3; step++ {
+				if step == 3 && place.style != rollout.StyleBlueGreen || !long() && (i+step)%3 != 0 {
+					continue // a canary's last step passes by itself; `make test` takes a third of them
+				}
+				t.Run(place.String()+"/"+string(rune('0'+step)), func(t *testing.T) {
+					t.Parallel()
+					r := begin(t, e, place.cell, nil)
+					for n := 1; n < step; n++ {
+						r.approve(n)
+					}
+					r.rest(step)
+					r.verb("rollback", `{"actor":"ann","reason":"it is too slow"}`)
+					status := r.endsStable()
+					last := status.History[len(status.History)-1]
+					require.Equal(t, rollout.VerbRollback, last.Verb)
+					require.Equal(t, "ann", last.Actor)
+					require.Equal(t, "http", last.Via)
+				})
+			}
+		}
+	})
+}
+
+// Each cell that the design does not allow is refused at the door, with the field.
+func TestRolloutMatrixRefusals(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	for _, kind := range harness.Kinds {
+		for _, style := range []rollout.Style{rollout.StyleCanary, rollout.StyleBlueGreen} {
+			if allowed(kind, style) {
+				continue
+			}
+			t.Run(cell{kind, style, harness.NoProvider}.String(), func(t *testing.T) {
+				r := prepare(t, e, cell{kind, style, harness.NoProvider}, nil)
+				a := r.TryStartRollout(r.rollout)
+				require.Contains(t, []int{http.StatusUnprocessableEntity, http.StatusBadRequest}, a.Status, "%s", a.Body)
+				require.NotEmpty(t, a.Problem().Errors, "the field is named: %s", a.Body)
+				r.watch.RequireHome(t, observerEndUntouched)
+				r.watch.RequireNothingOfOurs(t)
+			})
+		}
+	}
+}

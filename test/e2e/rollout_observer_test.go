@@ -1,0 +1,27 @@
+package e2e
+
+import (
+	"testing"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
+)
+
+// The observer and the native controllers mean the same by a workload's own limits: a plain update of each kind, by no hand of ours, breaks no promise, and ends with
+// everything else as it was.
+func TestObserverOfPlainUpdates(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	for _, kind := range harness.Kinds {
+		t.Run(kind.Title, func(t *testing.T) {
+			t.Parallel()
+			r := prepare(t, e, cell{kind, rollout.StylePartition, harness.Nginx}, nil)
+			r.watch.Finishing(t)
+			r.SetImage(kind, r.rollout.Name, r.rollout.NewestImage())
+			r.watch.WaitCount(t, observer.Count{New: harness.SubjectSize, NewReady: harness.SubjectSize})
+			r.watch.WaitStill(t)
+			r.requireHome(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
+)
+
+// What a step costs in the real history: at most 8 events without traffic and approval, 30 with both. Two rollouts that differ by four steps tell.
+func TestRolloutEventBudget(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	cases := map[string]struct {
+		reason   string
+		provider harness.Provider
+		approved bool
+		budget   int
+	}{
+		"Plain":              {"a step without traffic and approval", harness.NoProvider, false, 8},
+		"TrafficAndApproval": {"a step with traffic and an approval", harness.Nginx, true, 30},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := func(percents ...int) int {
+				r := begin(t, e, deploymentBy(rollout.StylePartition, tc.provider), func(object map[string]any, r *harness.Rollout) {
+					_ = unstructured.SetNestedField(object, int64(10), "spec", "replicas")
+					r.Strategy.Steps = nil
+					for _, percent := range percents {
+						traffic := int32(-1)
+						if tc.provider != harness.NoProvider && percent < 100 {
+							traffic = int32(percent)
+						}
+						step := harness.Step(fmt.Sprintf("%d%%", percent), traffic)
+						if !tc.approved {
+							step = harness.Timed(step, 0)
+						}
+						r.Strategy.Steps = append(r.Strategy.Steps, step)
+					}
+				})
+				r.approveAll(1)
+				r.endsNew()
+				return r.Events(r.RolloutID(r.rollout.Name))
+			}
+			few, many := events(10, 100), events(10, 20, 30, 40, 50, 100)
+			t.Logf("%s: %d events for 2 steps, %d for 6", tc.reason, few, many)
+			require.LessOrEqual(t, many-few, 4*tc.budget, "%s costs at most %d events", tc.reason, tc.budget)
+		})
+	}
+}
+
+// A step waits for approval for a minute, while the worker is restarted twice: not one event more.
+func TestRolloutWaitsForFree(t *testing.T) {
+	t.Parallel()
+	o := harness.Options{Apart: true}
+	e := harness.Start(t, o)
+	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
+	r.rest(1)
+	before := r.Events(r.RolloutID(r.rollout.Name))
+	worker := e.Processes[1]
+	minute := time.NewTimer(time.Minute)
+	for range 2 {
+		worker.Kill()
+		worker = e.Worker(o)
+		e.WaitReady()
+	}
+	<-minute.C
+	require.Equal(t, before, r.Events(r.RolloutID(r.rollout.Name)), "waiting is free")
+	r.watch.Resting(t, 1)
+	r.approveAll(1)
+	r.endsNew()
+}
+
+// The same approval twice is one; one for a step that is past, or by a stale gate, is refused and recorded.
+func TestRolloutApprovals(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	t.Run("TwiceAndStale", func(t *testing.T) {
+		t.Parallel()
+		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+		first := r.rest(1)
+		r.watch.GoTo(t, 2)
+		body := fmt.Sprintf(`{"actor":"ann","reason":"good","step":1,"gate":%q,"key":"click-1"}`, first.WaitingFor.Gate)
+		r.MustVerb(r.rollout.Name, "approve", body)
+		second := r.rest(2)
+		again := r.MustVerb(r.rollout.Name, "approve", body)
+		require.Equal(t, 2, again.CurrentStepIndex, "the same click again approves nothing more")
+		require.Len(t, approvals(r.Rollout(r.rollout.Name)), 1, "and is one decision")
+		for reason, stale := range map[string]string{
+			"meant for a step that is past":      `{"actor":"bob","step":1}`,
+			"with a gate of an earlier visit":    fmt.Sprintf(`{"actor":"bob","gate":%q}`, first.WaitingFor.Gate),
+			"with the right step, the old gate":  fmt.Sprintf(`{"actor":"bob","step":2,"gate":%q}`, first.WaitingFor.Gate),
+			"a gate that nobody has ever issued": `{"actor":"bob","gate":"nonsense"}`,
+		} {
+			a := r.RolloutVerb(r.rollout.Name, "approve", stale)
+			require.Equal(t, http.StatusConflict, a.Status, "%s: %s", reason, a.Body)
+			require.Contains(t, string(a.Body), second.WaitingFor.Gate, "%s: the answer has the fresh state", reason)
+		}
+		refused := 0
+		for _, d := range r.Rollout(r.rollout.Name).History {
+			if d.Outcome == plan.OutcomeRefused && d.Actor == "bob" && d.Message != "" {
+				refused++
+			}
+		}
+		require.Equal(t, 4, refused, "each refusal is recorded with its reason")
+		r.watch.Resting(t, 2)
+		r.approveAll(2)
+		r.endsNew()
+	})
+	t.Run("Expiry", func(t *testing.T) {
+		t.Parallel()
+		for policy, end := range map[string]func(r *release){
+			"rollback": func(r *release) { r.endsStable() },
+			"pause": func(r *release) {
+				r.WaitRollout(r.rollout.Name, "expired", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume })
+				require.Equal(r.t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", "").Status, "an expired approval is late")
+				r.MustVerb(r.rollout.Name, "resume", "")
+				r.approveAll(1)
+				r.endsNew()
+			},
+		} {
+			t.Run(policy, func(t *testing.T) {
+				t.Parallel()
+				r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) {
+					r.Policy = map[string]any{"approvals": map[string]any{"expiresSeconds": 3, "onExpiry": policy}}
+					r.Strategy.Steps = []rollout.Step{harness.Step("25%", -1), harness.Step("100%", -1)}
+				})
+				end(r)
+			})
+		}
+	})
+}
+
+func approvals(s rollout.Status) []rollout.Decision {
+	var found []rollout.Decision
+	for _, d := range s.History {
+		if d.Verb == rollout.VerbApprove && d.Outcome == plan.OutcomeAccepted {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// A person approves a step from the Temporal UI, in a real browser, with nothing but its page.
+func TestRolloutApprovedInTemporalUI(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
+	status := r.rest(1)
+	b := openBrowser(t)
+	b.visit(strings.TrimSuffix(status.Workflow.URL, "/history") + "/user-metadata")
+	b.until("read where it is and how to approve it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("step 1 of 3") && s.includes("approve"); })`)
+	b.shoot("rollout-details.png")
+	r.watch.GoTo(t, 2)
+	b.visit(status.Workflow.URL)
+	b.sendSignal("approve", []string{"approve", "pause", "rollback", "stop"})
+	status = r.rest(2)
+	approved := approvals(status)
+	require.Len(t, approved, 1, "an empty payload approves the step that waits")
+	require.Equal(t, "temporal", approved[0].Via)
+	r.approveAll(2)
+	r.endsNew()
+}

@@ -1,0 +1,160 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Account is a ServiceAccount with the permissions of a manifest of deploy/rbac.
+type Account struct {
+	// Kubeconfig is a file whose only credential is the account's token.
+	Kubeconfig string
+
+	kube kubernetes.Interface
+}
+
+// resources are where the kinds of those manifests are found.
+var resources = map[string]schema.GroupVersionResource{
+	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
+	"Role":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	"RoleBinding":        {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	"ClusterRole":        {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+}
+
+// Account applies a manifest of deploy/rbac as it is, with its namespace replaced by that one, and gets a token for its ServiceAccount. Objects
+// without a namespace are called after it too, so that tests do not share them.
+func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
+	t.Helper()
+	account := s.Grant(t, manifest, namespace)
+	require.NotEmpty(t, account, "%s has a ServiceAccount", manifest)
+	return s.login(t, namespace, account)
+}
+
+// Grant applies a manifest of deploy/rbac as Account does, and answers with the ServiceAccount in it, "" when it has none.
+func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
+	require.NoError(t, err)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err, manifest)
+		if object.GetKind() == "Namespace" {
+			s.shareNamespace(t, object.GetName())
+			continue
+		}
+		if object.GetKind() == "ServiceAccount" {
+			account = object.GetName()
+		}
+		s.grant(t, object, namespace)
+	}
+	return account
+}
+
+// engineNamespace is what those manifests call the engine's namespace: a test has one of its own in its place.
+const engineNamespace = "slipway"
+
+// shareNamespace makes a namespace that the engines of all tests have in common.
+func (s Stack) shareNamespace(t testing.TB, name string) {
+	t.Helper()
+	if name == engineNamespace {
+		return
+	}
+	_, err := s.Kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+}
+
+func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace string) {
+	t.Helper()
+	if subjects, there, _ := unstructured.NestedSlice(object.Object, "subjects"); there {
+		for _, subject := range subjects {
+			subject.(map[string]any)["namespace"] = namespace
+		}
+		require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
+	}
+	resource, known := resources[object.GetKind()]
+	require.True(t, known, "%s is a kind of those manifests", object.GetKind())
+	objects := s.Dynamic(t).Resource(resource)
+	if !strings.HasPrefix(object.GetKind(), "Cluster") {
+		object.SetNamespace(namespace)
+		_, err := objects.Namespace(namespace).Create(context.Background(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		return
+	}
+	object.SetName(object.GetName() + "-" + namespace)
+	if role, there, _ := unstructured.NestedString(object.Object, "roleRef", "name"); there {
+		require.NoError(t, unstructured.SetNestedField(object.Object, role+"-"+namespace, "roleRef", "name"))
+	}
+	_, err := objects.Create(context.Background(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := objects.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			require.NoError(t, err)
+		}
+	})
+}
+
+// login writes a kubeconfig with a token of the account.
+func (s Stack) login(t testing.TB, namespace, name string) Account {
+	t.Helper()
+	token, err := s.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	ca := s.REST.CAData
+	if s.REST.CAFile != "" {
+		ca, err = os.ReadFile(s.REST.CAFile)
+		require.NoError(t, err)
+	}
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.REST.Host, CertificateAuthorityData: ca, InsecureSkipTLSVerify: s.REST.Insecure}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u", Namespace: namespace}},
+		CurrentContext: "x",
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(config, path))
+	mine := rest.AnonymousClientConfig(s.REST)
+	mine.BearerToken = token.Status.Token
+	kube, err := kubernetes.NewForConfig(mine)
+	require.NoError(t, err)
+	return Account{Kubeconfig: path, kube: kube}
+}
+
+// May asks the API server whether the account may do that: "get", "apps/deployments", in a namespace ("": in the whole cluster).
+func (a Account) May(t testing.TB, verb, resource, namespace string) bool {
+	t.Helper()
+	group, plural, grouped := strings.Cut(resource, "/")
+	if !grouped {
+		group, plural = "", resource
+	}
+	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(context.Background(), &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: group, Resource: plural, Namespace: namespace}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return review.Status.Allowed
+}

@@ -1,0 +1,127 @@
+package observer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// tolerance, in percent, allows for weights that are whole numbers.
+const tolerance = 0.5
+
+// judgeTraffic looks at each routing with a request like any other, and with one like each of those that the steps send to the new version.
+func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
+	for _, routing := range j.Routings {
+		for _, like := range j.requests() {
+			now, err := j.scene.split(w, j.stable, routing, like)
+			if err != nil {
+				j.breach(at, PromiseNowhere, "the routes of %s cannot be read: %v", routing.Service, err)
+				continue
+			}
+			about := "requests " + describe(like) + " to " + routing.Service
+			j.drawLine(at, about, fmt.Sprintf("%v, new version %.1f %%, nowhere %.1f %%", now.ByService, now.New, now.Nowhere))
+			j.judgeNowhere(at, w, routing, about, now)
+			j.judgeOrder(at, size, c, about, like, now.ByService[routing.CanaryService()])
+			if at.resting > 0 {
+				j.judgeSplit(at, about, like, now, now.ByService[routing.CanaryService()])
+			}
+		}
+	}
+}
+
+func (j *judge) judgeNowhere(at moment, w world, routing rollout.Routing, about string, now split) {
+	if at.foreign {
+		// Beside an extra workload the edited Deployment rolls by itself, away from the version that its Service is pinned to: the rollout unpins it as soon as it has
+		// looked, which may be a moment after the last of those pods. A real Deployment takes minutes where the stack's takes milliseconds.
+		if j.Style == rollout.StyleCanary && !at.sheltered {
+			return
+		}
+		if !w.serves(routing.Service) {
+			j.breach(at, PromiseNowhere, "Service %s serves nobody", routing.Service)
+		}
+		return
+	}
+	if now.Nowhere > 0 {
+		j.breach(at, PromiseNowhere, "%.1f %% of %s meet no endpoint", now.Nowhere, about)
+	}
+	for _, service := range slices.Sorted(maps.Keys(now.ByService)) {
+		if now.ByService[service] > 0 && !w.serves(service) {
+			j.breach(at, PromiseNowhere, "%.1f %% of %s go to Service %s, of whose pods none is ready", now.ByService[service], about, service)
+		}
+	}
+}
+
+// judgeOrder: the share that routes send to the canary Service never rises before the pods of the first step that asks for as much.
+// What an unpinned stable Service sends to new pods is no such share: it follows the pods. Judged when it rises: what becomes of the pods
+// afterwards is another matter.
+func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like rollout.Match, share float64) {
+	before := j.sent[about]
+	j.sent[about] = share
+	if share <= before {
+		return
+	}
+	// More than any step asks for is what a blue-green's end does, when all its pods are there.
+	need := j.largest(len(j.Steps), size)
+	for step := range j.Steps {
+		if j.asked(step+1, like) >= share-tolerance {
+			need = j.target(step+1, size)
+			break
+		}
+	}
+	if c.NewReady < need {
+		j.breach(at, PromiseOrder, "%.1f %% of %s are sent to the new version with %d pods ready; so much is for %d", share, about, c.NewReady, need)
+	}
+}
+
+// judgeSplit: at rest the canary Service gets what the step asks, and where that is something it arrives at the new version.
+func (j *judge) judgeSplit(at moment, about string, like rollout.Match, now split, share float64) {
+	asked := j.asked(at.resting, like)
+	if share < asked-tolerance || share > asked+tolerance {
+		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, the routes send %.1f %%", at.resting, asked, about, share)
+	}
+	if j.Steps[at.resting-1].Routes() && (now.New < asked-tolerance || now.New > asked+tolerance) {
+		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, %.1f %% arrive there", at.resting, asked, about, now.New)
+	}
+}
+
+// asked is the share of such requests that a step sends to the new version, in percent.
+func (j *judge) asked(step int, like rollout.Match) float64 {
+	asks := j.Steps[step-1].Asks()
+	if len(asks.Matches) > 0 {
+		for _, match := range asks.Matches {
+			if describe(match) == describe(like) {
+				return 100
+			}
+		}
+		return 0
+	}
+	if asks.Weight == nil {
+		return 0
+	}
+	return float64(*asks.Weight)
+}
+
+// requests are the kinds of request to look at.
+func (j *judge) requests() []rollout.Match {
+	all := []rollout.Match{{}}
+	for _, step := range j.Steps {
+		all = append(all, step.Matches...)
+	}
+	return all
+}
+
+func describe(like rollout.Match) string {
+	text := "like any"
+	if like.Path != nil {
+		text = fmt.Sprintf("for %s %s", like.Path.Type, like.Path.Value)
+	}
+	for _, h := range like.Headers {
+		text += fmt.Sprintf(" with header %s %s", h.Name, h.Value)
+	}
+	for _, q := range like.QueryParams {
+		text += fmt.Sprintf(" with query %s %s", q.Name, q.Value)
+	}
+	return text
+}

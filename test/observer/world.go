@@ -1,0 +1,161 @@
+package observer
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// world is everything that is there at one moment of a replay.
+type world map[string]runtime.Object
+
+// replay shows the world at its beginning and after every change, in order of resourceVersion. A change without an object is a moment to look at.
+func replay(first []runtime.Object, changes []change, show func(version uint64, what string, w world)) {
+	w := world{}
+	for _, obj := range first {
+		w[key(obj)] = obj
+	}
+	show(0, "begin", w)
+	sorted := slices.Clone(changes)
+	slices.SortStableFunc(sorted, func(a, b change) int { return cmp.Compare(a.version, b.version) })
+	for _, c := range sorted {
+		switch {
+		case c.object == nil:
+			show(c.version, "a word of the test", w)
+			continue
+		case c.kind == watch.Deleted:
+			delete(w, key(c.object))
+		default:
+			w[key(c.object)] = c.object
+		}
+		show(c.version, string(c.kind)+" "+key(c.object), w)
+	}
+}
+
+// workload is an object by its name, nil when it is not there.
+func (w world) workload(name Name) runtime.Object { return w[name.Kind+"/"+name.Name] }
+
+// podsOf are the pods of a workload that have not run to their end.
+func (w world) podsOf(name Name) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, obj := range w {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if owner, ok := ownerOf(pod); ok && owner == name {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// revisionOf tells a pod's revision: the value of the label that its kind of workload puts there.
+func revisionOf(pod *corev1.Pod, owner Name) string {
+	return pod.Labels[rollout.RevisionLabel(kindWithoutGroup(owner.Kind))]
+}
+
+// Count is how many pods of a workload there are.
+type Count struct {
+	// Stable and New are those of the version that served before and of another; the second number is that of the ready ones.
+	// A pod on its way out is not counted.
+	Stable, StableReady, New, NewReady int32
+}
+
+// All is how many there are of both versions.
+func (c Count) All() int32 { return c.Stable + c.New }
+
+// Ready is how many of both versions are ready.
+func (c Count) Ready() int32 { return c.StableReady + c.NewReady }
+
+func (w world) count(name Name, stable string) Count {
+	var c Count
+	for _, pod := range w.podsOf(name) {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		one := int32(0)
+		if ready(pod) {
+			one = 1
+		}
+		if revisionOf(pod, name) == stable {
+			c.Stable, c.StableReady = c.Stable+1, c.StableReady+one
+		} else {
+			c.New, c.NewReady = c.New+1, c.NewReady+one
+		}
+	}
+	return c
+}
+
+// dismissed is how many pods of a Deployment their ReplicaSets ask for no longer. The Deployment's own controller takes them off one ReplicaSet and adds to
+// another in one go, and it is the two ReplicaSets' controllers whether a pod goes or comes first: for milliseconds there may be one more than surge allows, by
+// no decision of a release.
+func (w world) dismissed(name Name) int32 {
+	there := map[string]int32{}
+	for _, pod := range w.podsOf(name) {
+		if owner := metav1.GetControllerOf(pod); pod.DeletionTimestamp == nil && owner != nil && owner.Kind == "ReplicaSet" {
+			there[owner.Name]++
+		}
+	}
+	dismissed := int32(0)
+	for replicaSet, pods := range there {
+		if rs, ok := w["ReplicaSet/"+replicaSet].(*appsv1.ReplicaSet); ok && rs.Spec.Replicas != nil {
+			dismissed += max(0, pods-*rs.Spec.Replicas)
+		}
+	}
+	return dismissed
+}
+
+// serves says whether a request to a Service meets a pod: one of the Service's endpoints is ready, and so is one of the pods that it selects.
+//
+// Endpoints follow the pods within milliseconds, by the hand of the native controller, so that a pod that is gone may stand in them for a moment:
+// every rolling update has that, and one such endpoint among living ones is no failure of a release. A Service fails when no endpoint of it is
+// ready (a client finds nobody), or when no pod of it is (whatever the endpoints still say).
+func (w world) serves(service string) bool {
+	svc, ok := w["Service/"+service].(*corev1.Service)
+	if !ok {
+		return false
+	}
+	return w.hasReadyEndpoint(service) && w.hasReadyPod(svc.Spec.Selector)
+}
+
+func (w world) hasReadyEndpoint(service string) bool {
+	for _, obj := range w {
+		slice, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok || slice.Labels[discoveryv1.LabelServiceName] != service {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w world) hasReadyPod(selector map[string]string) bool {
+	selects := labels.SelectorFromSet(selector)
+	for _, obj := range w {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && ready(pod) && selects.Matches(labels.Set(pod.Labels)) {
+			return true
+		}
+	}
+	return false
+}
+
+// kindWithoutGroup is the kind as a workloadRef has it.
+func kindWithoutGroup(kind string) string {
+	bare, _, _ := strings.Cut(kind, ".")
+	return bare
+}
