@@ -95,7 +95,7 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 	b.deployment("order", 0, neverReady)
 	one := int32(1)
 	req := b.request(order, plan.Start, plan.Parallel)
-	req.Workload.Replicas, req.DeadlineSeconds = &one, 7
+	req.Workload.Replicas, req.DeadlineSeconds = &one, 16
 	began := time.Now()
 	run := s.start(req)
 	require.Eventually(t, func() bool {
@@ -107,8 +107,8 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.WorkloadFailed), app.Type())
-	require.Contains(t, app.Message(), "0 of 1 pods are ready after 7 s: pod order-")
-	require.InDelta(t, 7, time.Since(began).Seconds(), 4, "the pauses between the attempts count too")
+	require.Contains(t, app.Message(), "0 of 1 pods are ready after 16 s: pod order-")
+	require.InDelta(t, 16, time.Since(began).Seconds(), 4, "the pauses between the attempts count too")
 }
 
 // TestEndingOnARealServer looks at Temporal just before the last write: the answer must be on record there by then, whatever the SDK holds back. Then the

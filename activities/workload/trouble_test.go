@@ -30,29 +30,29 @@ func TestPodsThatCannotStart(t *testing.T) {
 		says     []string
 	}{
 		"bad image": {
-			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 10, early: true,
+			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 24, early: true,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:bad" },
 			says:   []string{": 0 of 2 pods are ready", `: ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
 		},
 		"bad image of an init container": {
-			reason: "init containers are looked at too", deadline: 10, early: true,
+			reason: "init containers are looked at too", deadline: 24, early: true,
 			change: func(p *corev1.PodTemplateSpec) {
 				p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "x:bad"}}
 			},
 			says: []string{`ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
 		},
 		"crash loop": {
-			reason: "a crash loop fails with its last exit", deadline: 16, early: true,
+			reason: "a crash loop fails with its last exit", deadline: 30, early: true,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:crash" },
 			says:   []string{": CrashLoopBackOff: back-off", "(last exit code 1)"},
 		},
 		"never ready": {
-			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 4,
+			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 12,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:never-ready" },
 			says:   []string{": NotReady: containers with unready status: [app]"},
 		},
 		"unschedulable": {
-			reason: "room on the nodes may come: it has the whole deadline", deadline: 4,
+			reason: "room on the nodes may come: it has the whole deadline", deadline: 12,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = map[string]string{"no": "such-node"} },
 			says:   []string{": Unschedulable: 0/4 nodes are available"},
 		},
@@ -90,7 +90,7 @@ func TestARestartThatFailsGivesTheSettingsBack(t *testing.T) {
 	b.merge(order, `{"spec":{"paused":false,"strategy":{"rollingUpdate":{"maxUnavailable":"50%","maxSurge":2}}}}`)
 	before := b.whole(order)
 	req := b.request(order, plan.Restart, plan.Sequential)
-	req.DeadlineSeconds = 6
+	req.DeadlineSeconds = 20
 	app := b.fails(req, failure.WorkloadFailed)
 	require.Contains(t, app.Message(), "pods are ready, ")
 	require.Contains(t, app.Message(), "restarted after")
@@ -126,9 +126,9 @@ func TestHalfStarted(t *testing.T) {
 	b.statefulSet("store", 0, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "x:bad" })
 	three := int32(3)
 	req := b.request(name, plan.Start, plan.Sequential)
-	req.Workload.Replicas, req.DeadlineSeconds = &three, 4
+	req.Workload.Replicas, req.DeadlineSeconds = &three, 16
 	app := b.fails(req, failure.WorkloadFailed)
-	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d s: pod store-0: ImagePullBackOff`, app.Message())
+	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d+ s: pod store-0: ImagePullBackOff`, app.Message())
 	half := b.whole(name)
 	require.Equal(t, "3", half.annotations[operation.AnnotationReplicas], "the size to come back to is kept")
 	require.Equal(t, "1", half.annotations[operation.AnnotationLeftAt])

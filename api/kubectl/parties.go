@@ -96,6 +96,9 @@ func (p *parties) look(ctx context.Context) map[string]party.Presence {
 		return nil
 	}
 	found := p.finder.Of(ctx, queues...)
+	if time.Since(p.began) < settling {
+		found = withoutAbsent(found)
+	}
 	alive := map[string]bool{}
 	for _, kd := range servings {
 		p.compare(ctx, kd, of, found)
@@ -105,6 +108,21 @@ func (p *parties) look(ctx context.Context) map[string]party.Presence {
 	}
 	maps.DeleteFunc(p.told, func(run string, _ map[string]bool) bool { return !alive[run] })
 	return found
+}
+
+// settling is how long after its begin the controller calls nobody absent: a worker that starts beside it has not reported yet.
+const settling = 2 * party.Interval
+
+// withoutAbsent leaves open who is away.
+func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
+	there := map[string]party.Presence{}
+	for queue, one := range found {
+		if one.Reachable == party.Unreachable {
+			one = party.CannotTell("the server has just started: " + one.Reason)
+		}
+		there[queue] = one
+	}
+	return there
 }
 
 // compare tells a serving, and the operation that is under way, what has changed.

@@ -38,6 +38,19 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// TestWithoutAbsent has engine and workers start together: nobody is called away who has only not reported yet.
+func TestWithoutAbsent(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
+	there := party.Judge("a", []party.Worker{{LastSeenAt: noon}}, noon)
+	got := withoutAbsent(map[string]party.Presence{"a": there, "b": party.Judge("b", nil, noon), "c": party.Judge("c", []party.Worker{{Stopping: true, LastSeenAt: noon}}, noon)})
+	require.Equal(t, there, got["a"], "who is there is there")
+	for _, queue := range []string{"b", "c"} {
+		require.Equal(t, party.Unknown, got[queue].Reachable, "whether a worker comes is not known yet")
+		require.Contains(t, got[queue].Reason, "the server has just started: ", "what was found is told with why it does not count")
+	}
+}
+
 func TestNextLook(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)

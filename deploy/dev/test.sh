@@ -18,8 +18,9 @@
 # With CI set in the environment a test that is skipped is a failure, except one whose reason says that it belongs to
 # `make test-long`, where --long is not given.
 #
-# Up to three tests that failed among all the others are run again, one at a time, three times each, and said to be RED ONCE if they pass every
-# time: two cores that play a control plane, its nodes and a Temporal server besides can be late for anything.
+# Up to eight tests that failed among all the others are run again, one at a time, three times each, and said to be RED ONCE if they pass every
+# time: two cores that play a control plane, its nodes and a Temporal server besides can be late for anything. Of a test with cases, those that
+# failed are run again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -84,8 +85,8 @@ trap 'rm -f "$red"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores.
 if go test -json -count=1 -parallel 6 -timeout "$timeout" "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 [ -s "$red" ] || exit 1
-while read -r package name; do
-  echo "test: $package $name failed among the others: three times more, alone"
-  go test -json -count=3 -parallel 1 -timeout "$timeout" -run "^$name\$" "$package" </dev/null | "$bin/testreport" || exit 1
+while read -r package pattern; do
+  echo "test: $package $pattern failed among the others: three times more, alone"
+  go test -json -count=3 -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
 done <"$red"
 sed 's/^/RED ONCE  /' "$red"

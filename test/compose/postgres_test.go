@@ -2,8 +2,6 @@ package compose
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -38,7 +36,7 @@ func startPostgres(t *testing.T, name, password string) *postgres {
 	folder, err := os.MkdirTemp("", "slipway-postgres-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	p := &postgres{host: "127.0.0.1", port: freePort(t), user: name, password: password, bin: bin, passwordFile: filepath.Join(folder, "password")}
+	p := &postgres{host: "127.0.0.1", port: harness.FreePort(t), user: name, password: password, bin: bin, passwordFile: filepath.Join(folder, "password")}
 	require.NoError(t, os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o444))
 	data, as := filepath.Join(folder, "data"), ordinaryUser(t, folder)
 
@@ -138,21 +136,6 @@ func (p *postgres) query(t *testing.T, database, statement string) []string {
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s: %s", statement, out)
 	return strings.Fields(string(out))
-}
-
-// freePort is a port that nothing listens on, below those that the system hands out by itself: Temporal keeps its ports in PostgreSQL as
-// numbers of 15 bits.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		port := fmt.Sprint(15000 + rand.IntN(17000))
-		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	require.Fail(t, "there is no free port")
-	return ""
 }
 
 // patienceOfAJob is how long a job of the file may take here.

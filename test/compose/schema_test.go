@@ -101,7 +101,7 @@ func TestSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	project := load(t, example(t), composeFile)
 	job := newContainer(t, project.Services["temporal-schema"], project)
 	job.replace("postgresql", "127.0.0.1", "SQL_HOST")
-	job.replace("5432", freePort(t), "SQL_PORT")
+	job.replace("5432", harness.FreePort(t), "SQL_PORT")
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte(samplePassword), 0o600))
 	job.secret(file)

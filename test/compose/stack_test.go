@@ -71,7 +71,7 @@ func lastLine(text string) string {
 func (r *running) port(t *testing.T, address string) string {
 	t.Helper()
 	if r.ports[address] == "" {
-		r.ports[address] = freePort(t)
+		r.ports[address] = harness.FreePort(t)
 	}
 	return r.ports[address]
 }
@@ -132,7 +132,7 @@ func (r *running) buildTemporal(t *testing.T) {
 	c.add("FRONTEND_GRPC_PORT", r.port(t, "temporal:7233"))
 	c.add("FRONTEND_HTTP_PORT", r.port(t, "temporal:7243"))
 	for _, variable := range []string{"FRONTEND_MEMBERSHIP_PORT", "HISTORY_GRPC_PORT", "HISTORY_MEMBERSHIP_PORT", "MATCHING_GRPC_PORT", "MATCHING_MEMBERSHIP_PORT", "WORKER_GRPC_PORT", "WORKER_MEMBERSHIP_PORT"} {
-		c.add(variable, freePort(t))
+		c.add(variable, harness.FreePort(t))
 	}
 	c.checks["127.0.0.1:7243"] = "127.0.0.1:" + r.port(t, "temporal:7243")
 }

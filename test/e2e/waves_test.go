@@ -148,7 +148,7 @@ func TestOneOfTwoFails(t *testing.T) {
 			e.Deployment("one", 0, badImage)
 			e.Deployment("two", 2, slowToReady)
 			e.Deployment("later", 1, nil)
-			e.PutService("one", "  replicas: 1\ndeadlineSeconds: 10\n", "Deployment/one")
+			e.PutService("one", "  replicas: 1\ndeadlineSeconds: 24\n", "Deployment/one")
 			e.PutService("two", "", "Deployment/two")
 			e.PutService("later", "", "Deployment/later")
 			e.WaitReadyPods("two", 2)

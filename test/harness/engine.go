@@ -1,8 +1,6 @@
 package harness
 
 import (
-	"fmt"
-	"net"
 	"net/http"
 	"testing"
 
@@ -130,12 +128,4 @@ func (e *Engine) WaitReady() {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	}, Patience, Tick, "the engine does not get ready")
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return fmt.Sprintf("127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
 }

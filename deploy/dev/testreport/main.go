@@ -4,8 +4,8 @@
 // It exits with 1 if anything failed, if nothing was run, or, with CI set in the environment, if a test was skipped. A test
 // whose reason to skip names `make test-long` may be skipped unless SLIPWAY_TEST_LONG is set.
 //
-// With -again FILE it writes down, where nothing else went wrong, the few tests that failed, as "package test" lines, so that they can be
-// run once more with the machine to themselves. Otherwise the file is left empty.
+// With -again FILE it writes down, where nothing else went wrong, the few tests that failed, as lines of a package and a pattern for go
+// test's -run, so that they can be run once more with the machine to themselves. Otherwise the file is left empty.
 package main
 
 import (

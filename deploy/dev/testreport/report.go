@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,8 @@ type report struct {
 	skipped        []string // "package test: reason"
 	postponed      int      // skipped, and left to the long run
 	failed         []string
-	red            []testID // the tests, not the cases, that failed
+	red            []testID // the tests that failed
+	redCases       []testID // and their cases
 	unfinished     int
 	tests, cases   int
 	packagesFailed int
@@ -93,7 +95,9 @@ func (r *report) testEnded(e event) {
 		r.testSkipped(name, reasonOf(lines))
 	case "fail":
 		r.failed = append(r.failed, name)
-		if !isCase {
+		if isCase {
+			r.redCases = append(r.redCases, id)
+		} else {
 			r.red = append(r.red, id)
 		}
 		fmt.Fprintf(r.out, "FAIL  %s (%.2fs)\n%s", name, e.Elapsed, strings.Join(lines, ""))
@@ -196,10 +200,11 @@ func (r *report) finish(now time.Time) bool {
 }
 
 // fewRed is how many tests may be red for a second run to have a say: with more it is not the load of the machine that failed them.
-const fewRed = 3
+const fewRed = 8
 
-// again are the tests that deserve a second run, one per line as "package test". There are none when all is well, when much went wrong, or when
-// something went wrong that a second run of a test cannot tell of: a package that does not compile or did not end, a skip in CI.
+// again are the tests that deserve a second run, one per line as "package pattern" with a pattern for go test's -run: only the cases that failed, where
+// it is cases that did. There are none when all is well, when much went wrong, or when something went wrong that a second run of a test cannot tell of:
+// a package that does not compile or did not end, a skip in CI.
 func (r *report) again() []string {
 	packages := map[string]bool{}
 	for _, id := range r.red {
@@ -210,9 +215,25 @@ func (r *report) again() []string {
 	}
 	var lines []string
 	for _, id := range r.red {
-		lines = append(lines, id.pkg+" "+id.name+"\n")
+		lines = append(lines, id.pkg+" "+r.pattern(id)+"\n")
 	}
 	return lines
+}
+
+// pattern matches a test that failed, or its cases that did. A case of a case is run with the whole case.
+func (r *report) pattern(id testID) string {
+	var cases []string
+	for _, red := range r.redCases {
+		top, name, _ := strings.Cut(red.name, "/")
+		name, _, nested := strings.Cut(name, "/")
+		if red.pkg == id.pkg && top == id.name && !nested {
+			cases = append(cases, regexp.QuoteMeta(name))
+		}
+	}
+	if len(cases) == 0 {
+		return "^" + id.name + "$"
+	}
+	return "^" + id.name + "$/^(" + strings.Join(cases, "|") + ")$"
 }
 
 // reasonOf is the message of t.Skip, which go test writes as "    file.go:12: message".

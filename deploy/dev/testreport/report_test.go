@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -80,17 +81,26 @@ func TestReport(t *testing.T) {
 }
 
 func TestAgain(t *testing.T) {
-	four := strings.Join([]string{failing, strings.ReplaceAll(failing, "TestStop", "TestA"), strings.ReplaceAll(failing, "TestStop", "TestB"), strings.ReplaceAll(failing, "TestStop", "TestC")}, "")
+	var nine strings.Builder
+	for i := range 9 {
+		nine.WriteString(strings.ReplaceAll(failing, "TestStop", fmt.Sprintf("TestStop%d", i)))
+	}
+	failed := func(name string) string {
+		return fmt.Sprintf(`{"Action":"fail","Package":"slipway.io/slipway/api","Test":%q}`+"\n", name)
+	}
 	cases := []struct {
 		reason string
 		in     string
 		policy policy
 		want   []string
 	}{
-		{"one red test among others may be the load's doing", passing + failing, policy{CI: true}, []string{"slipway.io/slipway/api TestStop\n"}},
-		{"a red case is run again with its test", `{"Action":"fail","Package":"slipway.io/slipway/api","Test":"TestStop/twice"}` + "\n" + failing, policy{}, []string{"slipway.io/slipway/api TestStop\n"}},
+		{"one red test among others may be the load's doing", passing + failing, policy{CI: true}, []string{"slipway.io/slipway/api ^TestStop$\n"}},
+		{"of a test with cases the red ones are run again", failed("TestStop/twice") + failed("TestStop/a.b") + failing, policy{},
+			[]string{`slipway.io/slipway/api ^TestStop$/^(twice|a\.b)$` + "\n"}},
+		{"a case of a case is run again with the whole case", failed("TestStop/twice/deep") + failed("TestStop/twice") + failing, policy{},
+			[]string{"slipway.io/slipway/api ^TestStop$/^(twice)$\n"}},
 		{"nothing is run again when all is well", passing, policy{}, nil},
-		{"much that is red is a defect", four, policy{}, nil},
+		{"much that is red is a defect", nine.String(), policy{}, nil},
 		{"what does not compile does not compile again", failing + buildFailing, policy{}, nil},
 		{"a test that hangs is not given another fifteen minutes", failing + panicking, policy{}, nil},
 		{"a skip in CI stays a failure", failing + skippingForGood, policy{CI: true}, nil},
