@@ -72,7 +72,6 @@ case ${1:-} in
     shift
     ;;
 esac
-if [ $# -eq 0 ]; then set -- ./...; fi
 
 "$here/stack.sh" up
 build_slipway
@@ -83,7 +82,23 @@ if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v -bench . .
 red=$(mktemp)
 trap 'rm -f "$red"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores.
-if go test -json -count=1 -parallel 6 -timeout "$timeout" "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
+run() { go test -json -count=1 -parallel 6 -timeout "$timeout" "$@"; }
+
+# run_all: in the long run the packages that fill the cluster with hundreds of pods have it to themselves.
+run_all() {
+  if [ -z "$long" ]; then run ./...; return; fi
+  local code=0 rest
+  mapfile -t rest < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/bench$')
+  run "${rest[@]}" || code=1
+  run ./test/e2e || code=1
+  run ./test/bench || code=1
+  return $code
+}
+
+# run_asked [go test arguments…]
+run_asked() { if [ $# -eq 0 ]; then run_all; else run "$@"; fi; }
+
+if run_asked "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 [ -s "$red" ] || exit 1
 while read -r package pattern; do
   echo "test: $package $pattern failed among the others: three times more, alone"

@@ -23,12 +23,20 @@ const (
 	PartAPIServer = "kube-apiserver"
 )
 
+// privateStacks bounds how many private stacks there are at once: each is a control plane that takes a core while it starts. Two tests that have two of them
+// each can never wait for one another.
+var privateStacks = make(chan struct{}, 3)
+
 // NewPrivateStack brings up a stack of the test's own, on ports of its own, which ends with the test.
 func NewPrivateStack(t testing.TB) *PrivateStack {
 	t.Helper()
 	shared := SharedStack(t)
 	p := &PrivateStack{dir: t.TempDir(), t: t}
-	t.Cleanup(func() { p.control("down", "--delete") })
+	privateStacks <- struct{}{}
+	t.Cleanup(func() {
+		defer func() { <-privateStacks }()
+		p.control("down", "--delete")
+	})
 	p.control("up")
 	env := p.env()
 	p.Stack = NewStack(t, env["SLIPWAY_DEV_KUBECONFIG"], env["SLIPWAY_DEV_TEMPORAL_ADDRESS"], env["SLIPWAY_DEV_TEMPORAL_UI"])
