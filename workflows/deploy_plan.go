@@ -26,7 +26,7 @@ type DeployPlanResult struct {
 // rounds it waits without timer or poll. It runs on a disconnected context: Temporal's Cancel means stop, and what runs is left to finish.
 func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, error) {
 	r := newTaskRun(ctx, in)
-	if err := offerVerbs(r.ctx, r.box); err != nil {
+	if err := r.offerVerbs(); err != nil {
 		return DeployPlanResult{}, err
 	}
 	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.Task, error) { return r.task, nil },

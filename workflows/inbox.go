@@ -96,30 +96,18 @@ func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.
 	case TypeServingStatus: // nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
-	switch in.SignalName {
-	case string(plan.VerbPause), string(plan.VerbResume), string(plan.VerbStop):
-		c := &command{verb: plan.Verb(in.SignalName)}
-		err := decodePayload(in.Arg, &c.request)
-		if err == nil {
-			err = validateVerb(ctx, c.request)
-		}
-		if err != nil { // nothing of it is kept
-			c.malformed, c.request = message(err), VerbRequest{}
-		}
-		i.box.push(c)
-		return nil
-	case SignalItem:
-		var s ItemSignal
-		if err := decodePayload(in.Arg, &s); err != nil {
-			workflow.GetLogger(ctx).Warn("a report that cannot be read is passed over", "error", err)
-			return nil // an error here would fail the workflow's task for ever
-		}
-		i.box.push(&command{item: &s})
-		return nil
-	default:
-		i.box.push(&command{verb: plan.Verb(cell(in.SignalName, maxVerb)), unknown: true})
+	if in.SignalName != SignalItem {
+		s := planMenu.read(ctx, in)
+		i.box.push(&command{verb: s.verb, request: s.request, malformed: s.malformed, unknown: s.unknown})
 		return nil
 	}
+	var s ItemSignal
+	if err := decodePayload(in.Arg, &s); err != nil {
+		workflow.GetLogger(ctx).Warn("a report that cannot be read is passed over", "error", err)
+		return nil // an error here would fail the workflow's task for ever
+	}
+	i.box.push(&command{item: &s})
+	return nil
 }
 
 // decodePayload reads one JSON payload. The Temporal UI sends none at all for an empty editor: that is the zero value.

@@ -31,11 +31,8 @@ type rolloutCommand struct {
 // UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → RolloutVerbResponse.
 const UpdateSupersede = string(rollout.VerbSupersede)
 
-// rolloutVerbs are what the signal menu of the Temporal UI says.
-var rolloutVerbs = []struct {
-	verb        rollout.Verb
-	description string
-}{
+// rolloutMenu is what a Rollout takes.
+var rolloutMenu = verbMenu[rollout.Verb, RolloutVerbRequest]{entries: []menuEntry[rollout.Verb]{
 	{rollout.VerbApprove, `Let the step that waits go on. Payload: empty, or {"actor":"ann","reason":"looks good","step":2}.`},
 	{rollout.VerbPause, `Hold the rollout where it is. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
 	{rollout.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
@@ -44,28 +41,24 @@ var rolloutVerbs = []struct {
 	{rollout.VerbJump, `Go to another step; back, traffic moves and pods stay. Payload: {"toStep":3,"actor":"ann"}.`},
 	{rollout.VerbRetry, `Try again what has failed, or put back what somebody else has edited. Payload: empty, or {"actor":"ann"}.`},
 	{rollout.VerbPromote, `Skip the pauses that are left. Payload: empty, or {"actor":"ann","step":2}.`},
-}
+}, validate: validateRolloutVerb}
 
-// offerVerbs lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
+// offerVerbs has people's verbs and the newer release that supersedes this one end in the inbox.
 func (r *rolloutRun) offerVerbs() error {
-	for _, v := range rolloutVerbs {
-		// The interceptor takes these signals; asking for the channel is what puts the name and its description into the menu.
-		workflow.GetSignalChannelWithOptions(r.ctx, string(v.verb), workflow.SignalChannelOptions{Description: v.description})
-		err := workflow.SetUpdateHandlerWithOptions(r.ctx, string(v.verb), func(ctx workflow.Context, request RolloutVerbRequest) (RolloutVerbResponse, error) {
-			return r.ask(ctx, &rolloutCommand{command: commandOf(v.verb, request)})
-		}, workflow.UpdateHandlerOptions{Description: v.description, Validator: validateRolloutVerb})
-		if err != nil {
-			return err
-		}
+	err := offer(r.ctx, rolloutMenu, func(ctx workflow.Context, verb rollout.Verb, request RolloutVerbRequest) (RolloutVerbResponse, error) {
+		return r.ask(ctx, &rolloutCommand{command: commandOf(verb, request)})
+	})
+	if err != nil {
+		return err
 	}
 	description := "A newer release of the same workload takes this one's place: this one goes back to stable first."
 	return workflow.SetUpdateHandlerWithOptions(r.ctx, UpdateSupersede, func(ctx workflow.Context, request SupersedeRequest) (RolloutVerbResponse, error) {
 		return r.ask(ctx, &rolloutCommand{command: commandOf(rollout.VerbSupersede, RolloutVerbRequest{VerbRequest: request.VerbRequest}), newer: &request.Input})
-	}, workflow.UpdateHandlerOptions{Description: description, Validator: func(ctx workflow.Context, request SupersedeRequest) error {
+	}, workflow.UpdateHandlerOptions{Description: description, Validator: func(_ workflow.Context, request SupersedeRequest) error {
 		if len(request.Input.Spec.Strategy.Steps) == 0 || request.Input.Carried != nil || request.Input.Newer != nil {
 			return temporal.NewNonRetryableApplicationError("the newer release has no steps: send its whole input", "Malformed", nil)
 		}
-		return validateVerb(ctx, request.VerbRequest)
+		return validateVerb(request.VerbRequest)
 	}})
 }
 
@@ -86,8 +79,8 @@ func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
 const maxGate = 100
 
 // validateRolloutVerb rejects what is malformed; what the state does not allow is accepted and answered with a refusal.
-func validateRolloutVerb(ctx workflow.Context, q RolloutVerbRequest) error {
-	if err := validateVerb(ctx, q.VerbRequest); err != nil {
+func validateRolloutVerb(_ workflow.Context, _ rollout.Verb, q RolloutVerbRequest) error {
+	if err := validateVerb(q.VerbRequest); err != nil {
 		return err
 	}
 	malformed := func(format string, args ...any) error {
@@ -109,25 +102,8 @@ func rolloutSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) *rol
 	if in.SignalName == rollout.SignalObserved {
 		return &rolloutCommand{observed: true} // what was noticed is a hint only: the workload itself is looked at
 	}
-	c := &rolloutCommand{command: rollout.Command{Verb: rollout.Verb(cell(in.SignalName, maxVerb))}}
-	for _, v := range rolloutVerbs {
-		if string(v.verb) != in.SignalName {
-			continue
-		}
-		var request RolloutVerbRequest
-		err := decodePayload(in.Arg, &request)
-		if err == nil {
-			err = validateRolloutVerb(ctx, request)
-		}
-		if err != nil { // nothing of it is kept
-			c.malformed = message(err)
-			return c
-		}
-		c.command = commandOf(v.verb, request)
-		return c
-	}
-	c.unknown = true
-	return c
+	s := rolloutMenu.read(ctx, in)
+	return &rolloutCommand{command: commandOf(s.verb, s.request), malformed: s.malformed, unknown: s.unknown}
 }
 
 // carryOut hands one command to the machine. The answer waits until it is known what follows.

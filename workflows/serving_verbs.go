@@ -39,37 +39,24 @@ type servingCommand struct {
 	response *ServingVerbResponse
 }
 
-// servingVerbs are what the signal menu of the Temporal UI says.
-var servingVerbs = []struct {
-	verb        serving.Verb
-	description string
-}{
+// servingMenu is what a Serving takes.
+var servingMenu = verbMenu[serving.Verb, ServingVerbRequest]{entries: []menuEntry[serving.Verb]{
 	{serving.VerbApprove, `Have the party begin that waits for an approval. Payload: empty, or {"actor":"ann","reason":"looks good","party":"bob"}.`},
 	{serving.VerbPause, `Hold the operation: what has begun goes on, no other party begins. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
 	{serving.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
 	{serving.VerbStop, `End an update: every party goes back to the version of before. Payload: empty, or {"actor":"ann","reason":"bad numbers"}.`},
-}
+}, validate: validateServingVerb}
 
-// offerVerbs lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
+// offerVerbs has people's verbs end in the inbox.
 func (s *servingRun) offerVerbs() error {
-	for _, v := range servingVerbs {
-		// The interceptor takes these signals; asking for the channel is what puts the name and its description into the menu.
-		workflow.GetSignalChannelWithOptions(s.ctx, string(v.verb), workflow.SignalChannelOptions{Description: v.description})
-		err := workflow.SetUpdateHandlerWithOptions(s.ctx, string(v.verb), func(ctx workflow.Context, request ServingVerbRequest) (ServingVerbResponse, error) {
-			c := &servingCommand{command: servingCommandOf(v.verb, request)}
-			s.box.serving = append(s.box.serving, c)
-			if err := workflow.Await(ctx, func() bool { return c.response != nil }); err != nil {
-				return ServingVerbResponse{}, err
-			}
-			return *c.response, nil
-		}, workflow.UpdateHandlerOptions{Description: v.description, Validator: func(ctx workflow.Context, request ServingVerbRequest) error {
-			return validateServingVerb(ctx, v.verb, request)
-		}})
-		if err != nil {
-			return err
+	return offer(s.ctx, servingMenu, func(ctx workflow.Context, verb serving.Verb, request ServingVerbRequest) (ServingVerbResponse, error) {
+		c := &servingCommand{command: servingCommandOf(verb, request)}
+		s.box.serving = append(s.box.serving, c)
+		if err := workflow.Await(ctx, func() bool { return c.response != nil }); err != nil {
+			return ServingVerbResponse{}, err
 		}
-	}
-	return nil
+		return *c.response, nil
+	})
 }
 
 func servingCommandOf(verb serving.Verb, q ServingVerbRequest) serving.Command {
@@ -80,7 +67,7 @@ func servingCommandOf(verb serving.Verb, q ServingVerbRequest) serving.Command {
 const MaxParty = 200
 
 // validateServingVerb rejects what is malformed; what the state does not allow is accepted and answered with a refusal.
-func validateServingVerb(ctx workflow.Context, verb serving.Verb, q ServingVerbRequest) error {
+func validateServingVerb(_ workflow.Context, verb serving.Verb, q ServingVerbRequest) error {
 	malformed := func(format string, args ...any) error {
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), "Malformed", nil)
 	}
@@ -92,7 +79,7 @@ func validateServingVerb(ctx workflow.Context, verb serving.Verb, q ServingVerbR
 	case len(q.Party) > MaxParty:
 		return malformed("party has %d characters: send waitingFor.party as it is", len(q.Party))
 	}
-	return validateVerb(ctx, q.VerbRequest)
+	return validateVerb(q.VerbRequest)
 }
 
 // servingSignal reads a person's signal as its event comes in; nil is a signal that goes by a channel.
@@ -101,25 +88,8 @@ func servingSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) *ser
 	case serving.SignalSupersede, serving.SignalGaveWay, serving.SignalPresence:
 		return nil
 	}
-	c := &servingCommand{command: serving.Command{Verb: serving.Verb(cell(in.SignalName, maxVerb))}}
-	for _, v := range servingVerbs {
-		if string(v.verb) != in.SignalName {
-			continue
-		}
-		var request ServingVerbRequest
-		err := decodePayload(in.Arg, &request)
-		if err == nil {
-			err = validateServingVerb(ctx, v.verb, request)
-		}
-		if err != nil { // nothing of it is kept
-			c.malformed = message(err)
-			return c
-		}
-		c.command = servingCommandOf(v.verb, request)
-		return c
-	}
-	c.unknown = true
-	return c
+	s := servingMenu.read(ctx, in)
+	return &servingCommand{command: servingCommandOf(s.verb, s.request), malformed: s.malformed, unknown: s.unknown}
 }
 
 // command hands everything that people have sent to the machine, oldest first. The answers wait until the status has been told.

@@ -15,6 +15,18 @@ type answered struct {
 	response VerbResponse
 }
 
+// offerVerbs has people's verbs end in the inbox.
+func (r *taskRun) offerVerbs() error {
+	return offer(r.ctx, planMenu, func(ctx workflow.Context, verb plan.Verb, request VerbRequest) (VerbResponse, error) {
+		c := &command{verb: verb, request: request}
+		r.box.push(c)
+		if err := workflow.Await(ctx, func() bool { return c.response != nil }); err != nil {
+			return VerbResponse{}, err
+		}
+		return *c.response, nil
+	})
+}
+
 // answer carries out one verb and records it.
 func (r *taskRun) answer(c *command) VerbResponse {
 	key := c.request.Key

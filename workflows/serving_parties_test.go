@@ -1,0 +1,179 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/serving"
+)
+
+// fakeParties play the workers of the parties and the centre: they keep which version each party runs, and write down what was asked, in order.
+type fakeParties struct {
+	*testsuite.TestWorkflowEnvironment
+	t *testing.T
+	// runs is the digest of the version that each domain runs; "" when it runs nothing.
+	runs map[string]string
+	// calls are the activities that were carried out, in words.
+	calls []string
+	// notes are what the status was told, at its end the last one; releases what a deletion was.
+	notes, releases []serving.NoteRequest
+	// fail plays the failures of a call, by its words; each is used up in turn.
+	fail map[string][]error
+	// away are the domains without a worker: what is asked of them waits.
+	away  map[string]bool
+	begun serving.BeginResult
+	// budgets are those of the calls, by their words.
+	budgets map[string][]int64
+	// upserts are what lists were told.
+	upserts []temporal.SearchAttributes
+	// present is called when an activity runs.
+	present func(call string)
+}
+
+func newParties(t *testing.T) *fakeParties {
+	var suite testsuite.WorkflowTestSuite
+	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
+		away: map[string]bool{}, budgets: map[string][]int64{}}
+	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+	p.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
+	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
+	p.SetTestTimeout(30 * time.Second)
+	register := func(name string, fn any) { p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
+	register(serving.ActivityPrepare, func(_ context.Context, r serving.PartyRequest) error { return p.step("prepare", r) })
+	register(serving.ActivityApply, func(_ context.Context, r serving.PartyRequest) error {
+		err := p.step("apply", r)
+		if err == nil {
+			p.runs[r.Domain] = r.Version
+		}
+		return err
+	})
+	register(serving.ActivityRemove, func(_ context.Context, r serving.PartyRequest) error {
+		err := p.step("remove", r)
+		if err == nil {
+			p.runs[r.Domain] = ""
+		}
+		return err
+	})
+	register(serving.ActivityBegin, func(_ context.Context, r serving.NoteRequest) (serving.BeginResult, error) {
+		return p.begun, p.called("begin " + r.Operation.Kind)
+	})
+	register(serving.ActivityNote, func(_ context.Context, r serving.NoteRequest) error {
+		p.notes = append(p.notes, r)
+		return p.called(fmt.Sprintf("note %s done=%t", r.Operation.Version, r.Operation.Done))
+	})
+	register(serving.ActivityRelease, func(_ context.Context, r serving.NoteRequest) error {
+		p.releases = append(p.releases, r)
+		return p.called("release")
+	})
+	p.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		p.upserts = append(p.upserts, args.Get(0).(temporal.SearchAttributes))
+	}).Return(nil).Maybe()
+	return p
+}
+
+// errNoWorker stands for a queue that nobody polls: the activity is tried again until somebody does.
+var errNoWorker = errors.New("nobody polls the queue")
+
+func (p *fakeParties) step(verb string, r serving.PartyRequest) error {
+	if p.away[r.Domain] {
+		return errNoWorker
+	}
+	call := verb + " " + r.Domain
+	if r.Version != "" {
+		call += " " + r.Version
+	}
+	require.Equal(p.t, r.Version == "old", r.Source.Previous, "a version is read where it stands")
+	p.budgets[call] = append(p.budgets[call], r.UnreachableBudgetSeconds)
+	return p.called(call)
+}
+
+func (p *fakeParties) called(call string) error {
+	p.calls = append(p.calls, call)
+	if p.present != nil {
+		p.present(call)
+	}
+	if queue := p.fail[call]; len(queue) > 0 {
+		p.fail[call] = queue[1:]
+		return queue[0]
+	}
+	return nil
+}
+
+func refused(message string) error {
+	return temporal.NewNonRetryableApplicationError(message, string(failure.Refused), nil, failure.Details{})
+}
+
+func unreachable(message string) error {
+	return temporal.NewNonRetryableApplicationError(message, string(failure.Unreachable), nil, failure.Details{})
+}
+
+func (p *fakeParties) at(after time.Duration, do func()) { p.RegisterDelayedCallback(do, after) }
+
+// leave has a party's worker go, and the operation told so.
+func (p *fakeParties) leave(domain string) {
+	p.away[domain] = true
+	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Away: "no worker", Since: p.Now()})
+}
+
+func (p *fakeParties) come(domain string) {
+	p.away[domain] = false
+	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Since: p.Now()})
+}
+
+func (p *fakeParties) state() ServingState {
+	value, err := p.QueryWorkflow(QueryState)
+	require.NoError(p.t, err)
+	var s ServingState
+	require.NoError(p.t, value.Get(&s))
+	return s
+}
+
+func (p *fakeParties) run(in serving.Input) ServingResult {
+	p.ExecuteWorkflow(TypeServing, in)
+	require.True(p.t, p.IsWorkflowCompleted(), "the operation ends")
+	require.NoError(p.t, p.GetWorkflowError())
+	var r ServingResult
+	require.NoError(p.t, p.GetWorkflowResult(&r))
+	return r
+}
+
+// last is what the status was told at the end.
+func (p *fakeParties) last() serving.NoteRequest {
+	require.NotEmpty(p.t, p.notes)
+	last := p.notes[len(p.notes)-1]
+	require.True(p.t, last.Operation.Done, "the end is written")
+	return last
+}
+
+// after are the calls from the first of its kind on.
+func (p *fakeParties) after(call string) []string {
+	i := slices.Index(p.calls, call)
+	require.GreaterOrEqual(p.t, i, 0, "%s is not among %v", call, p.calls)
+	return p.calls[i+1:]
+}
+
+func servingOf(kind string) serving.Input {
+	in := serving.Input{ID: "s1", UID: "u1", Generation: 3, Kind: kind, UnreachableBudgetSeconds: 120, Parties: []serving.PartyTarget{
+		{Domain: "alice", Deployment: "s1", Queue: "q-alice"}, {Domain: "bob", Deployment: "s1", Queue: "q-bob"}}}
+	if kind != serving.KindDelete {
+		in.TargetDigest = "new"
+	}
+	if kind == serving.KindUpdate {
+		in.PreviousDigest = "old"
+	}
+	return in
+}

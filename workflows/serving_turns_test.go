@@ -1,0 +1,105 @@
+package workflows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// signalled expects the operation to send a signal to another workflow.
+func (p *fakeParties) signalled(workflowID, runID, name string, err error, do func()) {
+	p.OnSignalExternalWorkflow(mock.Anything, workflowID, runID, name, mock.Anything).Return(func(_, _, _, _ string, _ any) error {
+		p.calls = append(p.calls, name+" "+workflowID)
+		if do != nil {
+			do()
+		}
+		return err
+	})
+}
+
+func TestServingGivesWay(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.away["bob"] = true
+	p.signalled("serving/s1/4", "", serving.SignalGaveWay, nil, nil)
+	p.at(time.Minute, func() {
+		p.SignalWorkflow(serving.SignalSupersede, serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
+	})
+	r := p.run(servingOf(serving.KindUpdate))
+	require.Equal(t, "it gave way to serving/s1/4", r.Message)
+	require.Equal(t, "gave-way serving/s1/4", p.calls[len(p.calls)-1], "the newer one is told when nothing runs here any more")
+	require.Len(t, p.notes, 1, "the status is the newer one's: this one's record is completed, and no more")
+}
+
+func TestServingWaitsForItsPredecessor(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
+	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, nil, nil)
+	p.at(90*time.Second, func() {
+		require.Contains(t, p.state().Message, "waits for serving/s1/2 to give way")
+		require.Equal(t, []string{"begin update", "supersede serving/s1/2", "supersede serving/s1/2"}, p.calls, "nothing is done before, and it is asked again")
+		p.SignalWorkflow(serving.SignalGaveWay, nil)
+	})
+	p.run(servingOf(serving.KindUpdate))
+	require.True(t, p.last().Served)
+}
+
+func TestServingDoesNotWaitForAPredecessorThatIsGone(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
+	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, errors.New("not found"), nil)
+	p.fail["prepare bob new"] = []error{refused("no permission")}
+	p.run(servingOf(serving.KindUpdate))
+	require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs, "what the one before has left half done is taken back")
+	require.Equal(t, serving.ReasonUpdateRolledBack, p.last().Operation.Reason)
+}
+
+func TestServingThatIsSupersededWhileItWaits(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
+	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, nil, nil)
+	p.signalled("serving/s1/4", "", serving.SignalGaveWay, nil, nil)
+	p.at(10*time.Second, func() {
+		p.SignalWorkflow(serving.SignalSupersede, serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
+	})
+	p.at(20*time.Second, func() { p.SignalWorkflow(serving.SignalGaveWay, nil) })
+	p.run(servingOf(serving.KindUpdate))
+	require.Equal(t, []string{"begin update", "supersede serving/s1/2", "note new done=true", "gave-way serving/s1/4"}, p.calls, "of three in a row the last one acts, after both")
+}
+
+func TestDeletionDoesNotGiveWay(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.away["bob"] = true
+	p.signalled("serving/s1/4", "", serving.SignalGaveWay, nil, nil)
+	p.at(time.Minute, func() {
+		p.SignalWorkflow(serving.SignalSupersede, serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
+	})
+	p.at(time.Hour, func() { p.come("bob") })
+	p.run(servingOf(serving.KindDelete))
+	require.Equal(t, []string{"remove bob", "release", "gave-way serving/s1/4"}, p.calls[len(p.calls)-3:])
+}
+
+func TestWorkerThatDiesWhileItIsAskedHasNotFailed(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	// It is stopped since it is away, and runs into its timeout as its worker is gone.
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.PartyRequest) bool { return r.Domain == "bob" })).
+		After(time.Minute).Return(temporal.NewHeartbeatTimeoutError())
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil)
+	p.at(30*time.Second, func() {
+		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Away: "silent", Since: p.Now()})
+	})
+	r := p.run(servingOf(serving.KindCreate))
+	require.Empty(t, r.Reason, r.Message)
+}
