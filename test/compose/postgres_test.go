@@ -1,7 +1,6 @@
 package compose
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
