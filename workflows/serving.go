@@ -417,16 +417,16 @@ func (s *servingRun) end() (ServingResult, error) {
 }
 
 // conclude writes how the operation ended into its record and, where that is its own, into the status: what is deleted has none, and that of a superseded
-// operation is the newer one's, which whoever writes it knows.
+// operation is the newer one's, which whoever writes it knows. Queries are told afterwards: what is over is over for whoever reads it.
 func (s *servingRun) conclude() {
 	ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
-	s.ending = &ending
-	if s.in.Kind != serving.KindDelete {
-		s.tell(now, s.ending)
-		return
+	if s.in.Kind == serving.KindDelete {
+		s.noted = now
+		s.release(&ending)
+	} else {
+		s.tell(now, &ending)
 	}
-	s.noted = now
-	s.release(s.ending)
+	s.ending = &ending
 }
 
 // farewell tells the operations that wait for this one that it has given way, and waits until every command is answered. It says whether there are new ones.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -208,6 +209,20 @@ func TestDeletionOfNobodyEnds(t *testing.T) {
 	in.Parties = nil
 	p.run(in)
 	require.Equal(t, []string{"begin delete", "release"}, p.calls)
+}
+
+// TestDeletionIsNotToldAsOverBeforeItIs has the home cluster away when the serving is to be let go.
+func TestDeletionIsNotToldAsOverBeforeItIs(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	away := errors.New("the home cluster is away")
+	p.fail["release"] = []error{away, away, away}
+	p.at(2*time.Second, func() {
+		require.NotEmpty(t, p.after("release"), "it is being let go")
+		require.Nil(t, p.state().Ending, "who reads that a deletion is over finds nothing of it any more")
+	})
+	p.run(servingOf(serving.KindDelete))
+	require.NotNil(t, p.state().Ending)
 }
 
 func TestServingThatFindsNothingToDo(t *testing.T) {
