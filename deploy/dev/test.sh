@@ -62,7 +62,7 @@ case ${1:-} in
     ;;
   --long)
     long=yes
-    timeout=40m
+    timeout=55m
     shift
     ;;
   --bench)

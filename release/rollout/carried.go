@@ -28,8 +28,9 @@ type Carried struct {
 	Template   string `json:"template,omitempty"`
 	StableHash string `json:"stableHash,omitempty"`
 	CanaryHash string `json:"canaryHash,omitempty"`
-	// From is how many pods were new when a rollback in batches began.
-	From int32 `json:"from,omitempty"`
+	// From is how many pods were new when a rollback in batches began; Counting says that this is not known yet.
+	From     int32 `json:"from,omitempty"`
+	Counting bool  `json:"counting,omitempty"`
 	// Check has the pods looked at, or seen to, once more while a step rests.
 	Check Check `json:"check,omitempty"`
 	// UID is the workload's own.

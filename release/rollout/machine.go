@@ -114,6 +114,10 @@ func (m *Machine) startRoute(a Action) {
 	switch a.Route.Action {
 	case RoutePin:
 		m.c.Pinned = Maybe
+	case RouteUnpin:
+		if m.c.Pinned != No {
+			m.c.Pinned = Maybe
+		}
 	case RouteEnsure, RouteToNew:
 		m.c.Routed = Maybe
 		m.c.CanaryServices = !a.Route.NoCanary
@@ -197,7 +201,7 @@ func (m *Machine) onStage(now time.Time) (Action, bool) {
 
 // begin claims the workload, over the claim of a dead workflow where need be.
 func (m *Machine) begin() (Action, bool) {
-	if m.c.Ending != EndNone && !m.c.Claimed && !m.setup.BringHome && m.c.Ending != EndNew {
+	if givenUp := m.c.Ending == EndFrozen || !m.setup.BringHome && m.c.Ending != EndNone && m.c.Ending != EndNew; givenUp && !m.c.Claimed {
 		m.close(m.c.Ending.phase()) // nothing was done: nothing is to be undone
 		return Action{}, false
 	}

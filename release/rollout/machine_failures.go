@@ -38,7 +38,8 @@ const (
 // round, what is the system's is tried again for as long as it takes.
 func (m *Machine) Failed(f Failure, now time.Time) {
 	a := *m.running
-	m.running, m.interrupted, m.c.Observed = nil, false, false
+	m.running, m.interrupted = nil, false
+	m.c.Observed = m.c.Observed && (a.Kind != ActMove || f.Kind.System()) // what a Move has seen need not be looked at once more
 	if f.Move != nil {
 		m.takeNumbers(*f.Move)
 	}

@@ -35,6 +35,7 @@ func (m *Machine) move(look bool) Action {
 func (m *Machine) halt(since string) Action {
 	a := m.move(false)
 	a.Move.Halt, a.Move.PutBack = true, false
+	a.Move.Back = a.Move.Back && !m.c.Counting // nothing has gone back yet
 	a.Summary = m.place() + ": pods come to rest"
 	a.why = fmt.Sprintf("%s: its pods come to rest where they are, since %s", m.place(), since)
 	return a

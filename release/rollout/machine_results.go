@@ -83,7 +83,7 @@ func (m *Machine) holderKnown(r operation.ClaimHolderResult) {
 	case m.c.Stage != StageBegin:
 		m.c.Trouble = &Trouble{Kind: failure.Claimed, Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workload(), holder, r.Reason)}
 		m.c.Status.Phase = PhaseFailed
-	case m.c.Ending == EndNone || m.c.Ending == EndNew:
+	case m.c.Ending == EndNone || m.c.Ending == EndNew || m.setup.BringHome:
 		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workload(), holder, r.Reason))
 	}
 }
@@ -128,6 +128,9 @@ func (m *Machine) moved(a Action, same bool) {
 	}
 	if m.c.Check != CheckNone {
 		m.c.Check = CheckNone
+		if _, needed := m.before(); needed && m.routes() { // the workload was scaled to a size at which the Services have to select otherwise
+			m.c.Status.CurrentStepState = StateBeforeUpgrade
+		}
 		return
 	}
 	if a.Move.Look {

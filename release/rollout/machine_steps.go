@@ -37,6 +37,9 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	if m.c.Stage == StageBack && m.needsStableRoutes() {
 		return m.route(RouteToStable, Traffic{}), true
 	}
+	if m.c.Counting {
+		return m.count()
+	}
 	switch s.CurrentStepState {
 	case StateBeforeUpgrade:
 		if a, needed := m.before(); needed {
@@ -54,6 +57,18 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 		return m.rest(now)
 	default:
 		m.nextStep(now)
+	}
+	return Action{}, false
+}
+
+// count brings to rest what a step has left in its middle, so that it is known how many pods are to go back.
+func (m *Machine) count() (Action, bool) {
+	if m.c.Loose {
+		return m.halt("they go back in batches"), true
+	}
+	m.c.Counting, m.c.From = false, m.c.Status.CanaryReplicas
+	if m.c.From == 0 {
+		m.finish(EndRollback)
 	}
 	return Action{}, false
 }
@@ -189,9 +204,10 @@ func (m *Machine) nextStep(now time.Time) {
 
 // rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.
 func (m *Machine) rollBack(now time.Time) {
-	if m.c.Stage == StageSteps && m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == StylePartition && m.c.Moved && m.c.Status.CanaryReplicas > 0 {
+	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == StylePartition
+	if m.c.Stage == StageSteps && inBatches && m.c.Moved && (m.c.Loose || m.c.Status.CanaryReplicas > 0) {
 		m.turn()
-		m.c.Ending, m.c.Stage, m.c.From, m.c.Promoted = EndRollback, StageBack, m.c.Status.CanaryReplicas, false
+		m.c.Ending, m.c.Stage, m.c.Counting, m.c.Promoted = EndRollback, StageBack, true, false
 		for i := range m.c.Status.Steps {
 			m.c.Status.Steps[i].StartedAt, m.c.Status.Steps[i].FinishedAt = nil, nil
 		}

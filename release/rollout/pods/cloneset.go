@@ -43,6 +43,9 @@ func (k cloneSetBlueGreen) Next(t Task, seen Observed) Decision {
 	return Set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
 }
 
+// Rest changes nothing: no old pod goes for those that come beside it.
+func (cloneSetBlueGreen) Rest(Task, Observed) []Setting { return nil }
+
 // Home gives the strategy back and opens the gate.
 func (k cloneSetBlueGreen) Home(seen Observed) (first, last []Setting) {
 	first, last = k.partitioned.Home(seen)

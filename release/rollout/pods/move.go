@@ -122,8 +122,8 @@ func (m *move) plan() {
 // target is how many pods are to be new.
 func (m *move) target(size int32) int32 {
 	target := rollout.Target(m.req.Replicas, size)
-	if m.req.KeepStable && size > 1 {
-		target = min(target, size-1)
+	if m.req.KeepStable {
+		target = max(min(target, size-1), 0)
 	}
 	return target
 }

@@ -245,8 +245,15 @@ func withFields(own json.RawMessage, under []string, fields map[string]any) json
 	return out
 }
 
-// Rest changes nothing: the partition is all that there is.
-func (partitioned) Rest(Task, Observed) []Setting { return nil }
+// Rest changes nothing at the end of a step: the partition is all that there is. In its middle the partition is that of the pods that have moved: the
+// controller would take all the others.
+func (k partitioned) Rest(t Task, seen Observed) []Setting {
+	if !t.Request.Halt || !t.Placed {
+		return nil
+	}
+	t.Target = t.Total
+	return []Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], k.keep(t, seen), t.Size)}}
+}
 
 // Home gives the strategy back; a partition of the workload's own comes last, since it would keep pods from going home.
 func (k partitioned) Home(seen Observed) (first, last []Setting) {

@@ -117,6 +117,33 @@ func TestGoingBackByOrdinalsTakesTheHighestFirst(t *testing.T) {
 	require.Equal(t, int32(3), partitioned{share: true}.keep(back(10, 4, 7), saved), "as it is of a CloneSet")
 }
 
+// A controller that goes by a partition would finish the step by itself: held in its middle, the partition is that of the pods that have moved.
+func TestAHaltHoldsThePartition(t *testing.T) {
+	saved := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
+	ordered := partitioned{nested: true, ordinals: true}
+	for _, test := range []struct {
+		reason string
+		tech   Technique
+		task   Task
+		want   string
+	}{
+		{"three of eight have moved", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":7}}`},
+		{"before the new revision is made none has", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":10}}`},
+		{"on the way back one of four is home", ordered, Task{Request: rollout.MoveRequest{Halt: true, Back: true, From: 4}, Size: 10, Target: 10, Total: 7, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":9}}`},
+		{"the template of somebody else has no partition of ours", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3}, ""},
+		{"a step that rests has its own", ordered, Task{Size: 10, Target: 8, Total: 8, Placed: true}, ""},
+		{"a blue-green takes no old pod", cloneSetBlueGreen{partitioned{share: true}}, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 5, Total: 3, Placed: true}, ""},
+	} {
+		got := test.tech.Rest(test.task, saved)
+		if test.want == "" {
+			require.Empty(t, got, test.reason)
+			continue
+		}
+		require.Len(t, got, 1, test.reason)
+		require.JSONEq(t, test.want, string(got[0].Value), test.reason)
+	}
+}
+
 func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
 	pod := func(name, revision string) operation.Pod {
 		return operation.Pod{Name: name, Revision: revision, Ready: true}

@@ -97,7 +97,9 @@ func (r *routeWriter) change(rule Object) ([]any, error) {
 // byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all other backends stay what they were: all
 // weights of the rule are multiplied alike, then made small again.
 func (r *routeWriter) byWeight(rule Object) ([]any, error) {
-	if r.pair.Same() && r.asks.RequestHeaderModifier == nil {
+	if plain := r.pair.Same() && r.asks.RequestHeaderModifier == nil; plain && *r.asks.Weight == 100 {
+		return []any{rule}, nil // the only Service has everything: so ends every blue-green
+	} else if plain {
 		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks for no header: use matches or requestHeaderModifier", r.name)
 	}
 	w := int64(*r.asks.Weight)

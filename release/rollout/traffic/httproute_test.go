@@ -261,6 +261,15 @@ func requireValid(t testing.TB, rules []any) {
 	require.NoError(t, decoder.Decode(&typed))
 }
 
+// Without a canary Service the end of a blue-green, at which everything is for the new version, leaves the route as it is.
+func TestHTTPRouteOfOneServiceAtTheEnd(t *testing.T) {
+	t.Parallel()
+	route := object(t, "metadata: {name: order, namespace: shop}\nspec:\n  rules: [{backendRefs: [{name: order, weight: 7}]}]")
+	got, err := traffic.HTTPRouteRules(route, traffic.ServicePair{Stable: "order", Canary: "order"}, weight(100))
+	require.NoError(t, err, "a release that was approved to its end does not get stuck there")
+	require.Equal(t, route["spec"].(map[string]any)["rules"], got)
+}
+
 // TestHTTPRouteRefuses what no route can express, or the API server would not take.
 func TestHTTPRouteRefuses(t *testing.T) {
 	t.Parallel()
