@@ -2,6 +2,7 @@ package serving
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -109,8 +110,9 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	return view, nil
 }
 
-// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves (design §7). An AppImage that was deleted
-// since is shown as it was when all parties came to run it.
+// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves (design §7). Editing an AppImage changes
+// nothing that runs: as long as nothing else is being brought about, those of the version that serves are shown as they were when all parties came to run it.
+// So is one that was deleted since.
 func Shown(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (Version, error) {
 	if kd.Status.Served == nil {
 		return Snapshot(kd, images), nil
@@ -119,14 +121,21 @@ func Shown(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (
 	if err != nil || RolledBack(kd) {
 		return served, err
 	}
-	known := served.AppImages
-	if known == nil {
-		known = map[string]kuscia.AppImageSpec{}
-	}
-	for name, image := range images {
-		known[name] = image
+	known := map[string]kuscia.AppImageSpec{}
+	if standsAsServed(kd) {
+		maps.Copy(known, images)
+		maps.Copy(known, served.AppImages)
+	} else {
+		maps.Copy(known, served.AppImages)
+		maps.Copy(known, images)
 	}
 	return Snapshot(kd, known), nil
+}
+
+// standsAsServed says that nothing but the version that serves is being brought about.
+func standsAsServed(kd *kuscia.KusciaDeployment) bool {
+	op := kd.Status.Operation
+	return !Outdated(kd) && (op == nil || op.Done || op.Version == kd.Status.Served.Digest)
 }
 
 // RolledBack says that an update failed and the version before it serves. Once there is a newer update, that is what counts.

@@ -120,6 +120,44 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestAnEditedAppImageIsShownWhenItComesToCount has the AppImage of bob's edited since the version that serves was taken.
+func TestAnEditedAppImageIsShownWhenItComesToCount(t *testing.T) {
+	t.Parallel()
+	const served, edited = int32(1234), int32(4321)
+	image := func(port int32) kuscia.AppImageSpec {
+		return kuscia.AppImageSpec{DeployTemplates: []kuscia.DeployTemplate{{Name: "t", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "c",
+			Ports: []kuscia.ContainerPort{{Name: "service", Port: port, Scope: kuscia.ScopeCluster}}}}}}}}
+	}
+	cases := []struct {
+		reason string
+		change func(kd *kuscia.KusciaDeployment)
+		want   int32
+	}{
+		{"Editing an AppImage changes nothing that runs, nor what is shown.", func(*kuscia.KusciaDeployment) {}, served},
+		{"A serving of which no operation is known runs what served.", func(kd *kuscia.KusciaDeployment) { kd.Status.Operation = nil }, served},
+		{"What served is being put back.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.Operation.Done, kd.Status.Operation.Version = false, "served"
+		}, served},
+		{"Another version is being brought about, with the AppImages as they are now.", func(kd *kuscia.KusciaDeployment) {
+			kd.Status.Operation.Done, kd.Status.Operation.Version = false, "another"
+		}, edited},
+		{"An update has been asked for, and will take the AppImages as they are now.", func(kd *kuscia.KusciaDeployment) { kd.Generation++ }, edited},
+		{"Nothing has come to serve yet.", func(kd *kuscia.KusciaDeployment) { kd.Status.Served = nil }, edited},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			kd := seenServing(t)
+			kd.Status.Served.Digest = "served"
+			c.change(kd)
+			v, err := serving.Show(kd, serving.Surroundings{Images: map[string]kuscia.AppImageSpec{"image": image(edited), "new-image": image(edited)}})
+			require.NoError(t, err)
+			require.Equal(t, c.want, v.Parties[1].Endpoints[0].Port)
+			require.Equal(t, edited, v.Parties[0].Endpoints[0].Port, "of an AppImage that what serves does not have only what is now is known")
+		})
+	}
+}
+
 func TestAViewOfWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	kd := seenServing(t)
