@@ -68,7 +68,7 @@ func TestTheDocumentsExamples(t *testing.T) {
 		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{}}
 	for _, domain := range m.domains {
 		m.servings["serving-01"].Status.PartyDeploymentStatuses[domain] = map[string]kuscia.PartyDeploymentStatus{"serving-01": {
-			Phase: kuscia.PhaseProgressing, Replicas: 1, UnavailableReplicas: 1, UpdatedReplicas: 1, CreationTimestamp: &metav1.Time{Time: created}}}
+			Phase: kuscia.PhaseProgressing, Replicas: 1, UnavailableReplicas: 1, UpdatedReplicas: 1, ObservedAt: &observed, CreationTimestamp: &metav1.Time{Time: created}}}
 	}
 	for path, file := range map[string]string{queryPath: "query-answer.json", batchPath: "batch-query-answer.json"} {
 		body := `{"serving_id": "serving-01"}`

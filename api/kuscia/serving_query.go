@@ -136,19 +136,18 @@ func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.Servin
 	return shown
 }
 
-// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known.
+// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known: an operation may have begun with it, or its worker be
+// away, and then none of the pods that it is asked for is there.
 func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int, deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
 	p := v.Spec.Parties[index]
-	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role, Endpoints: showEndpoints(v, index)}
-	status, observed := deployments[serving.DeploymentName(kd.Name, p.Role)]
-	if !observed {
-		shown.State = kusciapb.ServingState_Pending.String()
+	status, outdated := deployments[serving.DeploymentName(kd.Name, p.Role)], serving.Outdated(kd)
+	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role, Endpoints: showEndpoints(v, index),
+		State: stateName(status.Phase, outdated), CreateTime: showTime(status.CreationTimestamp)}
+	if status.ObservedAt == nil {
 		shown.Replicas = v.Replicas(index)
 		shown.UnavailableReplicas = shown.Replicas
 		return shown
 	}
-	outdated := serving.Outdated(kd)
-	shown.State, shown.CreateTime = stateName(status.Phase, outdated), showTime(status.CreationTimestamp)
 	shown.Replicas, shown.UpdatedReplicas = status.Replicas, status.UpdatedReplicas
 	shown.AvailableReplicas, shown.UnavailableReplicas = status.AvailableReplicas, status.UnavailableReplicas
 	if outdated {

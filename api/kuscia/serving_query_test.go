@@ -45,15 +45,44 @@ func TestQueryBeforeAnythingHappened(t *testing.T) {
 	require.Empty(t, bob.GetCreateTime(), "nothing of it was created yet")
 }
 
+// observed is a time at which a party was seen.
+var observed = metav1.NewMicroTime(created)
+
+func TestQueryOfAPartyThatNobodyHasObserved(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		status kuscia.PartyDeploymentStatus
+		state  string
+	}{
+		"Begun":  {"An operation has begun with it, and that is all that is known.", kuscia.PartyDeploymentStatus{Role: "server", Queue: "q"}, "Pending"},
+		"Away":   {"That its worker is away is known all the same.", kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Away: "silent"}, "Unknown"},
+		"Failed": {"So is that it could not be brought about.", kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseFailed, Failure: "no namespace"}, "Failed"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := running(t)
+			m.servings["s1"].Status = kuscia.KusciaDeploymentStatus{Phase: kuscia.PhaseProgressing, ObservedGeneration: 1,
+				PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{"bob": {"s1-server": c.status}}}
+			bob := query(t, m, "s1").GetData().GetStatus().GetPartyStatuses()[1]
+			require.Equal(t, c.state, bob.GetState(), c.reason)
+			require.Equal(t, []int32{2, 0, 2, 0}, []int32{bob.GetReplicas(), bob.GetAvailableReplicas(), bob.GetUnavailableReplicas(), bob.GetUpdatedReplicas()},
+				"the pods that it is asked for are not there")
+		})
+	}
+}
+
 func TestQueryShowsTheStatus(t *testing.T) {
 	t.Parallel()
 	m := running(t)
 	m.servings["s1"].Status = kuscia.KusciaDeploymentStatus{
 		Phase: kuscia.PhasePartialAvailable, Reason: "r", Message: "m", TotalParties: 2, AvailableParties: 2, ObservedGeneration: 1,
 		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{
-			"alice": {"s1": {Phase: kuscia.PhaseAvailable, Replicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, CreationTimestamp: &metav1.Time{Time: created}},
+			"alice": {"s1": {Phase: kuscia.PhaseAvailable, Replicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, ObservedAt: &observed, CreationTimestamp: &metav1.Time{Time: created}},
 				"another": {Phase: kuscia.PhaseFailed}},
-			"bob":   {"s1-server": {Phase: kuscia.PhasePartialAvailable, Role: "server", Replicas: 2, AvailableReplicas: 1, UnavailableReplicas: 1, UpdatedReplicas: 2}},
+			"bob": {"s1-server": {Phase: kuscia.PhasePartialAvailable, Role: "server", Replicas: 2, AvailableReplicas: 1, UnavailableReplicas: 1, UpdatedReplicas: 2,
+				ObservedAt: &observed}},
 			"carol": {"s1": {Phase: kuscia.PhaseAvailable}},
 		}}
 	status := query(t, m, "s1").GetData().GetStatus()
@@ -77,7 +106,7 @@ func TestQueryAfterAnUpdateIsNotThatOfBefore(t *testing.T) {
 	t.Parallel()
 	m := running(t)
 	m.servings["s1"].Status = kuscia.KusciaDeploymentStatus{Phase: kuscia.PhaseAvailable, AvailableParties: 2, ObservedGeneration: 1,
-		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{"alice": {"s1": {Phase: kuscia.PhaseAvailable, Replicas: 1, UpdatedReplicas: 1}}}}
+		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{"alice": {"s1": {Phase: kuscia.PhaseAvailable, Replicas: 1, UpdatedReplicas: 1, ObservedAt: &observed}}}}
 	require.Equal(t, "Available", query(t, m, "s1").GetData().GetStatus().GetState())
 	require.Equal(t, "success", update(t, m, `{"serving_id":"s1","serving_input_config":"new"}`).GetMessage())
 	status := query(t, m, "s1").GetData().GetStatus()
