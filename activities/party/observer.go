@@ -20,6 +20,8 @@ import (
 const (
 	// gather is how long changes of one Deployment are collected before it is looked at.
 	gather = 500 * time.Millisecond
+	// askAgain is how often the pods of a Deployment that lacks some are asked why: what they say changes with no change of the Deployment.
+	askAgain = 5 * time.Second
 	// tellShortest and tellLongest limit the pause before something that did not arrive is told again.
 	tellShortest, tellLongest = time.Second, 30 * time.Second
 	// tellTimeout is how long telling may take.
@@ -32,8 +34,8 @@ type Teller interface {
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
-// Observer tells the centre once of every change of what the servings of one cluster run (design §7), by a short ServingStatus workflow. At rest it sends
-// no request.
+// Observer tells the centre once of every change of what the servings of one cluster run (design §7), by a short ServingStatus workflow. When nothing changes
+// it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities
 	temporal   Teller
@@ -92,6 +94,9 @@ func (o *Observer) look(ctx context.Context, of name) error {
 		return nil
 	}
 	now, tells := o.see(ctx, of, d)
+	if d != nil && lacks(now.Seen) {
+		o.queue.AddAfter(of, askAgain)
+	}
 	if !tells {
 		return nil
 	}
@@ -127,11 +132,23 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 		}
 		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace, Deployment: of.deployment,
 			Seen: serving.See(d, o.activities.watch.missing(d, serving.ObjectsOf(d)))}
-		if now.Seen.UnavailableReplicas > 0 || now.Seen.UpdatedReplicas < now.Seen.Replicas {
-			// Without the pods' word the numbers are told all the same.
-			now.Seen.PodReason, now.Seen.PodMessage, _ = o.activities.podTrouble(ctx, d)
+		if lacks(now.Seen) {
+			o.ask(ctx, d, &now.Seen, last.Seen)
 		}
 	}
 	last.Seen.ResourceVersion = now.Seen.ResourceVersion
 	return now, !known || !reflect.DeepEqual(last, now)
+}
+
+// lacks says that a Deployment does not run what it is asked with all its pods: these are worth asking.
+func lacks(s serving.Seen) bool { return s.UnavailableReplicas > 0 || s.UpdatedReplicas < s.Replicas }
+
+// ask notes what the pods of a Deployment say. Without their word the numbers are told all the same, with what they said last of the same version: a
+// question that fails is no news.
+func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.Seen, last serving.Seen) {
+	reason, message, err := o.activities.podTrouble(ctx, d)
+	if err != nil && last.DeploymentUID == now.DeploymentUID && last.Version == now.Version {
+		reason, message = last.PodReason, last.PodMessage
+	}
+	now.PodReason, now.PodMessage = reason, message
 }

@@ -1,0 +1,126 @@
+package party_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"slipway.io/slipway/activities/party"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// told is what an observer has told.
+type told struct {
+	mu   sync.Mutex
+	seen []serving.Seen
+}
+
+func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, _ client.StartWorkflowOptions, _ any, _ ...any) (client.WorkflowRun, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen = append(o.seen, arg.(serving.Observation).Seen)
+	return nil, nil
+}
+
+// words are the reasons of the pods that were told, in order.
+func (o *told) words() (words []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, seen := range o.seen {
+		words = append(words, seen.PodReason)
+	}
+	return words
+}
+
+// deploymentOf is a serving's Deployment of one pod, of which so many are available.
+func deploymentOf(available int32) *appsv1.Deployment {
+	app := map[string]string{"app": "s1"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: "alice", UID: "d1", ResourceVersion: "1", Annotations: map[string]string{serving.AnnotationEngine: "engine"},
+			Labels: map[string]string{kuscia.LabelController: kuscia.ControllerName, kuscia.LabelWorkload: "s1", kuscia.LabelDeploymentName: "s1", kuscia.LabelDeploymentUID: "u1"}},
+		Spec:   appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app}},
+		Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: available, UnavailableReplicas: 1 - available},
+	}
+}
+
+// waitingPod is the pod of deploymentOf, which does not run yet for this reason.
+func waitingPod(reason string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s1-pod", Namespace: "alice", Labels: map[string]string{"app": "s1"}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "main",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}}}
+}
+
+// observe has the serving of a cluster observed, in the time of a synctest bubble. asked is how often anybody has asked for its pods.
+func observe(t *testing.T, cluster *fake.Clientset) (out *told, asked func() int) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	watch, err := party.NewWatch(cluster, nil, log)
+	require.NoError(t, err)
+	out = &told{}
+	observer := party.NewObserver(party.New(cluster, nil, watch, party.Options{Engine: "engine", Logger: log}), out)
+	require.NoError(t, observer.Start(t.Context()))
+	require.NoError(t, watch.Start(t.Context()))
+	t.Cleanup(func() {
+		require.NoError(t, observer.Stop(context.Background()))
+		require.NoError(t, watch.Stop(context.Background()))
+	})
+	return out, func() (n int) {
+		for _, action := range cluster.Actions() {
+			if action.Matches("list", "pods") {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+func TestTheWordOfAPodIsToldWhenItChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := fake.NewClientset(deploymentOf(0), waitingPod("ContainerCreating"))
+		out, asked := observe(t, cluster)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"ContainerCreating"}, out.words(), "the same word is told once, however often the pods are asked")
+
+		_, err := cluster.CoreV1().Pods("alice").UpdateStatus(t.Context(), waitingPod("ImagePullBackOff"), metav1.UpdateOptions{})
+		require.NoError(t, err)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff"}, out.words(), "the Deployment does not change when its pod says something else")
+
+		whole := deploymentOf(1)
+		whole.ResourceVersion = "2"
+		_, err = cluster.AppsV1().Deployments("alice").UpdateStatus(t.Context(), whole, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff", ""}, out.words())
+		before := asked()
+		time.Sleep(time.Hour)
+		require.Equal(t, before, asked(), "at rest nobody is asked")
+	})
+}
+
+func TestAQuestionToThePodsThatFailsIsNoNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := fake.NewClientset(deploymentOf(0), waitingPod("ImagePullBackOff"))
+		out, _ := observe(t, cluster)
+		time.Sleep(time.Minute)
+		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("busy") })
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"ImagePullBackOff"}, out.words(), "what the pods said last is the best that is known")
+	})
+}
