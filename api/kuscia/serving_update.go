@@ -45,11 +45,39 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 
 // changeServing writes the serving as the request wants it, unless it is so already. A Conflict says that it was changed since it was read.
 func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeployment, r *kusciapb.UpdateServingRequest) error {
-	changed, err := shownServing(stored)
+	shown, err := shownServing(stored)
 	if err != nil {
 		return err
 	}
-	shown := changed.DeepCopy()
+	changed, images, err := s.wantedServing(ctx, shown, r)
+	if err != nil {
+		return err
+	}
+	if sameSpec(shown, changed) && sameSpec(stored, changed) {
+		// It is so already, unless an AppImage was edited: an update has it run as it is now.
+		if changed.Spec.Revision, err = serving.Revision(stored, images); err != nil || sameSpec(stored, changed) {
+			return err
+		}
+	}
+	if err := checkVersion(changed, images); err != nil {
+		return err
+	}
+	if sameSpec(stored, changed) {
+		// What was taken back is asked for once more, perhaps because its image has come by now. To write the same again would be no new generation, and
+		// nobody would begin with it: so it is taken back in the spec too, and then asked for.
+		if err := s.store.UpdateServing(ctx, shown); err != nil {
+			return err
+		}
+		changed.ObjectMeta = shown.ObjectMeta
+	}
+	return s.store.UpdateServing(ctx, changed)
+}
+
+func sameSpec(a, b *kuscia.KusciaDeployment) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }
+
+// wantedServing is a copy of the serving as the request wants it, and the AppImages that it is about.
+func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeployment, r *kusciapb.UpdateServingRequest) (*kuscia.KusciaDeployment, map[string]kuscia.AppImageSpec, error) {
+	changed := shown.DeepCopy()
 	if config := r.GetServingInputConfig(); config != "" {
 		changed.Spec.InputConfig = config
 	}
@@ -61,28 +89,14 @@ func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeploy
 	}
 	images, err := s.appImages(ctx, wanted)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for _, asked := range r.GetParties() {
 		if err := changeParty(changed.Spec.Parties, asked, images); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	if equality.Semantic.DeepEqual(shown.Spec, changed.Spec) && equality.Semantic.DeepEqual(stored.Spec, changed.Spec) {
-		return nil
-	}
-	if err := checkVersion(changed, images); err != nil {
-		return err
-	}
-	if equality.Semantic.DeepEqual(stored.Spec, changed.Spec) {
-		// What was taken back is asked for once more, perhaps because its image has come by now. To write the same again would be no new generation, and
-		// nobody would begin with it: so it is taken back in the spec too, and then asked for.
-		if err := s.store.UpdateServing(ctx, shown); err != nil {
-			return err
-		}
-		changed.ObjectMeta = shown.ObjectMeta
-	}
-	return s.store.UpdateServing(ctx, changed)
+	return changed, images, nil
 }
 
 // shownServing is a copy of the serving as a query shows it: a change is one of what a query shows, and what failed is not tried again in passing.

@@ -129,6 +129,77 @@ func TestUpdateWritesOnlyWhatDiffers(t *testing.T) {
 	require.Zero(t, m.writes, "0.1 is 100m, and a serving that is so already gets no new generation")
 }
 
+// servesNow has the serving run as it is asked, with the AppImages as they are now.
+func servesNow(t *testing.T, m *memory) {
+	t.Helper()
+	kd := m.servings["s1"]
+	version := versionNow(m)
+	packed, err := version.Pack()
+	require.NoError(t, err)
+	digest, err := version.Digest()
+	require.NoError(t, err)
+	kd.Status = kuscia.KusciaDeploymentStatus{Phase: kuscia.PhaseAvailable, AvailableParties: 2, ObservedGeneration: kd.Generation,
+		Operation: &kuscia.Operation{Kind: serving.KindUpdate, Generation: kd.Generation, Version: digest, Done: true},
+		Served:    &kuscia.Served{Generation: kd.Generation, Digest: digest, Version: packed}}
+}
+
+// versionNow is what the serving asks for, with the AppImages as they are now.
+func versionNow(m *memory) serving.Version {
+	images := map[string]kuscia.AppImageSpec{}
+	for name, image := range m.images {
+		images[name] = image.Spec
+	}
+	return serving.Snapshot(m.servings["s1"], images)
+}
+
+func TestUpdateRollsOutAnEditedAppImage(t *testing.T) {
+	t.Parallel()
+	const again = `{"serving_id":"s1","serving_input_config":"{\"a\":1}","parties":[{"domain_id":"bob","role":"server","replicas":2,"app_image":"two-ctr"}]}`
+	m := running(t)
+	ask := func(writes int, reason string) {
+		t.Helper()
+		m.writes = 0
+		require.Equal(t, "success", update(t, m, again).GetMessage())
+		require.Equal(t, writes, m.writes, reason)
+	}
+	m.images["two-ctr"].Spec.Image.Tag = "v2"
+	ask(0, "nothing serves yet: what is under way goes on with what it has begun with")
+	servesNow(t, m)
+	before := m.servings["s1"].DeepCopy()
+	ask(0, "what serves is what is asked")
+
+	m.images["two-ctr"].Spec.Image.Tag = "v3"
+	ask(1, "the AppImage was edited, and an update has it run as it is now")
+	after := m.servings["s1"]
+	require.Greater(t, after.Generation, before.Generation)
+	require.NotEmpty(t, after.Spec.Revision)
+	after = after.DeepCopy()
+	after.Spec.Revision = ""
+	require.Equal(t, before.Spec, after.Spec, "nothing else changes")
+	ask(0, "nobody has begun with it yet")
+
+	kd := m.servings["s1"]
+	digest, err := versionNow(m).Digest()
+	require.NoError(t, err)
+	kd.Status.ObservedGeneration, kd.Status.Operation = kd.Generation, &kuscia.Operation{Kind: serving.KindUpdate, Generation: kd.Generation, Version: digest}
+	ask(0, "it is under way")
+	m.images["two-ctr"].Spec.Image.Tag = "v4"
+	ask(1, "what is under way has come to be another one than what is asked")
+	servesNow(t, m)
+	ask(0, "it serves")
+	m.images["two-ctr"].Spec.Image.Tag = "v3"
+	ask(1, "an AppImage that is as it was before is edited as well")
+	servesNow(t, m)
+
+	delete(m.images, "two-new")
+	m.images["two-ctr"].Spec.DeployTemplates[0].Role = "other"
+	require.EqualValues(t, 11603, update(t, m, again).GetCode(), "an AppImage that cannot be run any more is refused")
+	delete(m.images, "two-ctr")
+	m.writes = 0
+	require.Equal(t, "success", update(t, m, `{"serving_id":"s1","serving_input_config":"{\"a\":1}"}`).GetMessage())
+	require.Zero(t, m.writes, "one that is gone is not edited: what serves goes on as it is")
+}
+
 func TestUpdateComesThroughAConflict(t *testing.T) {
 	t.Parallel()
 	m := running(t)

@@ -27,10 +27,11 @@ var servingFields = []string{
 	"spec.parties[].template.spec.containers[].resources.requests.memory",
 }
 
-// writtenByServer are what kubectl shows of an object and nobody asks for: an object that comes from there has them.
+// writtenByServer are what kubectl shows of an object and nobody asks for: an object that comes from there has them. The revision has edited AppImages run,
+// which every update does by itself.
 var writtenByServer = []string{
 	"status", "metadata.uid", "metadata.resourceVersion", "metadata.generation", "metadata.creationTimestamp", "metadata.managedFields", "metadata.selfLink",
-	"metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+	"metadata.annotations.kubectl.kubernetes.io/last-applied-configuration", "spec.revision",
 }
 
 // fieldCheck finds the fields of a document that are not among the known ones, with their lines.

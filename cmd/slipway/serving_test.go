@@ -129,6 +129,14 @@ spec:
     appImageRef: image
 `
 
+func TestTheRevisionOfAServingIsTheServers(t *testing.T) {
+	t.Parallel()
+	api := servingAPI(t)
+	got := slipway(t, api, "serving", "create", "-f", write(t, "kd.yaml", smallServing+"  revision: two\n"))
+	require.Equal(t, exitOK, got.code, "an object that comes from kubectl may have one: every request has edited AppImages run by itself\n%s", got.err)
+	require.NotContains(t, api.requests()[0].body, "two")
+}
+
 func TestServingFilesThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec:\n  image: {name: x, tag: v1}\n  deployTemplates:\n" +

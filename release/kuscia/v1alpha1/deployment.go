@@ -33,6 +33,10 @@ type KusciaDeploymentSpec struct {
 	InputConfig string `json:"inputConfig,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Parties []Party `json:"parties"`
+	// Revision is any text. A change of it is an update, as that of any other field: it has AppImages that were edited since run as they are now. Kuscia's API
+	// sets it when only an AppImage has changed.
+	// +optional
+	Revision string `json:"revision,omitempty"`
 }
 
 // Party is one party of a serving.
