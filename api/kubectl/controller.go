@@ -256,7 +256,7 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 // refuse writes that a spec cannot be run. What runs goes on.
 func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
 	if op := kd.Status.Operation; op != nil && !op.Done {
-		return nil // its end is a change of the serving, at which it is looked at again
+		return c.refuseBeside(ctx, kd, why)
 	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why {
 		return nil // it has been said
 	}
@@ -266,7 +266,25 @@ func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, wh
 		op.Version = served.Digest
 	}
 	kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.LastReconcileTime = op, kd.Generation, &now
+	kd.Status.Refused = nil
 	serving.Settle(kd)
+	return c.writeStatus(ctx, kd)
+}
+
+// refuseBeside writes that a spec cannot be run while an operation on another one is under way. Its end is a change of the serving, at which it is looked at
+// again, and that may take days: whoever wrote the spec should not wait for it in good faith. It is written once, since each write has the serving looked at.
+func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
+	if said := kd.Status.Refused; said != nil && said.Generation == kd.Generation && said.Message == why {
+		return nil
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	kd.Status.Refused, kd.Status.LastReconcileTime = &kuscia.Refused{Generation: kd.Generation, Message: why}, &now
+	c.options.Log.Warn("a spec of a serving cannot be run, and what was under way goes on", "serving", kd.Name, "generation", kd.Generation, "problem", why)
+	return c.writeStatus(ctx, kd)
+}
+
+// writeStatus writes the status of a serving, unless it is gone.
+func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
 	err := c.home.UpdateServingStatus(ctx, kd)
 	if isKind(err, failure.NotFound) {
 		return nil

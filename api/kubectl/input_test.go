@@ -1,7 +1,10 @@
 package kubectl
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +165,34 @@ func TestRefusalIsWrittenOnce(t *testing.T) {
 	kd.Generation++
 	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
 	require.Equal(t, 3, home.writes, "another spec is refused anew")
+}
+
+func TestRefusalBesideAnOperationIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	home, log := &fakeHome{}, &bytes.Buffer{}
+	c := &Controller{home: home, options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
+	kd := asked("alice")
+	op := kuscia.Operation{Kind: serving.KindUpdate, Generation: 1, WorkflowID: "serving/s1/1"}
+	kd.Status.Operation, kd.Status.ObservedGeneration = op.DeepCopy(), 1
+	for range 2 {
+		require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
+	}
+	require.Equal(t, 1, home.writes, "each write would be a reason to look again")
+	require.Equal(t, &kuscia.Refused{Generation: 2, Message: "no such AppImage"}, kd.Status.Refused)
+	require.Equal(t, &op, kd.Status.Operation, "what is under way goes on")
+	require.EqualValues(t, 1, kd.Status.ObservedGeneration, "nobody has begun with the spec")
+	require.Equal(t, 1, strings.Count(log.String(), "no such AppImage"))
+	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
+	require.Equal(t, 2, home.writes, "what is new is said")
+
+	kd.Status.Operation.Done = true
+	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
+	require.Equal(t, serving.ReasonValidateFailed, kd.Status.Operation.Reason)
+	require.Nil(t, kd.Status.Refused, "once nothing is under way the refusal is what was done last")
+
+	kd.Status.Refused = &kuscia.Refused{Generation: 2}
+	serving.Begun(kd, nil)
+	require.Nil(t, kd.Status.Refused, "what is begun with is not refused")
 }
 
 func TestOperationIsToldWhoIsThere(t *testing.T) {

@@ -128,7 +128,8 @@ func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.Servin
 	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason, Message: status.Message,
 		TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(status.AvailableParties), CreateTime: showTime(&kd.CreationTimestamp)}
 	if outdated {
-		shown.Reason, shown.Message, shown.AvailableParties = "", "", 0
+		shown.Reason, shown.Message = serving.Refusal(kd)
+		shown.AvailableParties = 0
 	}
 	for i, p := range v.Spec.Parties {
 		shown.PartyStatuses = append(shown.PartyStatuses, showParty(kd, v, i, status.PartyDeploymentStatuses[p.DomainID]))

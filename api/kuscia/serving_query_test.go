@@ -114,6 +114,12 @@ func TestQueryAfterAnUpdateIsNotThatOfBefore(t *testing.T) {
 	require.Zero(t, status.GetAvailableParties())
 	require.Equal(t, "Progressing", status.GetPartyStatuses()[0].GetState())
 	require.Zero(t, status.GetPartyStatuses()[0].GetUpdatedReplicas())
+	require.Empty(t, status.GetReason())
+
+	m.servings["s1"].Status.Refused = &kuscia.Refused{Generation: m.servings["s1"].Generation, Message: "no such AppImage"}
+	status = query(t, m, "s1").GetData().GetStatus()
+	require.Equal(t, []string{"Progressing", "ValidateFailed"}, []string{status.GetState(), status.GetReason()}, "what is under way goes on, and what is asked cannot follow")
+	require.Contains(t, status.GetMessage(), "no such AppImage")
 }
 
 func TestQueryShowsWhatServesAfterARollback(t *testing.T) {

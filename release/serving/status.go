@@ -140,8 +140,10 @@ func Carry(former, op *kuscia.Operation) {
 	}
 }
 
-// Begun notes with which parties an operation begins: from then on they are the serving's, whatever the spec says, until it is deleted.
+// Begun notes with which parties an operation begins: from then on they are the serving's, whatever the spec says, until it is deleted. A spec that is begun
+// with is refused no more.
 func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
+	kd.Status.Refused = nil
 	for _, p := range parties {
 		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
 		entry.Role, entry.Queue = p.Role, p.Queue

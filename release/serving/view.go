@@ -93,8 +93,11 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 		view.ServedGeneration = st.Served.Generation
 	}
 	if Outdated(kd) {
-		view.Phase, view.Reason, view.AvailableParties = kuscia.PhaseProgressing, "", 0
-		view.Message = fmt.Sprintf("generation %d of its spec has not been begun with yet", kd.Generation)
+		view.Phase, view.AvailableParties = kuscia.PhaseProgressing, 0
+		view.Reason, view.Message = Refusal(kd)
+		if view.Reason == "" {
+			view.Message = fmt.Sprintf("generation %d of its spec has not been begun with yet", kd.Generation)
+		}
 	}
 	if deleted := kd.DeletionTimestamp; deleted != nil {
 		at := deleted.UTC()
@@ -147,6 +150,15 @@ func RolledBack(kd *kuscia.KusciaDeployment) bool {
 // that of before it.
 func Outdated(kd *kuscia.KusciaDeployment) bool {
 	return kd.Status.ObservedGeneration > 0 && kd.Status.ObservedGeneration < kd.Generation
+}
+
+// Refusal says why the spec cannot be begun with when what is under way is over; "" when nothing is known against it.
+func Refusal(kd *kuscia.KusciaDeployment) (reason, message string) {
+	refused := kd.Status.Refused
+	if refused == nil || refused.Generation != kd.Generation {
+		return "", ""
+	}
+	return ReasonValidateFailed, fmt.Sprintf("generation %d of its spec cannot be run, and what was under way goes on: %s", refused.Generation, refused.Message)
 }
 
 func shownPhase(phase kuscia.Phase) kuscia.Phase {

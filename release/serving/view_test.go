@@ -68,6 +68,19 @@ func TestViews(t *testing.T) {
 			require.Zero(t, v.Parties[0].UpdatedReplicas)
 			require.EqualValues(t, 3, v.Parties[0].AvailableReplicas, "these pods are there")
 		}},
+		{"A spec that cannot be run is told while an operation on another one goes on.", func(kd *kuscia.KusciaDeployment) {
+			kd.Generation, kd.Status.Refused = 3, &kuscia.Refused{Generation: 3, Message: "no such AppImage"}
+		}, func(t *testing.T, v serving.View) {
+			require.Equal(t, kuscia.PhaseProgressing, v.Phase)
+			require.Equal(t, serving.ReasonValidateFailed, v.Reason)
+			require.Equal(t, "generation 3 of its spec cannot be run, and what was under way goes on: no such AppImage", v.Message)
+		}},
+		{"What was refused is of no more interest once another spec is asked for.", func(kd *kuscia.KusciaDeployment) {
+			kd.Generation, kd.Status.Refused = 4, &kuscia.Refused{Generation: 3, Message: "no such AppImage"}
+		}, func(t *testing.T, v serving.View) {
+			require.Empty(t, v.Reason)
+			require.Equal(t, "generation 4 of its spec has not been begun with yet", v.Message)
+		}},
 		{"A deletion is a generation too, and not one of the spec.", func(kd *kuscia.KusciaDeployment) {
 			kd.Generation, kd.DeletionTimestamp = 3, &metav1.Time{Time: time.Date(2026, 11, 2, 13, 0, 0, 0, time.UTC)}
 		}, func(t *testing.T, v serving.View) {

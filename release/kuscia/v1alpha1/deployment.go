@@ -114,6 +114,9 @@ type KusciaDeploymentStatus struct {
 	// Operation is what is being done, or was done last.
 	// +optional
 	Operation *Operation `json:"operation,omitempty"`
+	// Refused is a spec that came while an operation was under way and cannot be run; that operation goes on. Absent: there is none.
+	// +optional
+	Refused *Refused `json:"refused,omitempty"`
 	// Served is the last version that all parties came to run: what an update that fails goes back to.
 	// +optional
 	Served *Served `json:"served,omitempty"`
@@ -239,6 +242,12 @@ type Decision struct {
 	// Outcome is accepted or refused; Message says what it did, or why it was refused and what to do instead.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
+}
+
+// Refused is why a generation of the spec cannot be run.
+type Refused struct {
+	Generation int64  `json:"generation"`
+	Message    string `json:"message"`
 }
 
 // Served is a version of a serving that all its parties came to run, whole: AppImages may have changed since.
