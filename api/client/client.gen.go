@@ -1941,7 +1941,7 @@ type ClientInterface interface {
 
 	// PauseRolloutWithBody Pauses a rollout
 	//
-	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1950,7 +1950,7 @@ type ClientInterface interface {
 
 	// PauseRollout Pauses a rollout
 	//
-	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3235,7 +3235,7 @@ func (c *Client) JumpRollout(ctx context.Context, namespace Namespace, name Roll
 
 // PauseRolloutWithBody Pauses a rollout
 //
-// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3254,7 +3254,7 @@ func (c *Client) PauseRolloutWithBody(ctx context.Context, namespace Namespace, 
 
 // PauseRollout Pauses a rollout
 //
-// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8539,7 +8539,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRolloutWithBodyWithResponse Pauses a rollout
 	//
-	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8548,7 +8548,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRolloutWithResponse Pauses a rollout
 	//
-	// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14274,7 +14274,7 @@ func (c *ClientWithResponses) JumpRolloutWithResponse(ctx context.Context, names
 
 // PauseRolloutWithBodyWithResponse Pauses a rollout
 //
-// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14289,7 +14289,7 @@ func (c *ClientWithResponses) PauseRolloutWithBodyWithResponse(ctx context.Conte
 
 // PauseRolloutWithResponse Pauses a rollout
 //
-// What is under way is finished; nothing new begins until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -36,7 +36,7 @@ var rolloutVerbs = []rolloutVerb{
 			return api.PromoteRollout(ctx, n.namespace, n.name, &client.PromoteRolloutParams{Party: n.partyParam(), SlipwayVia: via()}, body)
 		}},
 	{verb: rollout.VerbPause, short: "Pause a rollout", because: "wait for the database team",
-		long: "Pause a rollout. What is under way is finished; nothing new begins until it is resumed.",
+		long: "Pause a rollout. A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed.",
 		call: func(ctx context.Context, api *client.Client, n rolloutName, body client.RolloutVerbRequest) (*http.Response, error) {
 			return api.PauseRollout(ctx, n.namespace, n.name, &client.PauseRolloutParams{Party: n.partyParam(), SlipwayVia: via()}, body)
 		}},
