@@ -14,6 +14,7 @@ import (
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
 )
@@ -163,7 +164,8 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 			w.req.Domain, strings.ToLower(kind), is.GetName(), strings.ToLower(kind), w.req.ID)
 	case serving.OwnerFormer:
 		return &failure.Error{Kind: failure.NotReady, RetryAfter: retryFormer,
-			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name, and is being removed"}
+			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name (uid " + is.GetLabels()[kuscia.LabelDeploymentUID] +
+				"): it is waited for until that serving's deletion has removed it; delete it yourself if no deletion is under way"}
 	}
 	claim := is.GetAnnotations()[operation.AnnotationClaimedBy]
 	if !serving.MayTake(claim, w.req.ID, w.req.Generation) {

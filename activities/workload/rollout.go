@@ -37,7 +37,7 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 		return rollout.MoveResult{}, outcome.Wrap(err)
 	}
 	defer stop()
-	t.change, t.template, t.wantsNew = req.Change, req.Template, !req.Halt
+	t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Move(t.tech, req, seen) }
 	if !req.Halt {
 		halted := req

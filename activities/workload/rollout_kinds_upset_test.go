@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,6 +75,44 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 		r.finish(rollout.FinishRelease, rollout.SideStable)
 		d.home("x:good", 4)
 	})
+}
+
+// TestKindsHeldInMidStep has a step held while its pods move: those that have moved stay, and no other moves until it goes on, whoever replaces the pods.
+func TestKindsHeldInMidStep(t *testing.T) {
+	eachKind(t, func(t *testing.T, k releasable) {
+		k.spec = withSlowPods(t, k.spec)
+		d := newDock(t, k)
+		r := d.release()
+		r.budget = 0
+		r.begin()
+		stop := d.watchFloor("w", 3, 4)
+		died := d.dieAfterWrite(1)
+		require.Error(t, r.attempt(rollout.ActivityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}), "nobody hears which template it has got")
+		require.True(t, died(), "its controller was let go on to the step's pods")
+		d.use(d.config, workload.Options{})
+		halt := r.moveRequest(1, "100%")
+		halt.Halt = true
+		require.Less(t, r.moved(halt).Updated, int32(4))
+		d.quiet()
+		split := d.split("w")
+		require.NotZero(t, split["x:good"], "it was held in the middle of the step: %v", split)
+		d.holds(split)
+		r.move(1, "100%")
+		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
+		stop()
+		d.home("x:new", 4)
+	})
+}
+
+// withSlowPods is a spec whose pods take their time to go.
+func withSlowPods(t *testing.T, spec string) string {
+	t.Helper()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(spec), &fields))
+	fields["template"] = map[string]any{"metadata": map[string]any{"annotations": map[string]any{"dev.slipway.io/delete-after": "3s"}}}
+	out, err := json.Marshal(fields)
+	require.NoError(t, err)
+	return string(out)
 }
 
 func TestKindsFrozenAndBroughtHome(t *testing.T) {

@@ -33,6 +33,8 @@ type rolloutAttempt struct {
 	change   rollout.Change
 	template string
 	wantsNew bool
+	// halting says that what cannot be known of the new template is not needed: a workload that does not take it has no pods of it.
+	halting bool
 	// orphans: the workload was deleted, and only its autoscalers are seen to.
 	orphans bool
 	// expected and expectedTemplate are the answer of the dry run.
@@ -88,7 +90,7 @@ func (t *rolloutAttempt) rests(err error) bool {
 	default: // it is not ours any more, or it is tried again
 		return false
 	}
-	t.failed, t.decide, t.wantsNew, t.rejected = f, t.halt, false, ""
+	t.failed, t.decide, t.halting, t.rejected = f, t.halt, true, ""
 	return true
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -97,6 +98,9 @@ func (t *rolloutAttempt) expect(ctx context.Context, l *looked) error {
 	}
 	if t.expected == "" {
 		template, err := t.dryRun(ctx, l)
+		if f := (*failure.Error)(nil); t.halting && errors.As(err, &f) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func (a *app) rolloutVerbCommand(v rolloutVerb) *cobra.Command {
 	}
 	switch v.verb {
 	case rollout.VerbStop:
-		f.StringVar(&options.body.To, "to", string(rollout.StopToStable), "where to leave the workload: `side` stable, new or frozen")
+		f.StringVar(&options.body.To, "to", "", "where to leave the workload: `side` stable, new or frozen (default: stable, where the workload can still be brought there)")
 		sides := []string{string(rollout.StopToStable), string(rollout.StopToNew), string(rollout.StopToFrozen)}
 		_ = command.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(sides, cobra.ShellCompDirectiveNoFileComp))
 	case rollout.VerbJump:

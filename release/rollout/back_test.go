@@ -95,6 +95,21 @@ func TestScalingToOnePodUnpinsFirst(t *testing.T) {
 	require.Equal(t, "PinStableService", w.actions[0], "and is pinned again when there are stable pods again")
 }
 
+// A workload that was scaled to one pod before its first pod moved: the step finds out only when it moves.
+func TestAStepThatMeetsOnePod(t *testing.T) {
+	t.Parallel()
+	s := setupOf(StylePartition, true, aStep("20%", 20, -1))
+	s.Spec.Strategy.Paused = true
+	w := newWorld(t, s, 4)
+	w.drive()
+	w.size, w.actions = 1, nil
+	outcome, message := w.m.Command(Command{Verb: VerbResume}, w.now)
+	require.Equal(t, plan.OutcomeAccepted, outcome, message)
+	w.drive()
+	require.Equal(t, []string{"PinStableService", "move 20%", "RestoreStableService", "move 20%", "EnsureRoutes"}, w.actions)
+	require.Equal(t, int32(1), w.updated, "the one pod is new, and nothing is routed to a Service without pods")
+}
+
 // What was asked of a Service and not answered is not known.
 func TestAnUnpinThatIsInterruptedIsNotForgotten(t *testing.T) {
 	t.Parallel()

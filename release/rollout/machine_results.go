@@ -126,17 +126,13 @@ func (m *Machine) moved(a Action, same bool) {
 	if !same {
 		return
 	}
-	if m.c.Check != CheckNone {
-		m.c.Check = CheckNone
-		if _, needed := m.before(); needed && m.routes() { // the workload was scaled to a size at which the Services have to select otherwise
-			m.c.Status.CurrentStepState = StateBeforeUpgrade
-		}
-		return
-	}
-	if a.Move.Look {
-		return
-	}
+	checked := m.c.Check != CheckNone || a.Move.Look
+	m.c.Check = CheckNone
+	_, needed := m.before()
 	switch {
+	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
+		m.c.Status.CurrentStepState = StateBeforeUpgrade
+	case checked:
 	case m.routes() && m.c.PutBackPods: // the pods that its Services are to select are there again
 		m.c.Status.CurrentStepState = StateBeforeUpgrade
 	case m.routes():

@@ -114,6 +114,9 @@ func (w *world) move(q MoveRequest) {
 		return
 	}
 	target := w.target(q.Replicas)
+	if q.KeepStable {
+		target = max(min(target, w.size-1), 0)
+	}
 	if q.Back {
 		w.actions = append(w.actions, "back "+q.Replicas.String())
 		require.Zero(w.t, w.share, "traffic leaves before the pods do")

@@ -251,7 +251,7 @@ func (k partitioned) Rest(t Task, seen Observed) []Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
-	t.Target = t.Total
+	t.Target = min(t.Total, t.Target) // never more than the step lets go: some may be of pods that are about to leave
 	return []Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], k.keep(t, seen), t.Size)}}
 }
 
