@@ -53,7 +53,7 @@ build_slipway() {
 cd "$root"
 long=
 bench=
-timeout=15m
+timeout=25m
 case ${1:-} in
   --print-env)
     set_environment

@@ -184,7 +184,7 @@ func TestRepair(t *testing.T) {
 	for _, s := range abandonedStates() {
 		for _, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
 			t.Run(fmt.Sprintf("%s/To_%s", s, to), func(t *testing.T) {
-				if !s.routed {
+				if !s.routed || s.step == 1 {
 					harness.Long(t)
 				}
 				t.Parallel()
