@@ -48,7 +48,7 @@ func (c *supervised) through(t *testing.T, place cell, during func()) int64 {
 }
 
 // The worker dies before and after every external write of a blue-green and of canaries with traffic, each time once, and comes back: they end right, under the
-// observer's eyes, with as many changes of the workload as without a crash. `make test` takes a third of them.
+// observer's eyes, with as many changes of the workload as without a crash. `make test` takes a fifth of them.
 func TestRolloutWorkerKilledAtEveryFailpoint(t *testing.T) {
 	t.Parallel()
 	for i, place := range crashCells {
