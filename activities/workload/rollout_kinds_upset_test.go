@@ -94,6 +94,7 @@ func TestKindsHeldInMidStep(t *testing.T) {
 		halt.Halt = true
 		require.Less(t, r.moved(halt).Updated, int32(4))
 		d.quiet()
+		require.Eventually(t, func() bool { now := d.split("w"); return now["x:good"]+now["x:new"] == 4 }, patience, tick, "the pod that was on its way comes back")
 		split := d.split("w")
 		require.NotZero(t, split["x:good"], "it was held in the middle of the step: %v", split)
 		d.holds(split)
