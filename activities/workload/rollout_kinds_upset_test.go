@@ -105,12 +105,13 @@ func TestKindsHeldInMidStep(t *testing.T) {
 	})
 }
 
-// withSlowPods is a spec whose pods take their time to go.
+// withSlowPods is a spec whose pods take their time to get ready.
 func withSlowPods(t *testing.T, spec string) string {
 	t.Helper()
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(spec), &fields))
-	fields["template"] = map[string]any{"metadata": map[string]any{"annotations": map[string]any{"dev.slipway.io/delete-after": "3s"}}}
+	slow := map[string]any{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "3s"}
+	fields["template"] = map[string]any{"metadata": map[string]any{"annotations": slow}}
 	out, err := json.Marshal(fields)
 	require.NoError(t, err)
 	return string(out)
