@@ -260,3 +260,34 @@ func TestRolloutOrRestart(t *testing.T) {
 		require.Equal(t, plan.TaskSucceeded, r.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
 	})
 }
+
+// A rollback in batches from the middle of a step: the pods come to rest, those that are new are counted, and they go back through the steps.
+func TestRolloutGoesBackInBatchesFromMidStep(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	for _, kind := range []harness.Kind{harness.Deployment, harness.StatefulSet, harness.CloneSet} {
+		t.Run(kind.Title, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, e, cell{kind, rollout.StylePartition, harness.NoProvider}, func(object map[string]any, ro *harness.Rollout) {
+				slowPods(object, 3*time.Second)
+				ro.More = map[string]any{"policy": map[string]any{"rollbackInBatches": true, "stepDeadlineSeconds": 90}}
+			})
+			r.approve(1)
+			r.approve(2)
+			r.WaitRollout(r.rollout.Name, "pods on their way", func(s rollout.Status) bool {
+				return s.CurrentStepIndex == 3 && s.CurrentStepState == rollout.StateUpgrade
+			})
+			r.watch.Leaving(t)
+			r.MustVerb(r.rollout.Name, "rollback", "")
+			for step := 1; step <= 2; step++ {
+				status := r.WaitRollout(r.rollout.Name, fmt.Sprintf("rest at step %d of the way back", step), func(s rollout.Status) bool {
+					return s.CurrentStepIndex == step && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitApproval
+				})
+				require.Positive(t, status.CanaryReplicas, "it goes in batches: %s", status.Reason)
+				r.Approve(r.rollout.Name, status)
+			}
+			r.endsStable()
+		})
+	}
+}
