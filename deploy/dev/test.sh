@@ -84,13 +84,14 @@ trap 'rm -f "$red"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores.
 run() { go test -json -count=1 -parallel 6 -timeout "$timeout" "$@"; }
 
-# run_all: in the long run the end-to-end tests, which fill the cluster with hundreds of pods, have it to themselves. The measurements are for --bench.
+# run_all: in the long run the packages that fill the cluster with hundreds of pods have it to themselves.
 run_all() {
   if [ -z "$long" ]; then run ./test/e2e ./activities/workload ./...; return; fi # what takes longest begins first
   local code=0 rest
   mapfile -t rest < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/bench$')
   run "${rest[@]}" || code=1
   run ./test/e2e || code=1
+  run ./test/bench || code=1
   return $code
 }
 
