@@ -9,7 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
 
@@ -25,7 +25,7 @@ const (
 // place is where a request of the preflight comes from: an item, as an index into the document.
 type place struct {
 	item    int
-	request operation.Request
+	request workloadops.Request
 }
 
 // preflight asks the workers of all parties whether the task could be carried out, without a write (design §1, principle 6).
@@ -66,7 +66,7 @@ func (x *execution) places() []place {
 	for n, item := range x.snapshot.Document.Items {
 		deadline := x.snapshot.Services[item.ServiceID].Deadline()
 		for _, workload := range x.snapshot.Selected(n) {
-			all = append(all, place{n, operation.Request{Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
+			all = append(all, place{n, workloadops.Request{Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
 				DeadlineSeconds: deadline, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}})
 		}
 	}

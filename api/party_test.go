@@ -12,8 +12,8 @@ import (
 
 	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // party plays a party's worker: each workload is restarted at once, unless the test holds it, fails it or refuses it.
@@ -29,9 +29,9 @@ func newParty() *party {
 }
 
 func (p *party) register(w worker.Worker) {
-	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: operation.ActivityRun})
-	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: operation.ActivityRestore})
-	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: operation.ActivityPreflight})
+	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: workloadops.ActivityRun})
+	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: workloadops.ActivityRestore})
+	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
 }
 
 // hold keeps workloads from getting ready until open.
@@ -66,16 +66,16 @@ func (p *party) refuse(name, reason string) {
 	p.refused[name] = reason
 }
 
-func (p *party) run(ctx context.Context, in operation.Request) (operation.Result, error) {
+func (p *party) run(ctx context.Context, in workloadops.Request) (workloadops.Result, error) {
 	name := in.Workload.WorkloadRef.Name
 	p.mu.Lock()
 	gate, kind := p.gates[name], p.failing[name]
 	p.mu.Unlock()
 	if kind != "" {
-		return operation.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind), string(kind), nil, failure.Details{})
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind), string(kind), nil, failure.Details{})
 	}
 	if gate != nil {
-		activity.RecordHeartbeat(ctx, operation.Progress{Message: name + ": 2 of 3 pods are ready"})
+		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
 		ticker := time.NewTicker(tick)
 		defer ticker.Stop()
 		for open := true; open; {
@@ -83,26 +83,26 @@ func (p *party) run(ctx context.Context, in operation.Request) (operation.Result
 			case <-gate:
 				open = false
 			case <-ticker.C:
-				activity.RecordHeartbeat(ctx, operation.Progress{Message: name + ": 2 of 3 pods are ready"})
+				activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
 			case <-ctx.Done():
-				return operation.Result{}, ctx.Err()
+				return workloadops.Result{}, ctx.Err()
 			}
 		}
 	}
-	return operation.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "1", ToRevision: "2"}, nil
+	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "1", ToRevision: "2"}, nil
 }
 
-func (p *party) restore(context.Context, operation.Request) (operation.Result, error) {
-	return operation.Result{}, nil
+func (p *party) restore(context.Context, workloadops.Request) (workloadops.Result, error) {
+	return workloadops.Result{}, nil
 }
 
-func (p *party) preflight(_ context.Context, in operation.PreflightRequest) (operation.PreflightResult, error) {
+func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var result operation.PreflightResult
+	var result workloadops.PreflightResult
 	for i, request := range in.Requests {
 		if reason := p.refused[request.Workload.WorkloadRef.Name]; reason != "" {
-			result.Refusals = append(result.Refusals, operation.Refusal{Index: i, Reason: reason})
+			result.Refusals = append(result.Refusals, workloadops.Refusal{Index: i, Reason: reason})
 		}
 	}
 	return result, nil

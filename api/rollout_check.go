@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
 
@@ -25,7 +25,7 @@ func (s *rolloutStart) check(ctx context.Context) error {
 	if err != nil || held == "" {
 		return err
 	}
-	return kindConflict.because("%s: wait until it is over, or stop it", held).heldBy(operation.ParseHolder(found.Holder).WorkflowID)
+	return kindConflict.because("%s: wait until it is over, or stop it", held).heldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
 }
 
 func refusalProblems(refusals []rollout.Refusal) []FieldProblem {
@@ -92,7 +92,7 @@ func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResul
 	if found.Holder == "" {
 		return "", nil
 	}
-	holder := operation.ParseHolder(found.Holder)
+	holder := workloadops.ParseHolder(found.Holder)
 	if holder.WorkflowID == s.key.workflowID() {
 		return "", nil // its own: the live release that is superseded, or a dead one
 	}
@@ -119,7 +119,7 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 		return "", err
 	}
 	for _, claim := range routing.Status.Holders {
-		holder := operation.ParseHolder(claim)
+		holder := workloadops.ParseHolder(claim)
 		alive, err := s.holderAlive(ctx, holder)
 		if err != nil {
 			return "", err
@@ -132,7 +132,7 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 }
 
 // holderAlive asks Temporal whether the holder of a claim still runs. A claim names the run with which the workflow began.
-func (h *handlers) holderAlive(ctx context.Context, holder operation.Holder) (bool, error) {
+func (h *handlers) holderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
 	described, err := h.describe(ctx, holder.WorkflowID)
 	if err != nil || described == nil || !isOpen(described) {
 		return false, err

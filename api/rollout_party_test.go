@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/api"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
 
@@ -92,7 +92,7 @@ func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollou
 	defer ticker.Stop()
 	for waiting := gate != nil; waiting; {
 		one := int32(1)
-		activity.RecordHeartbeat(ctx, operation.Progress{Message: "1 of 2 new pods are ready", Updated: &one, UpdatedReady: &one})
+		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: "1 of 2 new pods are ready", Updated: &one, UpdatedReady: &one})
 		select {
 		case <-gate:
 			waiting = false

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func TestARolloutFromItsStartToItsEnd(t *testing.T) {
@@ -102,7 +102,7 @@ func TestWhatIsRefusedAtTheDoor(t *testing.T) {
 	e.startRollout("x:2", "")
 	e.waitApproval()
 
-	live := operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.rollout().Workflow.RunID}.String()
+	live := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.rollout().Workflow.RunID}.String()
 	e.rollouts.answers(rollout.PreflightResult{Holder: live, On: "Deployment order"})
 	held := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", `"name":"other",`), jsonBody).is(http.StatusConflict, "another name, the same workload")
 	require.Equal(t, "rollout/default/shop/order", held.problem().Holder)

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // maxQuestions is how many workflows are asked at once for one task.
@@ -126,7 +126,7 @@ func (r *taskReader) showProgress(ctx context.Context, workflowID string, child 
 	}
 	for _, activity := range pending {
 		message := progress(activity)
-		if message == "" || activity.GetActivityType().GetName() != operation.ActivityRun && activity.GetActivityType().GetName() != operation.ActivityRestore {
+		if message == "" || activity.GetActivityType().GetName() != workloadops.ActivityRun && activity.GetActivityType().GetName() != workloadops.ActivityRestore {
 			continue
 		}
 		if len(running) == 1 {
@@ -162,7 +162,7 @@ func heartbeat(activity *workflowpb.PendingActivityInfo) string {
 	if len(payloads) == 0 {
 		return ""
 	}
-	var told operation.Progress
+	var told workloadops.Progress
 	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &told) != nil {
 		return ""
 	}
@@ -179,7 +179,7 @@ func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) m
 			return found
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
-		var request operation.Request
+		var request workloadops.Request
 		if scheduled != nil && converter.GetDefaultDataConverter().FromPayloads(scheduled.GetInput(), &request) == nil {
 			found[scheduled.GetActivityId()] = request.Workload.Identity()
 		}

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
@@ -61,7 +61,7 @@ func trafficAnswer(found *v1alpha1.TrafficRouting) (TrafficRouting, error) {
 func holdersOf(found *v1alpha1.TrafficRouting) []string {
 	holders := []string{}
 	for _, claim := range found.Status.Holders {
-		holders = append(holders, operation.ParseHolder(claim).WorkflowID)
+		holders = append(holders, workloadops.ParseHolder(claim).WorkflowID)
 	}
 	return holders
 }
@@ -166,7 +166,7 @@ func (h *handlers) DeleteTrafficRouting(c echo.Context, namespace Namespace, nam
 func (h *handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
 	var living []string
 	for _, claim := range found.Status.Holders {
-		holder := operation.ParseHolder(claim)
+		holder := workloadops.ParseHolder(claim)
 		alive, err := h.holderAlive(c.Request().Context(), holder)
 		if err != nil {
 			return nil, err

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const trafficBody = `
@@ -47,7 +47,7 @@ func TestTrafficRoutings(t *testing.T) {
 	require.Len(t, decode[api.TrafficRoutingList](e.call("GET", "/api/v1/trafficroutings?namespace="+namespace, "")).Items, 1)
 
 	e.startRollout("x:2", "")
-	claim := operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String()
+	claim := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String()
 	e.holdTraffic(namespace, claim, "rollout/default/shop/gone@run")
 	held := e.call("DELETE", path, "").is(http.StatusConflict, "a rollout that runs holds it")
 	require.Equal(t, []api.FieldProblem{{Field: "status.holders", Reason: "is held by rollout/default/shop/order"}}, held.problem().Errors, "the dead one does not count")
@@ -68,7 +68,7 @@ func TestAWaitForATrafficRoutingIsShownAndCanBeEnded(t *testing.T) {
 	namespace := e.store.Namespace()
 	e.call("PUT", "/api/v1/trafficroutings/"+namespace+"/mse", trafficBody, yamlBody).is(http.StatusCreated, "it is new")
 	e.startRollout("x:2", "")
-	e.holdTraffic(namespace, operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String())
+	e.holdTraffic(namespace, workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String())
 	found, err := e.store.GetTrafficRouting(t.Context(), namespace, "mse")
 	require.NoError(t, err)
 	found.Status.Phase = v1alpha1.TrafficFinalizing

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TypeTaskFailed is the error type of a DeployPlan workflow whose task failed, so that Temporal shows it as failed.
@@ -77,7 +77,7 @@ type finishedItem struct {
 }
 
 type beginAnswer struct {
-	result operation.BeginTaskResult
+	result workloadops.BeginTaskResult
 	err    error
 }
 
@@ -112,13 +112,13 @@ func (r *taskRun) begin() {
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var a beginAnswer
 		a.err = workflow.ExecuteActivity(withActivity(ctx, centreForever, "check that this is the plan's live task"),
-			operation.ActivityBeginTask, r.request()).Get(ctx, &a.result)
+			workloadops.ActivityBeginTask, r.request()).Get(ctx, &a.result)
 		r.beginAnswer = &a
 	})
 }
 
-func (r *taskRun) request() operation.TaskRequest {
-	return operation.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
+func (r *taskRun) request() workloadops.TaskRequest {
+	return workloadops.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
 }
 
 // hasNews lists what wakes the loop: a command, an item that ended, the answer of begin, the record that was written.
@@ -244,7 +244,7 @@ func (r *taskRun) conclude() {
 	r.task.FinishedAt = &now
 	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write the record"), operation.ActivityCompleteRecord, r.request()).Get(ctx, nil)
+		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord, r.request()).Get(ctx, nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("the record could not be written", "task", r.in.Task, "error", err)
 		}

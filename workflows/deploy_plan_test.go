@@ -21,8 +21,8 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // stage is a test environment in which time is skipped and the outside world is scripted.
@@ -30,11 +30,11 @@ type stage struct {
 	*testsuite.TestWorkflowEnvironment
 	t *testing.T
 	// run plays workload.Run; by default everything succeeds at once.
-	run func(request operation.Request) (operation.Result, error)
+	run func(request workloadops.Request) (workloadops.Result, error)
 	// restored are the workloads that were given back.
 	restored []string
 	// orders are the workloads of every item, out how many pods of each are out; without orders an item has one workload.
-	orders []operation.WorkloadOrder
+	orders []workloadops.WorkloadOrder
 	out    map[string]int32
 	// centreAway is how often the centre fails to say who holds a workload.
 	centreAway int
@@ -57,48 +57,48 @@ func newStage(t *testing.T) *stage {
 	s.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
 	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
 	s.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
-	s.run = func(operation.Request) (operation.Result, error) {
-		return operation.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
+	s.run = func(workloadops.Request) (workloadops.Result, error) {
+		return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 	}
 	register := func(name string, fn any) { s.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
-	register(operation.ActivityBeginTask, func(context.Context, operation.TaskRequest) (operation.BeginTaskResult, error) {
-		return operation.BeginTaskResult{Superseded: s.superseded}, nil
+	register(workloadops.ActivityBeginTask, func(context.Context, workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
+		return workloadops.BeginTaskResult{Superseded: s.superseded}, nil
 	})
-	register(operation.ActivityCompleteRecord, func(context.Context, operation.TaskRequest) error { s.recorded = true; return nil })
-	register(operation.ActivityOut, func(_ context.Context, in operation.OutRequest) (operation.OutResult, error) {
-		return operation.OutResult{Out: []int32{s.out[in.Workloads[0].WorkloadRef.Name]}}, nil
+	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error { s.recorded = true; return nil })
+	register(workloadops.ActivityOut, func(_ context.Context, in workloadops.OutRequest) (workloadops.OutResult, error) {
+		return workloadops.OutResult{Out: []int32{s.out[in.Workloads[0].WorkloadRef.Name]}}, nil
 	})
-	register(operation.ActivityLoadItem, func(_ context.Context, in operation.LoadItemRequest) (operation.LoadItemResult, error) {
+	register(workloadops.ActivityLoadItem, func(_ context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 		if s.orders != nil {
-			return operation.LoadItemResult{Workloads: s.orders}, nil
+			return workloadops.LoadItemResult{Workloads: s.orders}, nil
 		}
-		return operation.LoadItemResult{Workloads: []operation.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
+		return workloadops.LoadItemResult{Workloads: []workloadops.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
 	})
-	register(operation.ActivityClaimHolder, func(context.Context, operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+	register(workloadops.ActivityClaimHolder, func(context.Context, workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 		if s.centreAway > 0 {
 			s.centreAway--
-			return operation.ClaimHolderResult{}, temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
+			return workloadops.ClaimHolderResult{}, temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
 		}
-		return operation.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
+		return workloadops.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
 	})
-	register(operation.ActivityRun, func(_ context.Context, request operation.Request) (operation.Result, error) {
+	register(workloadops.ActivityRun, func(_ context.Context, request workloadops.Request) (workloadops.Result, error) {
 		s.began = append(s.began, request.Workload.WorkloadRef.Name)
 		return s.run(request)
 	})
-	register(operation.ActivityRestore, func(_ context.Context, request operation.Request) (operation.Result, error) {
+	register(workloadops.ActivityRestore, func(_ context.Context, request workloadops.Request) (workloadops.Result, error) {
 		if s.restoreForbidden > 0 {
 			s.restoreForbidden--
-			return operation.Result{}, temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
 		}
 		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
-		return operation.Result{}, nil
+		return workloadops.Result{}, nil
 	})
 	s.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Maybe()
 	return s
 }
 
-func order(name string) operation.WorkloadOrder {
-	var o operation.WorkloadOrder
+func order(name string) workloadops.WorkloadOrder {
+	var o workloadops.WorkloadOrder
 	o.Queue = catalog.PartyQueue("default")
 	o.Request.Workload.Namespace = "shop"
 	o.Request.Workload.WorkloadRef.Kind, o.Request.Workload.WorkloadRef.Name = "Deployment", name
@@ -150,7 +150,7 @@ func (s *stage) update(verb plan.Verb, request VerbRequest, then func(VerbRespon
 // slow makes every operation take that long, by the test's clock.
 func (s *stage) slow(d time.Duration) {
 	s.run = nil
-	s.OnActivity(operation.ActivityRun, mock.Anything, mock.Anything).After(d).Return(operation.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.Anything).After(d).Return(workloadops.Result{Message: "done", Changed: true}, nil)
 }
 
 func TestDeployPlanReleasesWaveByWave(t *testing.T) {
@@ -256,9 +256,9 @@ func TestDeployPlanAnswersTheSameKeyOnce(t *testing.T) {
 
 func TestDeployPlanFailsAtOnce(t *testing.T) {
 	s := newStage(t)
-	s.OnActivity(operation.ActivityRun, mock.Anything, mock.MatchedBy(func(r operation.Request) bool { return r.Workload.WorkloadRef.Name == "w1" })).
-		Return(operation.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff", string(failure.WorkloadFailed), nil))
-	s.OnActivity(operation.ActivityRun, mock.Anything, mock.Anything).After(time.Hour).Return(operation.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.MatchedBy(func(r workloadops.Request) bool { return r.Workload.WorkloadRef.Name == "w1" })).
+		Return(workloadops.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff", string(failure.WorkloadFailed), nil))
+	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.Anything).After(time.Hour).Return(workloadops.Result{Message: "done", Changed: true}, nil)
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
 		require.Equal(t, plan.TaskFailed, task.State, "the task is failed at once")
@@ -279,13 +279,13 @@ func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
 	s := newStage(t)
 	calls := 0
 	var spent int64
-	s.run = func(r operation.Request) (operation.Result, error) {
+	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		calls++
 		if calls == 1 {
-			return operation.Result{}, temporal.NewNonRetryableApplicationError("party default: connection refused for 120 s", string(failure.Unreachable), nil, failure.Details{SpentSeconds: 42})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("party default: connection refused for 120 s", string(failure.Unreachable), nil, failure.Details{SpentSeconds: 42})
 		}
 		spent = r.SpentSeconds
-		return operation.Result{Message: "done", Changed: true}, nil
+		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
@@ -306,8 +306,8 @@ func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
 
 func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
 	s := newStage(t)
-	s.run = func(operation.Request) (operation.Result, error) {
-		return operation.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden), nil)
+	s.run = func(workloadops.Request) (workloadops.Result, error) {
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden), nil)
 	}
 	s.RegisterDelayedCallback(func() {
 		s.superseded, s.restoreForbidden = "shop-2", 3
@@ -338,12 +338,12 @@ func TestServiceReleaseTakesOverTheDead(t *testing.T) {
 	s := newStage(t)
 	s.holderDead = true
 	var takeOver string
-	s.run = func(r operation.Request) (operation.Result, error) {
+	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		if r.TakeOver == "" {
-			return operation.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
 		takeOver = r.TakeOver
-		return operation.Result{Message: "done", Changed: true}, nil
+		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.NoError(t, s.GetWorkflowError())
@@ -352,8 +352,8 @@ func TestServiceReleaseTakesOverTheDead(t *testing.T) {
 
 func TestServiceReleaseRespectsTheLiving(t *testing.T) {
 	s := newStage(t)
-	s.run = func(operation.Request) (operation.Result, error) {
-		return operation.Result{}, temporal.NewNonRetryableApplicationError("held by task/other", string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
+	s.run = func(workloadops.Request) (workloadops.Result, error) {
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("held by task/other", string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.Error(t, s.GetWorkflowError())
@@ -371,8 +371,8 @@ func TestDecodePayload(t *testing.T) {
 func TestServiceReleasePaysWhatItOwes(t *testing.T) {
 	s := newStage(t)
 	s.restoreForbidden = 2
-	s.run = func(operation.Request) (operation.Result, error) {
-		return operation.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses", string(failure.Refused), nil, failure.Details{Owed: true})
+	s.run = func(workloadops.Request) (workloadops.Result, error) {
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses", string(failure.Refused), nil, failure.Details{Owed: true})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.Error(t, s.GetWorkflowError())
@@ -384,11 +384,11 @@ func TestServiceReleasePaysWhatItOwes(t *testing.T) {
 func TestServiceReleaseWithoutAWorker(t *testing.T) {
 	s := newStage(t)
 	asked := 0
-	s.run = func(operation.Request) (operation.Result, error) {
+	s.run = func(workloadops.Request) (workloadops.Result, error) {
 		if asked++; asked <= 2 {
-			return operation.Result{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			return workloadops.Result{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
-		return operation.Result{Message: "done", Changed: true}, nil
+		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
@@ -407,11 +407,11 @@ func TestServiceReleaseWithoutAWorker(t *testing.T) {
 func TestServiceReleaseCannotAskForTheHolder(t *testing.T) {
 	s := newStage(t)
 	s.holderDead, s.centreAway = true, 1
-	s.run = func(r operation.Request) (operation.Result, error) {
+	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		if r.TakeOver == "" {
-			return operation.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
-		return operation.Result{Message: "done", Changed: true}, nil
+		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, plan.TaskInterrupted, s.task().State)
@@ -424,11 +424,11 @@ func TestServiceReleaseCannotAskForTheHolder(t *testing.T) {
 // One pod of a service is out already: its workload goes first, whatever the catalogue's order.
 func TestServiceReleaseTakesTheBrokenWorkloadFirst(t *testing.T) {
 	s := newStage(t)
-	s.orders = []operation.WorkloadOrder{order("whole"), order("broken"), order("also-whole")}
+	s.orders = []workloadops.WorkloadOrder{order("whole"), order("broken"), order("also-whole")}
 	s.out = map[string]int32{"broken": 1}
-	s.run = func(r operation.Request) (operation.Result, error) {
+	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		s.out[r.Workload.WorkloadRef.Name] = 0
-		return operation.Result{Message: "done", Changed: true}, nil
+		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
 	in := planOf(1)
 	in.Items[0].Method = plan.Sequential

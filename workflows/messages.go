@@ -3,9 +3,9 @@ package workflows
 import (
 	"time"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Messages are only ever extended: recorded histories carry them.
@@ -97,17 +97,17 @@ type PreflightInput struct {
 
 // PreflightParty is what is checked on one party's queue.
 type PreflightParty struct {
-	Party    string              `json:"party"`
-	Queue    string              `json:"queue"`
-	Requests []operation.Request `json:"requests"`
+	Party    string                `json:"party"`
+	Queue    string                `json:"queue"`
+	Requests []workloadops.Request `json:"requests"`
 }
 
 // PreflightOutcome is what the check found, one for each party of the input, in its order.
 type PreflightOutcome struct {
 	Party string `json:"party"`
 	// Unreachable says why the party could not be asked; "" when it answered.
-	Unreachable string              `json:"unreachable,omitempty"`
-	Refusals    []operation.Refusal `json:"refusals,omitempty"`
+	Unreachable string                `json:"unreachable,omitempty"`
+	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
 	// Rollout is what the check of a rollout found.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }

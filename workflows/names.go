@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // QueueEngine is the task queue of all workflows and of the centre's own activities.
@@ -20,7 +20,7 @@ const (
 )
 
 // QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout.
-const QueryState = operation.QueryState
+const QueryState = workloadops.QueryState
 
 // KindTask is the SlipwayKind of a task.
 const KindTask = "task"
@@ -28,7 +28,7 @@ const KindTask = "task"
 // The search attributes (design §4). The worker registers them at its start.
 var (
 	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
-	AttributeState        = temporal.NewSearchAttributeKeyKeyword(operation.SearchAttributeState)
+	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
 	AttributeName         = temporal.NewSearchAttributeKeyKeyword("SlipwayName")
 	AttributeNamespace    = temporal.NewSearchAttributeKeyKeyword("SlipwayNamespace")
 	AttributeWaitingFor   = temporal.NewSearchAttributeKeyKeyword("SlipwayWaitingFor")

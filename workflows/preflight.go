@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // preflightBatch bounds one activity's payload.
@@ -44,9 +44,9 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 			batch := party.Requests[from:min(from+preflightBatch, len(party.Requests))]
 			workflow.Go(ctx, func(ctx workflow.Context) {
 				defer wg.Done()
-				var result operation.PreflightResult
+				var result workloadops.PreflightResult
 				err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(party.Queue), "preflight of party "+party.Party),
-					operation.ActivityPreflight, operation.PreflightRequest{Requests: batch}).Get(ctx, &result)
+					workloadops.ActivityPreflight, workloadops.PreflightRequest{Requests: batch}).Get(ctx, &result)
 				if err != nil {
 					trouble, _ := systemTrouble(err, "party "+party.Party)
 					if trouble == "" {

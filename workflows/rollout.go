@@ -6,9 +6,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TypeRolloutFailed is the error type of a Rollout workflow that closes in phase Failed, so that Temporal shows it as failed.
@@ -90,7 +90,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	info := workflow.GetInfo(ctx)
 	setup := rollout.Setup{
 		Spec:    in.Spec,
-		Claim:   operation.Holder{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}.String(),
+		Claim:   workloadops.Holder{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}.String(),
 		Release: in.Record, CreatedAt: in.CreatedAt, Actor: in.Actor, Reason: in.Reason, Via: in.Via,
 		Workflow:                 plan.WorkflowRef{ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID},
 		UnreachableBudgetSeconds: in.UnreachableBudgetSeconds, BringHome: in.BringHome,

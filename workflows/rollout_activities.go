@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // start carries out an activity beside the loop.
@@ -39,7 +39,7 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 	case rollout.ActLeave:
 		return execute(ctx, centreOptions(a), rollout.ActivityLeaveTraffic, *a.Leave, &running.result.Leave)
 	case rollout.ActAskHolder:
-		return execute(ctx, centreOptions(a), operation.ActivityClaimHolder, *a.Holder, &running.result.Holder)
+		return execute(ctx, centreOptions(a), workloadops.ActivityClaimHolder, *a.Holder, &running.result.Holder)
 	default:
 		return r.complete(ctx, a)
 	}

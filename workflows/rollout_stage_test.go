@@ -18,8 +18,8 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // fakeParty plays a party's worker and the centre: it keeps pods and routes, and writes down what was asked, in order.
@@ -62,11 +62,11 @@ func newParty(t *testing.T, size int32) *fakeParty {
 	register(rollout.ActivityHoldTraffic, p.hold)
 	register(rollout.ActivityLeaveTraffic, p.leave)
 	register(rollout.ActivityCompleteRollout, p.complete)
-	register(operation.ActivityClaimHolder, func(context.Context, operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+	register(workloadops.ActivityClaimHolder, func(context.Context, workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 		if err := p.called("askHolder"); err != nil {
-			return operation.ClaimHolderResult{}, err
+			return workloadops.ClaimHolderResult{}, err
 		}
-		return operation.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
+		return workloadops.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
 	})
 	p.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { p.upserts++ }).Return(nil).Maybe()
 	return p

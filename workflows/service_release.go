@@ -11,8 +11,8 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // ServiceRelease is one item of a task: one operation on the selected workloads of one service, side by side or one after another.
@@ -49,7 +49,7 @@ type itemRun struct {
 	state  plan.ItemState
 	reason string
 	works  []plan.WorkloadStatus
-	orders []operation.WorkloadOrder
+	orders []workloadops.WorkloadOrder
 	// givenUp are the workloads whose operation was abandoned while interrupted.
 	givenUp []bool
 	// held counts the workloads that system trouble holds up; round counts the resumes that came.
@@ -91,15 +91,15 @@ func (r *itemRun) run() ServiceReleaseResult {
 
 // load reads the item from the task's record.
 func (r *itemRun) load() error {
-	var loaded operation.LoadItemResult
+	var loaded workloadops.LoadItemResult
 	err := r.persist(r.ctx, "the engine's home cluster", func(int64) error {
 		return workflow.ExecuteActivity(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
-			operation.ActivityLoadItem, operation.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}).Get(r.ctx, &loaded)
+			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}).Get(r.ctx, &loaded)
 	})
 	if err != nil {
 		return err
 	}
-	holder := operation.Holder{WorkflowID: workflow.GetInfo(r.ctx).WorkflowExecution.ID, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}
+	holder := workloadops.Holder{WorkflowID: workflow.GetInfo(r.ctx).WorkflowExecution.ID, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}
 	r.orders = loaded.Workloads
 	r.works, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
 	for i := range r.orders {
@@ -162,10 +162,10 @@ func (r *itemRun) next(left []int) (int, error) {
 	}
 	for at, i := range left {
 		o := r.orders[i]
-		var answer operation.OutResult
+		var answer workloadops.OutResult
 		err := r.persist(r.ctx, partyName(o.Request), func(int64) error {
 			return workflow.ExecuteActivity(withActivity(r.ctx, partyLook(o.Queue, r.budget), fmt.Sprintf("is a pod of %s out?", o.Request.Workload)),
-				operation.ActivityOut, operation.OutRequest{Workloads: []catalog.Workload{o.Request.Workload}}).Get(r.ctx, &answer)
+				workloadops.ActivityOut, workloadops.OutRequest{Workloads: []catalog.Workload{o.Request.Workload}}).Get(r.ctx, &answer)
 		})
 		switch {
 		case errors.Is(err, errAbandoned):
@@ -196,11 +196,11 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 }
 
 // operate runs the operation until it ends: over claims of dead workflows, and over interruptions.
-func (r *itemRun) operate(ctx workflow.Context, i int) (operation.Result, error) {
+func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, error) {
 	order := r.orders[i]
 	request := order.Request
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
-	var result operation.Result
+	var result workloadops.Result
 	err := r.persist(ctx, partyName(request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
 		return r.attempt(ctx, order.Queue, &request, summary, &result)
@@ -218,11 +218,11 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (operation.Result, error)
 }
 
 // attempt runs the operation once more: over a queue that nobody polled while everything of ours was down, and over the claim of a dead workflow.
-func (r *itemRun) attempt(ctx workflow.Context, queue string, request *operation.Request, summary string, result *operation.Result) error {
+func (r *itemRun) attempt(ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result) error {
 	askedAgain := false
 	pickUp := r.budget
 	for {
-		err := workflow.ExecuteActivity(withActivity(ctx, partyRun(queue, pickUp), summary), operation.ActivityRun, *request).Get(ctx, result)
+		err := workflow.ExecuteActivity(withActivity(ctx, partyRun(queue, pickUp), summary), workloadops.ActivityRun, *request).Get(ctx, result)
 		switch {
 		case isScheduleToStart(err) && !askedAgain:
 			// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
@@ -246,10 +246,10 @@ func (r *itemRun) attempt(ctx workflow.Context, queue string, request *operation
 const secondPickUp = 20 * time.Second
 
 // holder asks the centre whether the workflow that holds a workload is dead.
-func (r *itemRun) holder(ctx workflow.Context, claim string) (operation.ClaimHolderResult, error) {
-	var answer operation.ClaimHolderResult
-	err := workflow.ExecuteActivity(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"), operation.ActivityClaimHolder,
-		operation.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
+func (r *itemRun) holder(ctx workflow.Context, claim string) (workloadops.ClaimHolderResult, error) {
+	var answer workloadops.ClaimHolderResult
+	err := workflow.ExecuteActivity(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"), workloadops.ActivityClaimHolder,
+		workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
 	return answer, asSystem(err)
 }
 
@@ -257,7 +257,7 @@ func (r *itemRun) holder(ctx workflow.Context, claim string) (operation.ClaimHol
 const restorePause = time.Minute
 
 // giveUp ends an operation that was abandoned while interrupted.
-func (r *itemRun) giveUp(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+func (r *itemRun) giveUp(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request, summary string) error {
 	what := request.Workload.String()
 	if err := r.giveBack(ctx, order, request, summary); err != nil {
 		return err
@@ -266,11 +266,11 @@ func (r *itemRun) giveUp(ctx workflow.Context, order operation.WorkloadOrder, re
 }
 
 // giveBack restores what an operation borrowed. It is owed: it is tried for as long as the party is away, or its cluster does not let us.
-func (r *itemRun) giveBack(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request, summary string) error {
+func (r *itemRun) giveBack(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request, summary string) error {
 	r.reason = "waits until " + partyName(request) + " answers, to give back what was borrowed"
 	r.show()
 	for {
-		err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), operation.ActivityRestore, request).Get(ctx, nil)
+		err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), workloadops.ActivityRestore, request).Get(ctx, nil)
 		if err == nil {
 			return nil
 		}
@@ -327,7 +327,9 @@ func (r *itemRun) report(interrupted bool, reason string) {
 	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
 }
 
-func partyName(request operation.Request) string { return "party " + request.Workload.PartyOrDefault() }
+func partyName(request workloadops.Request) string {
+	return "party " + request.Workload.PartyOrDefault()
+}
 
 // conclude draws the item's end from its workloads' ends.
 func (r *itemRun) conclude() ServiceReleaseResult {

@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // The workflow types of servings.
@@ -159,7 +159,7 @@ func (s *servingRun) begin() (goes bool, err error) {
 		s.awaitPredecessor(*found.Predecessor)
 	}
 	s.machine = serving.NewMachine(s.in, workflow.Now(s.ctx))
-	s.machine.Name(operation.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String())
+	s.machine.Name(workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String())
 	if found.Predecessor != nil {
 		s.machine.Inherit()
 	}
@@ -308,7 +308,7 @@ func (s *servingRun) start(party int, step serving.Step) {
 	request := serving.PartyRequest{
 		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.info.WorkflowStartTime.UnixMilli(), Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
 		Source:          serving.Source{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID, Previous: step == serving.StepBack},
-		Claim:           operation.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String(),
+		Claim:           workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String(),
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
 		Told: s.machine.Told(party),
 	}

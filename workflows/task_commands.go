@@ -5,8 +5,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // answered is what became of a command, remembered by its key.
@@ -77,10 +77,10 @@ func (r *taskRun) carryOut(c *command) (plan.Outcome, string) {
 
 // superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
 func (r *taskRun) superseded() (newer, why string) {
-	var result operation.BeginTaskResult
+	var result workloadops.BeginTaskResult
 	again := r.request()
 	again.Reclaim = true
-	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), operation.ActivityBeginTask, again).Get(r.ctx, &result)
+	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again).Get(r.ctx, &result)
 	if err != nil {
 		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
 	}

@@ -8,10 +8,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Activities are the centre's own: they read and write records in the home cluster, and ask Temporal about other workflows.
@@ -38,13 +38,13 @@ func NewActivities(store *Store, temporal client.Client, reader Inputs, recordLi
 
 // Register makes the activities known to a worker of the centre's queue.
 func (a *Activities) Register(w worker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: operation.ActivityLoadItem})
-	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: operation.ActivityBeginTask})
-	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: operation.ActivityCompleteRecord})
+	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
+	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
+	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
 	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
 	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
 	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
-	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: operation.ActivityClaimHolder})
+	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workloadops.ActivityClaimHolder})
 	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
 	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
 	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})

@@ -13,24 +13,24 @@ import (
 
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // ClaimHolder says whether the workflow that holds a workload is dead: closed, forgotten, or of an interrupted task of the same plan
 // that the asking task has replaced. Only then may its claim be taken over (design §4).
-func (a *Activities) ClaimHolder(ctx context.Context, in operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
+func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(in.Claim); ok {
 		return a.trafficHolder(ctx, namespace, name)
 	}
-	holder := operation.ParseHolder(in.Claim)
+	holder := workloadops.ParseHolder(in.Claim)
 	life, err := a.life(ctx, holder)
 	if err != nil {
-		return operation.ClaimHolderResult{}, err
+		return workloadops.ClaimHolderResult{}, err
 	}
 	if !life.alive {
-		return operation.ClaimHolderResult{Dead: true, Reason: life.reason}, nil
+		return workloadops.ClaimHolderResult{Dead: true, Reason: life.reason}, nil
 	}
 	return a.replaced(ctx, holder, in)
 }
@@ -43,7 +43,7 @@ type life struct {
 
 // life asks Temporal whether a holder still runs. One workflow of an ID runs at a time, and one that was continued as new keeps the run with
 // which it began: a claim may name either that one or the present one.
-func (a *Activities) life(ctx context.Context, holder operation.Holder) (life, error) {
+func (a *Activities) life(ctx context.Context, holder workloadops.Holder) (life, error) {
 	described, err := a.temporal.DescribeWorkflowExecution(ctx, holder.WorkflowID, "")
 	var missing *serviceerror.NotFound
 	var malformed *serviceerror.InvalidArgument
@@ -62,30 +62,30 @@ func (a *Activities) life(ctx context.Context, holder operation.Holder) (life, e
 }
 
 // trafficHolder is for the claim of a TrafficRouting, which lives as long as one of its holders does.
-func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (operation.ClaimHolderResult, error) {
+func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (workloadops.ClaimHolderResult, error) {
 	object := trafficObject(namespace, name)
 	found, err := a.store.GetTrafficRouting(ctx, namespace, name)
 	if isKind(err, failure.NotFound) {
-		return operation.ClaimHolderResult{Dead: true, Reason: object + " does not exist any more"}, nil
+		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " does not exist any more"}, nil
 	}
 	if err != nil {
-		return operation.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
 	}
 	holders, err := a.living(ctx, found.Status.Holders)
 	if err != nil {
-		return operation.ClaimHolderResult{}, err
+		return workloadops.ClaimHolderResult{}, err
 	}
 	if len(holders) == 0 {
-		return operation.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
+		return workloadops.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
 	}
-	return operation.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object, workflowsOf(holders))}, nil
+	return workloadops.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object, workflowsOf(holders))}, nil
 }
 
 // living are the holders whose workflow still runs.
 func (a *Activities) living(ctx context.Context, holders []string) ([]string, error) {
 	living := []string{}
 	for _, claim := range holders {
-		life, err := a.life(ctx, operation.ParseHolder(claim))
+		life, err := a.life(ctx, workloadops.ParseHolder(claim))
 		if err != nil {
 			return nil, err
 		}
@@ -100,25 +100,25 @@ func (a *Activities) living(ctx context.Context, holders []string) ([]string, er
 func workflowsOf(claims []string) string {
 	names := make([]string, len(claims))
 	for i, claim := range claims {
-		names[i] = operation.ParseHolder(claim).WorkflowID
+		names[i] = workloadops.ParseHolder(claim).WorkflowID
 	}
 	return strings.Join(names, ", ")
 }
 
 // replaced looks at a holder that is open: an interrupted task of the same plan has been replaced by the task that asks.
-func (a *Activities) replaced(ctx context.Context, holder operation.Holder, in operation.ClaimHolderRequest) (operation.ClaimHolderResult, error) {
-	alive := operation.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}
+func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	alive := workloadops.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}
 	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)
 	if !ok || other == in.Task {
 		return alive, nil
 	}
 	otherPlan, err := a.store.PlanOfTask(ctx, other)
 	if err != nil {
-		return operation.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
 	}
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return operation.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
 	}
 	if otherPlan != in.Plan || live.Task != in.Task {
 		return alive, nil
@@ -126,12 +126,12 @@ func (a *Activities) replaced(ctx context.Context, holder operation.Holder, in o
 	described, err := a.temporal.DescribeWorkflowExecution(ctx, plan.WorkflowID(other), "")
 	var missing *serviceerror.NotFound
 	if err != nil && !errors.As(err, &missing) {
-		return operation.ClaimHolderResult{}, err
+		return workloadops.ClaimHolderResult{}, err
 	}
 	if err == nil && status(described) == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && taskState(described) != string(plan.TaskInterrupted) {
 		return alive, nil
 	}
-	return operation.ClaimHolderResult{Dead: true, Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
+	return workloadops.ClaimHolderResult{Dead: true, Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
 }
 
 func status(d *workflowservice.DescribeWorkflowExecutionResponse) enumspb.WorkflowExecutionStatus {
@@ -141,7 +141,7 @@ func status(d *workflowservice.DescribeWorkflowExecutionResponse) enumspb.Workfl
 // taskState reads the state that the task's workflow last published.
 func taskState(d *workflowservice.DescribeWorkflowExecutionResponse) string {
 	var state string
-	payload, ok := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[operation.SearchAttributeState]
+	payload, ok := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[workloadops.SearchAttributeState]
 	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &state) != nil {
 		return ""
 	}

@@ -11,9 +11,9 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // CompleteRollout asks the rollout's own workflow for its final status and writes it into the record, so that it outlives Temporal's
@@ -21,7 +21,7 @@ import (
 func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteRequest) error {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, err := a.temporal.QueryWorkflow(query, in.WorkflowID, in.RunID, operation.QueryState)
+	value, err := a.temporal.QueryWorkflow(query, in.WorkflowID, in.RunID, workloadops.QueryState)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ const holdRetry = 2 * time.Second
 // HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks (design §6.1). Holders whose workflow is dead are
 // dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
 func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
-	beat, stop := heartbeat.Start(ctx, operation.Progress{})
+	beat, stop := heartbeat.Start(ctx, workloadops.Progress{})
 	defer stop()
 	var result rollout.HoldTrafficResult
 	err := a.onTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
@@ -76,17 +76,17 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 }
 
 // inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not counted.
-func inTime(beat *heartbeat.Beat[operation.Progress], in rollout.HoldTrafficRequest, err error) error {
+func inTime(beat *heartbeat.Beat[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
 	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
 	var f *failure.Error
 	switch {
 	case !errors.As(err, &f) || f.Kind.System():
-		beat.Note(func(p *operation.Progress) { p.Failed(now) })
+		beat.Note(func(p *workloadops.Progress) { p.Failed(now) })
 		return err
 	case f.Kind != failure.NotReady:
 		return err
 	}
-	beat.Note(func(p *operation.Progress) {
+	beat.Note(func(p *workloadops.Progress) {
 		p.Read(now)
 		p.Reached()
 		p.Message = f.Message

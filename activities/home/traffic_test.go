@@ -22,9 +22,9 @@ import (
 
 	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // runs plays Temporal: the newest run of each workflow ID.
@@ -135,7 +135,7 @@ func TestTheLastHolderGivesTheRoutesBack(t *testing.T) {
 }
 
 // attemptToHold is one attempt as Temporal has it made, after an earlier one that left that; it answers what it told last.
-func attemptToHold(t *testing.T, a *home.Activities, in rollout.HoldTrafficRequest, left *operation.Progress) (told operation.Progress, err error) {
+func attemptToHold(t *testing.T, a *home.Activities, in rollout.HoldTrafficRequest, left *workloadops.Progress) (told workloadops.Progress, err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -167,10 +167,10 @@ func TestWhoWaitsForAHolderWaitsNoLongerThanItsDeadline(t *testing.T) {
 	requireType(t, err, failure.NotReady, "the deadline has only begun")
 	require.Contains(t, told.Message, "TrafficRouting "+store.Namespace()+"/mse gives its routes back for rollout/default/s/one", "it is said for what and for whom")
 	require.False(t, told.ReadAt.IsZero(), "the next attempt counts from here")
-	told, err = attemptToHold(t, a, two, &operation.Progress{ElapsedSeconds: 100, ReadAt: time.Now().Add(-5 * time.Second)})
+	told, err = attemptToHold(t, a, two, &workloadops.Progress{ElapsedSeconds: 100, ReadAt: time.Now().Add(-5 * time.Second)})
 	requireType(t, err, failure.NotReady, "the deadline is not over")
 	require.InDelta(t, 105, told.ElapsedSeconds, 3)
-	long := &operation.Progress{ElapsedSeconds: 598, ReadAt: time.Now().Add(-5 * time.Second)}
+	long := &workloadops.Progress{ElapsedSeconds: 598, ReadAt: time.Now().Add(-5 * time.Second)}
 	_, err = attemptToHold(t, a, two, long)
 	requireType(t, err, failure.WorkloadFailed, "the deadline is over")
 	require.ErrorContains(t, err, "gives its routes back for rollout/default/s/one")
@@ -191,7 +191,7 @@ func TestDeadHoldersAreDropped(t *testing.T) {
 	_, err = a.LeaveTraffic(ctx, rollout.LeaveTrafficRequest{HoldTrafficRequest: dead})
 	require.NoError(t, err)
 	temporal.set("rollout/default/s/dead", "1", "1", terminated)
-	claim := operation.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse")}
+	claim := workloadops.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse")}
 	held, err := a.ClaimHolder(ctx, claim)
 	require.NoError(t, err)
 	require.True(t, held.Dead, "nobody alive holds it")
@@ -276,7 +276,7 @@ func TestWhoseClaimsAreAlive(t *testing.T) {
 		{"one that Temporal does not know is dead", "rollout/default/s/none@1", true},
 		{"a TrafficRouting that is gone holds nothing", v1alpha1.TrafficClaim(store.Namespace(), "gone"), true},
 	} {
-		answer, err := a.ClaimHolder(testContext(t), operation.ClaimHolderRequest{Claim: c.claim})
+		answer, err := a.ClaimHolder(testContext(t), workloadops.ClaimHolderRequest{Claim: c.claim})
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.dead, answer.Dead, c.reason)
 		require.NotEmpty(t, answer.Reason, c.reason)

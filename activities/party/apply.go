@@ -19,8 +19,8 @@ import (
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 type attempt struct {
 	a     *Activities
 	req   serving.PartyRequest
-	beat  *heartbeat.Beat[operation.Progress]
+	beat  *heartbeat.Beat[workloadops.Progress]
 	until time.Time
 	// stirred is when the attempt last gave a sign of life.
 	stirred time.Time
@@ -60,7 +60,7 @@ func (a *Activities) run(ctx context.Context, req serving.PartyRequest, make fun
 	if err := a.check(req); err != nil {
 		return outcome.Wrap(err)
 	}
-	beat, stop := heartbeat.Start(ctx, operation.Progress{})
+	beat, stop := heartbeat.Start(ctx, workloadops.Progress{})
 	defer stop()
 	t := &attempt{a: a, req: req, beat: beat, until: a.options.Now().Add(a.options.ListenFor)}
 	t.step, t.stirred = make(t), time.Now()
@@ -112,7 +112,7 @@ func errFrozen() error {
 func (t *attempt) reached() {
 	t.stirred = time.Now()
 	t.forbiddenSince = time.Time{}
-	t.beat.Note(func(p *operation.Progress) {
+	t.beat.Note(func(p *workloadops.Progress) {
 		p.Read(t.a.options.Now())
 		p.Reached()
 	})
@@ -126,7 +126,7 @@ func (t *attempt) sort(ctx context.Context, err error) error {
 	}
 	if errors.As(err, &f) {
 		if f.Kind == failure.NotReady {
-			t.beat.Note(func(p *operation.Progress) { p.Message = f.Message })
+			t.beat.Note(func(p *workloadops.Progress) { p.Message = f.Message })
 			t.reached()
 			return t.late(f)
 		}
@@ -149,7 +149,7 @@ func (t *attempt) sort(ctx context.Context, err error) error {
 		}
 	case trouble.Unreachable:
 		var outage time.Duration
-		t.beat.Note(func(p *operation.Progress) {
+		t.beat.Note(func(p *workloadops.Progress) {
 			outage = p.Failed(now)
 			p.Message = "its cluster is out of reach: " + trouble.Text(err)
 		})
@@ -244,7 +244,7 @@ func (t *attempt) apply(ctx context.Context, wake <-chan struct{}) (done bool, e
 	}
 	for {
 		state, why := serving.Judge(d, t.req.Version)
-		t.beat.Note(func(p *operation.Progress) { p.Message = why })
+		t.beat.Note(func(p *workloadops.Progress) { p.Message = why })
 		t.reached()
 		switch state {
 		case serving.DeployedWhole:
@@ -287,7 +287,7 @@ func (t *attempt) wait(ctx context.Context, d *appsv1.Deployment, wake <-chan st
 
 // read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone.
 func (t *attempt) read(ctx context.Context) (*appsv1.Deployment, error) {
-	if d, live := t.a.watch.deployment(name{t.req.Domain, t.req.Deployment}); live && d != nil && d.Annotations[operation.AnnotationClaimedBy] == t.req.Claim {
+	if d, live := t.a.watch.deployment(name{t.req.Domain, t.req.Deployment}); live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == t.req.Claim {
 		return d, nil
 	}
 	call, cancel := t.a.call(ctx)
@@ -312,7 +312,7 @@ func (t *attempt) finish(ctx context.Context, objects serving.Objects, d *appsv1
 	if err := t.a.prune(ctx, t.req, objects); err != nil {
 		return err
 	}
-	if d.Annotations[operation.AnnotationClaimedBy] != t.req.Claim {
+	if d.Annotations[workloadops.AnnotationClaimedBy] != t.req.Claim {
 		return nil
 	}
 	return t.free(ctx)
@@ -320,10 +320,10 @@ func (t *attempt) finish(ctx context.Context, objects serving.Objects, d *appsv1
 
 // free gives the Deployment free, unless it is not the operation's any more.
 func (t *attempt) free(ctx context.Context) error {
-	at := "/metadata/annotations/" + strings.ReplaceAll(operation.AnnotationClaimedBy, "/", "~1")
+	at := "/metadata/annotations/" + strings.ReplaceAll(workloadops.AnnotationClaimedBy, "/", "~1")
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": at, "value": t.req.Claim}, {"op": "remove", "path": at},
-		{"op": "remove", "path": "/metadata/labels/" + strings.ReplaceAll(operation.LabelClaimed, "/", "~1")},
+		{"op": "remove", "path": "/metadata/labels/" + strings.ReplaceAll(workloadops.LabelClaimed, "/", "~1")},
 	})
 	if err != nil {
 		return err

@@ -30,8 +30,8 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -121,7 +121,7 @@ func workflowOf(generation int64) string {
 func (s *site) step(generation int64, back bool) serving.PartyRequest {
 	in, id := s.temporal.inputs[workflowOf(generation)], workflowOf(generation)
 	req := serving.PartyRequest{ID: "s1", UID: "u1", Generation: generation, Started: 1000 * generation, Domain: s.domain, Deployment: "s1", Version: in.TargetDigest,
-		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back}, Claim: operation.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
+		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back}, Claim: workloadops.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
 	if back {
 		req.Version = in.PreviousDigest
 	}
@@ -159,7 +159,7 @@ func (s *site) requireRuns(tag string) {
 	require.Len(s.t, files.Items, 1)
 	require.Contains(s.t, files.Items[0].Data, "app.conf")
 	require.Equal(s.t, tag, files.Items[0].Data["app.conf"], "its files are of the same version")
-	require.NotContains(s.t, d.Labels, operation.LabelClaimed, "no claim is left")
+	require.NotContains(s.t, d.Labels, workloadops.LabelClaimed, "no claim is left")
 }
 
 func requireKind(t *testing.T, kind failure.Kind, err error) {

@@ -15,8 +15,8 @@ import (
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const fieldManager = "slipway-serving"
@@ -167,10 +167,10 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name (uid " + is.GetLabels()[kuscia.LabelDeploymentUID] +
 				"): it is waited for until that serving's deletion has removed it; delete it yourself if no deletion is under way"}
 	}
-	claim := is.GetAnnotations()[operation.AnnotationClaimedBy]
+	claim := is.GetAnnotations()[workloadops.AnnotationClaimedBy]
 	if !serving.MayTake(claim, w.req.ID, w.req.Generation) {
 		e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until that is over, or stop it", kind, w.req.Domain, is.GetName(),
-			operation.ParseHolder(claim).WorkflowID)
+			workloadops.ParseHolder(claim).WorkflowID)
 		e.Holder = claim
 		return e
 	}
@@ -184,7 +184,7 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 // same says whether an object was told to be this before, in this very turn: even where nothing else is new its turn is written, so that what was frozen with
 // an earlier one in its hands is refused.
 func same(is, wanted metav1.Object) bool {
-	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationTurn, operation.AnnotationClaimedBy}
+	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationTurn, workloadops.AnnotationClaimedBy}
 	return !slices.ContainsFunc(keys, func(key string) bool { return is.GetAnnotations()[key] != wanted.GetAnnotations()[key] })
 }
 

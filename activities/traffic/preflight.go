@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TrafficPreflight checks, without a write, that the traffic of a rollout can be moved as each of its steps asks (design §1, principle 6): permissions, Services,
@@ -247,7 +247,7 @@ func (c *check) held(ctx context.Context, p provider, j job) error {
 		if holder == "" || c.holder != "" {
 			continue
 		}
-		if c.req.Shared != nil && !strings.HasPrefix(operation.ParseHolder(holder).WorkflowID, "rollout/") {
+		if c.req.Shared != nil && !strings.HasPrefix(workloadops.ParseHolder(holder).WorkflowID, "rollout/") {
 			continue
 		}
 		c.holder, c.on = holder, at.String()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const ingressYAML = `
@@ -129,7 +129,7 @@ func TestTakeOver(t *testing.T) {
 			req.Traffic = weight(20)
 			b.must(req)
 
-			next := operation.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
+			next := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
 			all := []rollout.RouteAction{rollout.RoutePin, rollout.RouteEnsure, rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary}
 			for _, action := range all {
 				req := b.request(action, w.routing)

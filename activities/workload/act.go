@@ -10,7 +10,7 @@ import (
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/trouble"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -21,11 +21,11 @@ const (
 )
 
 // write makes one write; it returns the end when the operation ends with it.
-func (t *attempt) write(ctx context.Context, o *object, d operation.Decision) (*operation.Ending, error) {
+func (t *attempt) write(ctx context.Context, o *object, d workloadops.Decision) (*workloadops.Ending, error) {
 	end, ends := d.Ends()
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
-		t.beat.Note(func(p *operation.Progress) { p.Ending = &end })
+		t.beat.Note(func(p *workloadops.Progress) { p.Ending = &end })
 		if err := tell(ctx, t.beat, t.a.options.Recorder); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (t *attempt) write(ctx context.Context, o *object, d operation.Decision) (*
 	return nil, nil
 }
 
-func (t *attempt) patch(ctx context.Context, o *object, w *operation.Write) (*object, error) {
+func (t *attempt) patch(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
 	body, err := jsonPatch(o, w)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (t *attempt) patch(ctx context.Context, o *object, w *operation.Write) (*ob
 }
 
 // delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *attempt) delete(ctx context.Context, pods []operation.Pod) error {
+func (t *attempt) delete(ctx context.Context, pods []workloadops.Pod) error {
 	for _, p := range pods {
 		uid := types.UID(p.UID)
 		version := p.Version
@@ -83,7 +83,7 @@ func (t *attempt) delete(ctx context.Context, pods []operation.Pod) error {
 }
 
 // wait listens until something changes, and ends the attempt when its time is over.
-func (t *attempt) wait(ctx context.Context, d operation.Decision) error {
+func (t *attempt) wait(ctx context.Context, d workloadops.Decision) error {
 	now := t.a.options.Now()
 	if !now.Before(t.until) {
 		return t.notReady()

@@ -1,4 +1,4 @@
-// Package workload starts, stops and restarts the workloads of a party's cluster (design §5): it reads a workload, lets release/operation decide, makes the
+// Package workload starts, stops and restarts the workloads of a party's cluster (design §5): it reads a workload, lets release/workloadops decide, makes the
 // change, and waits. Every activity is level-based and idempotent, so that a process that is killed at any point is followed by another that goes on.
 package workload
 
@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Options of the activities. The zero value is usable.
@@ -75,10 +75,10 @@ func New(client kubernetes.Interface, options Options) *Activities {
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
-		operation.ActivityRun:       a.Run,
-		operation.ActivityRestore:   a.Restore,
-		operation.ActivityOut:       a.Out,
-		operation.ActivityPreflight: a.Preflight,
+		workloadops.ActivityRun:       a.Run,
+		workloadops.ActivityRestore:   a.Restore,
+		workloadops.ActivityOut:       a.Out,
+		workloadops.ActivityPreflight: a.Preflight,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

@@ -9,14 +9,14 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // errSuperseded says that Temporal has given the work to another attempt, or that nobody wants it any more.
 var errSuperseded = errors.New("another attempt has taken over")
 
 // beat is what one attempt knows, and leaves to the next.
-type beat = heartbeat.Beat[operation.Progress]
+type beat = heartbeat.Beat[workloadops.Progress]
 
 // tell makes sure that Temporal has what is known now, past the SDK's batching. It fails with errSuperseded when this attempt is no longer wanted:
 // then it must not make its last write, whose answer nobody would hear. Temporal being out of reach is no reason to hold the write back.

@@ -9,15 +9,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
 const dead = "task/t0/1-order@run-0"
 
 // abandon begins an operation for a release that dies in the middle: its claim and what it borrowed stay.
-func (b *bench) abandon(req operation.Request, name observer.Name, begun func(whole) bool) {
+func (b *bench) abandon(req workloadops.Request, name observer.Name, begun func(whole) bool) {
 	b.t.Helper()
 	req.Claim, req.Marker = dead, "t0/1"
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
@@ -33,8 +33,8 @@ func (b *bench) abandon(req operation.Request, name observer.Name, begun func(wh
 	_ = requireFailure(b.t, err, failure.Unreachable)
 	b.traffic.set(nil)
 	w := b.whole(name)
-	require.Equal(b.t, dead, w.annotations[operation.AnnotationClaimedBy])
-	require.Equal(b.t, operation.LabelClaimedValue, w.labels[operation.LabelClaimed])
+	require.Equal(b.t, dead, w.annotations[workloadops.AnnotationClaimedBy])
+	require.Equal(b.t, workloadops.LabelClaimedValue, w.labels[workloadops.LabelClaimed])
 	require.True(b.t, begun(w), "the abandoned operation had not begun")
 }
 
@@ -102,12 +102,12 @@ func TestLostClaim(t *testing.T) {
 	req := b.request(order, plan.Start, plan.Parallel)
 	req.Workload.Replicas = &one
 	ended := b.inBackground(req)
-	b.until(order, "claimed", func(w whole) bool { return w.annotations[operation.AnnotationClaimedBy] == req.Claim })
+	b.until(order, "claimed", func(w whole) bool { return w.annotations[workloadops.AnnotationClaimedBy] == req.Claim })
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"}}}`)
 	app := requireFailure(t, <-ended, failure.ClaimLost)
 	require.Contains(t, app.Message(), "somebody took this release's claim away")
 	require.Contains(t, app.Message(), "task/t0/1-order holds it now")
-	require.Equal(t, dead, b.whole(order).annotations[operation.AnnotationClaimedBy], "the other's claim is left alone")
+	require.Equal(t, dead, b.whole(order).annotations[workloadops.AnnotationClaimedBy], "the other's claim is left alone")
 }
 
 func TestClaimTakenAwayByHand(t *testing.T) {
@@ -154,7 +154,7 @@ func TestRestoreOfAHalfStopRemembersTheSize(t *testing.T) {
 	require.NoError(t, err)
 	result := b.must(b.request(order, plan.Start, plan.Parallel))
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message, "START after a STOP that broke off comes back to the full size")
-	require.NotContains(t, b.whole(order).annotations, operation.AnnotationLeftAt)
+	require.NotContains(t, b.whole(order).annotations, workloadops.AnnotationLeftAt)
 }
 
 func TestRestoreOfAWorkloadThatIsGone(t *testing.T) {
@@ -171,7 +171,7 @@ func TestOriginalIsReadable(t *testing.T) {
 	b.settled(order, 2)
 	var saved string
 	b.abandon(b.request(order, plan.Restart, plan.Parallel), order, func(w whole) bool {
-		saved = w.annotations[operation.AnnotationOriginal]
+		saved = w.annotations[workloadops.AnnotationOriginal]
 		return true
 	})
 	var o map[string]any

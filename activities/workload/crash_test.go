@@ -12,13 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"slipway.io/slipway/activities/workload"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
 // killAt lets an attempt make so many changes and then kills it: before the next one reaches the server, or after it has, its answer lost.
-func (b *bench) killAt(ctx context.Context, req operation.Request, changes int, after bool) (killed bool) {
+func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int, after bool) (killed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var seen atomic.Int32
@@ -101,7 +101,7 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 		require.Len(b.t, tl.Made[name], 3, "%s", tl)
 	case plan.Stop:
 		require.Empty(b.t, b.pods(name.Name))
-		require.Equal(b.t, "3", tidy.annotations[operation.AnnotationReplicas])
+		require.Equal(b.t, "3", tidy.annotations[workloadops.AnnotationReplicas])
 		require.Empty(b.t, tl.Made[name], "%s", tl)
 	}
 	if s.oneOut {
@@ -145,5 +145,5 @@ func TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd(t *testing.T) {
 	req := b.request(order, plan.Stop, plan.Parallel)
 	_, err := b.driver(req).run()
 	require.ErrorContains(t, err, "another attempt has taken over")
-	require.Equal(t, req.Claim, b.whole(order).annotations[operation.AnnotationClaimedBy])
+	require.Equal(t, req.Claim, b.whole(order).annotations[workloadops.AnnotationClaimedBy])
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	client "k8s.io/client-go/kubernetes/typed/apps/v1"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 type daemonSets struct{ client client.DaemonSetsGetter }
@@ -67,8 +67,8 @@ func daemonSetObject(d *appsv1.DaemonSet) *object {
 	s.Total, s.Ready, s.Available, s.Updated = d.Status.CurrentNumberScheduled, d.Status.NumberReady, d.Status.NumberAvailable, d.Status.UpdatedNumberScheduled
 	s.UpdateType = string(d.Spec.UpdateStrategy.Type)
 	if rolling := d.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		o.setting(operation.PathUpdateUnavailable, rolling.MaxUnavailable)
-		o.setting(operation.PathUpdateSurge, rolling.MaxSurge)
+		o.setting(workloadops.PathUpdateUnavailable, rolling.MaxUnavailable)
+		o.setting(workloadops.PathUpdateSurge, rolling.MaxSurge)
 	}
 	return o
 }

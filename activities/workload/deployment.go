@@ -12,7 +12,7 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/apps/v1"
 
 	"slipway.io/slipway/activities/podword"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // annotationRevision is where the Deployment controller counts the revisions.
@@ -79,8 +79,8 @@ func deploymentObject(d *appsv1.Deployment) *object {
 	s.Paused = d.Spec.Paused
 	s.Revision = d.Annotations[annotationRevision]
 	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil {
-		o.setting(operation.PathDeploymentUnavailable, rolling.MaxUnavailable)
-		o.setting(operation.PathDeploymentSurge, rolling.MaxSurge)
+		o.setting(workloadops.PathDeploymentUnavailable, rolling.MaxUnavailable)
+		o.setting(workloadops.PathDeploymentSurge, rolling.MaxSurge)
 	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {

@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/activities/podword"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // What a request to the API server can fail of, as this package's decisions call it.
@@ -36,14 +36,14 @@ func text(err error) string {
 	return podword.Line(said)
 }
 
-func unreachableFailure(req operation.Request, spent int64, err error) *failure.Error {
+func unreachableFailure(req workloadops.Request, spent int64, err error) *failure.Error {
 	e := failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s",
 		req.Workload, req.UnreachableBudgetSeconds, text(err))
 	e.SpentSeconds = spent
 	return e
 }
 
-func forbiddenFailure(req operation.Request, spent int64, err error) *failure.Error {
+func forbiddenFailure(req workloadops.Request, spent int64, err error) *failure.Error {
 	e := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", req.Workload, text(err))
 	e.SpentSeconds = spent
 	return e

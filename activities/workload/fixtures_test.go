@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -147,8 +147,8 @@ func (b *bench) whole(name observer.Name) whole {
 	delete(o.Spec, "replicas")
 	meta := o.Spec["template"].(map[string]any)["metadata"].(map[string]any)
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		w.marker, _ = annotations[operation.AnnotationRestartedBy].(string)
-		delete(annotations, operation.AnnotationRestartedBy)
+		w.marker, _ = annotations[workloadops.AnnotationRestartedBy].(string)
+		delete(annotations, workloadops.AnnotationRestartedBy)
 		if len(annotations) == 0 {
 			delete(meta, "annotations")
 		}
@@ -164,10 +164,10 @@ func (b *bench) requireTidy(name observer.Name, before whole) whole {
 	b.t.Helper()
 	after := b.whole(name)
 	require.Equal(b.t, before.spec, after.spec, "its own settings must be what they were")
-	for _, key := range []string{operation.AnnotationClaimedBy, operation.AnnotationOriginal, operation.AnnotationLeftAt} {
+	for _, key := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal, workloadops.AnnotationLeftAt} {
 		require.NotContains(b.t, after.annotations, key)
 	}
-	require.NotContains(b.t, after.labels, operation.LabelClaimed)
+	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
 	return after
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // mistrust is how long a watch that reported an error is not relied on.
@@ -139,7 +139,7 @@ func (h *hub) prepare(s scope, w *sharedWatch, log *slog.Logger) error {
 
 func (h *hub) listWatch(s scope) cache.ListerWatcher {
 	k := h.kinds[s.kind]
-	selector := operation.LabelClaimed + "=" + operation.LabelClaimedValue
+	selector := workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // kind adapts one kind of workload. To support another kind, write another adapter.
@@ -43,32 +43,32 @@ type object struct {
 	templateAnnotated bool
 	minReadySeconds   int32
 	// seen is what Decide goes by, pods and time left out.
-	seen operation.Observed
+	seen workloadops.Observed
 }
 
 func newKinds(client kubernetes.Interface) map[string]kind {
 	return map[string]kind{
-		operation.KindDeployment:  deployments{client.AppsV1()},
-		operation.KindStatefulSet: statefulSets{client.AppsV1()},
-		operation.KindDaemonSet:   daemonSets{client.AppsV1()},
+		workloadops.KindDeployment:  deployments{client.AppsV1()},
+		workloadops.KindStatefulSet: statefulSets{client.AppsV1()},
+		workloadops.KindDaemonSet:   daemonSets{client.AppsV1()},
 	}
 }
 
 // newObject fills in what all kinds have in common.
 func newObject(meta metav1.ObjectMeta, selector *metav1.LabelSelector, template corev1.PodTemplateSpec) *object {
 	o := &object{meta: meta, selector: selector, templateAnnotated: len(template.Annotations) > 0}
-	o.seen = operation.Observed{
-		Claim:      meta.Annotations[operation.AnnotationClaimedBy],
+	o.seen = workloadops.Observed{
+		Claim:      meta.Annotations[workloadops.AnnotationClaimedBy],
 		Rollout:    savedBy(meta.Labels, meta.Annotations),
 		Generation: meta.Generation,
 		Deleting:   meta.DeletionTimestamp != nil,
 		Settings:   map[string]json.RawMessage{},
-		Remembered: meta.Annotations[operation.AnnotationReplicas],
-		LeftAt:     meta.Annotations[operation.AnnotationLeftAt],
-		Marker:     template.Annotations[operation.AnnotationRestartedBy],
+		Remembered: meta.Annotations[workloadops.AnnotationReplicas],
+		LeftAt:     meta.Annotations[workloadops.AnnotationLeftAt],
+		Marker:     template.Annotations[workloadops.AnnotationRestartedBy],
 	}
-	if text, saved := meta.Annotations[operation.AnnotationOriginal]; saved {
-		original, err := operation.ParseOriginal(text)
+	if text, saved := meta.Annotations[workloadops.AnnotationOriginal]; saved {
+		original, err := workloadops.ParseOriginal(text)
 		if err != nil {
 			o.seen.OriginalProblem = err.Error()
 		}
@@ -97,10 +97,10 @@ func (o *object) size(replicas *int32) {
 	}
 }
 
-// savedBy is what a rollout has saved on a workload; "" when none has, or when it is a stale copy (operation.LabelRollout).
+// savedBy is what a rollout has saved on a workload; "" when none has, or when it is a stale copy (workloadops.LabelRollout).
 func savedBy(labels, annotations map[string]string) string {
-	if labels[operation.LabelRollout] == "" {
+	if labels[workloadops.LabelRollout] == "" {
 		return ""
 	}
-	return annotations[operation.AnnotationRollout]
+	return annotations[workloadops.AnnotationRollout]
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/activities/workload"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -139,7 +139,7 @@ func (b *bench) play(s situation) {
 	require.Equal(b.t, before.generation+int64(s.generations), after.generation, s.reason)
 	if s.op == plan.Stop {
 		require.Empty(b.t, b.pods(name.Name), s.reason)
-		require.Equal(b.t, "3", after.annotations[operation.AnnotationReplicas], "its size must be remembered")
+		require.Equal(b.t, "3", after.annotations[workloadops.AnnotationReplicas], "its size must be remembered")
 		require.Equal(b.t, int32(3), *result.FromReplicas)
 		require.Equal(b.t, int32(0), *result.ToReplicas)
 		b.playStart(s, name, before)
@@ -168,7 +168,7 @@ func (b *bench) playStart(s situation, name observer.Name, before whole) {
 	require.Equal(b.t, s.writes, b.traffic.written(), "as many writes as the STOP took")
 	after := b.requireTidy(name, before)
 	require.Equal(b.t, before.replicas, after.replicas)
-	require.NotContains(b.t, after.annotations, operation.AnnotationReplicas, "nothing is left to remember")
+	require.NotContains(b.t, after.annotations, workloadops.AnnotationReplicas, "nothing is left to remember")
 	require.Equal(b.t, int32(0), *result.FromReplicas)
 	require.Equal(b.t, int32(3), *result.ToReplicas)
 	if s.method == plan.Sequential {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 var errDown = errors.New("connection refused")
@@ -18,7 +18,7 @@ var errDown = errors.New("connection refused")
 func neverReady(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "x:never-ready" }
 
 // inBackground runs an operation while the test does something else; it ends with its error.
-func (b *bench) inBackground(req operation.Request) <-chan error {
+func (b *bench) inBackground(req workloadops.Request) <-chan error {
 	ended := make(chan error, 1)
 	d := b.driver(req)
 	go func() {
@@ -29,7 +29,7 @@ func (b *bench) inBackground(req operation.Request) <-chan error {
 }
 
 // begin runs an operation until it has made its first write.
-func (b *bench) begin(req operation.Request) <-chan error {
+func (b *bench) begin(req workloadops.Request) <-chan error {
 	b.t.Helper()
 	ended := b.inBackground(req)
 	require.Eventually(b.t, func() bool { return b.traffic.written() > 0 }, patience, tick, "it never began")
@@ -85,8 +85,8 @@ func TestSomebodyScalesAStop(t *testing.T) {
 	require.Contains(t, app.Message(), "somebody else scaled it from 0 to 5 while it was being stopped: find out who does (an autoscaler?)")
 	after := b.whole(order)
 	require.Equal(t, int64(5), after.replicas, "it is not fought over")
-	require.NotContains(t, after.annotations, operation.AnnotationReplicas, "their size counts now")
-	require.NotContains(t, after.annotations, operation.AnnotationClaimedBy)
+	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas, "their size counts now")
+	require.NotContains(t, after.annotations, workloadops.AnnotationClaimedBy)
 }
 
 func TestSomebodyUndoesARestart(t *testing.T) {
@@ -111,7 +111,7 @@ func TestSomebodyEditsTheBorrowedSettings(t *testing.T) {
 	b.settled(order, 2)
 	req := b.request(order, plan.Restart, plan.Parallel)
 	d := b.driver(req)
-	ended := make(chan operation.Result, 1)
+	ended := make(chan workloadops.Result, 1)
 	go func() {
 		result, _ := d.run()
 		ended <- result
@@ -191,12 +191,12 @@ func TestRefusedOnSight(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		change func(b *bench)
-		req    func(b *bench) operation.Request
+		req    func(b *bench) workloadops.Request
 		says   string
 	}{
 		"paused": {
 			change: func(b *bench) { b.deployment("order", 1, func(d *appsv1.Deployment) { d.Spec.Paused = true }) },
-			req:    func(b *bench) operation.Request { return b.request(order, plan.Restart, plan.Parallel) },
+			req:    func(b *bench) workloadops.Request { return b.request(order, plan.Restart, plan.Parallel) },
 			says:   "is paused, so nothing would be restarted: resume it with `kubectl rollout resume` first",
 		},
 		"partition": {
@@ -206,7 +206,7 @@ func TestRefusedOnSight(t *testing.T) {
 					s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &two}
 				})
 			},
-			req: func(b *bench) operation.Request {
+			req: func(b *bench) workloadops.Request {
 				req := b.request(order, plan.Restart, plan.Sequential)
 				req.Workload.WorkloadRef.Kind = "StatefulSet"
 				return req
@@ -215,12 +215,12 @@ func TestRefusedOnSight(t *testing.T) {
 		},
 		"no size": {
 			change: func(b *bench) { b.deployment("order", 0, nil) },
-			req:    func(b *bench) operation.Request { return b.request(order, plan.Start, plan.Parallel) },
+			req:    func(b *bench) workloadops.Request { return b.request(order, plan.Start, plan.Parallel) },
 			says:   "has no pods and no size is known to start it with: give it `replicas` in the catalogue",
 		},
 		"a DaemonSet has no size": {
 			change: func(b *bench) { b.daemonSet("order", nil) },
-			req: func(b *bench) operation.Request {
+			req: func(b *bench) workloadops.Request {
 				req := b.request(order, plan.Stop, plan.Parallel)
 				req.Workload.WorkloadRef.Kind = "DaemonSet"
 				return req
@@ -229,7 +229,7 @@ func TestRefusedOnSight(t *testing.T) {
 		},
 		"another kind": {
 			change: func(*bench) {},
-			req: func(b *bench) operation.Request {
+			req: func(b *bench) workloadops.Request {
 				req := b.request(order, plan.Stop, plan.Parallel)
 				req.Workload.WorkloadRef.APIVersion, req.Workload.WorkloadRef.Kind = "apps.kruise.io/v1alpha1", "CloneSet"
 				return req
@@ -244,7 +244,7 @@ func TestRefusedOnSight(t *testing.T) {
 			req := tc.req(b)
 			require.Contains(t, b.fails(req, failure.Refused).Message(), tc.says)
 			require.Zero(t, b.traffic.count("PATCH", ""), "a refusal writes nothing")
-			checked, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{req}})
+			checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 			require.NoError(t, err)
 			require.Len(t, checked.Refusals, 1, "it is refused at the door already")
 			require.Contains(t, checked.Refusals[0].Reason, tc.says)

@@ -6,12 +6,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/outcome"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Out counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is asked again.
-func (a *Activities) Out(ctx context.Context, in operation.OutRequest) (operation.OutResult, error) {
-	result := operation.OutResult{Out: make([]int32, len(in.Workloads))}
+func (a *Activities) Out(ctx context.Context, in workloadops.OutRequest) (workloadops.OutResult, error) {
+	result := workloadops.OutResult{Out: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
 		kind, known := a.kinds[w.WorkloadRef.Kind]
 		if !known || !a.serves(w.Namespace) {

@@ -20,8 +20,8 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func down(*http.Request) (*http.Response, error) { return nil, errDown }
@@ -139,10 +139,10 @@ func TestWithoutTheWatch(t *testing.T) {
 	require.Equal(t, "restarted: 2 of 2 pods are ready", b.must(b.request(order, plan.Restart, plan.Parallel)).Message)
 }
 
-func (b *bench) mayPreflight(req operation.Request) {
+func (b *bench) mayPreflight(req workloadops.Request) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
-		checked, err := b.acts.Preflight(b.t.Context(), operation.PreflightRequest{Requests: []operation.Request{req}})
+		checked, err := b.acts.Preflight(b.t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 		return err == nil && len(checked.Refusals) == 0
 	}, patience, tick, "the account never got its permissions")
 }
@@ -173,7 +173,7 @@ func TestPreflightNamesMissingPermissions(t *testing.T) {
 	want := "Deployment " + b.namespace + "/order: this party's worker may not patch deployments in namespace " + b.namespace + ": grant it that"
 	var reason string
 	require.Eventually(t, func() bool {
-		checked, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{req}})
+		checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 		require.NoError(t, err)
 		require.Len(t, checked.Refusals, 1)
 		reason = checked.Refusals[0].Reason

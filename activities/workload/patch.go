@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // fieldManager is the name under which the API server notes our changes.
@@ -19,13 +19,13 @@ type change struct {
 }
 
 // jsonPatch is a write as a JSON Patch for the object as it was read. Its tests come first, so that it is made as a whole or not at all.
-func jsonPatch(o *object, w *operation.Write) ([]byte, error) {
+func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 	var tests, changes []change
 	if w.Fresh {
 		tests = append(tests, change{"test", "/metadata/resourceVersion", o.meta.ResourceVersion})
 	}
 	if w.Held != "" {
-		tests = append(tests, change{"test", annotation(operation.AnnotationClaimedBy), w.Held})
+		tests = append(tests, change{"test", annotation(workloadops.AnnotationClaimedBy), w.Held})
 	}
 	if w.Replicas != nil {
 		if o.hasReplicas {
@@ -47,14 +47,14 @@ func jsonPatch(o *object, w *operation.Write) ([]byte, error) {
 		if !o.templateAnnotated {
 			changes = append(changes, change{"add", "/spec/template/metadata/annotations", map[string]string{}})
 		}
-		changes = append(changes, change{"add", "/spec/template/metadata/annotations/" + escape(operation.AnnotationRestartedBy), w.Stamp})
+		changes = append(changes, change{"add", "/spec/template/metadata/annotations/" + escape(workloadops.AnnotationRestartedBy), w.Stamp})
 	}
 	changes = append(changes, metadata(o, w)...)
 	return json.Marshal(append(tests, changes...))
 }
 
 // metadata are the changes of annotations and of the label.
-func metadata(o *object, w *operation.Write) []change {
+func metadata(o *object, w *workloadops.Write) []change {
 	var out []change
 	set := map[string]string{}
 	for name, value := range w.Annotations {
@@ -62,16 +62,16 @@ func metadata(o *object, w *operation.Write) []change {
 	}
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
-		set[operation.AnnotationClaimedBy] = w.Claim
+		set[workloadops.AnnotationClaimedBy] = w.Claim
 		if len(o.meta.Labels) == 0 {
 			out = append(out, change{"add", "/metadata/labels", map[string]string{}})
 		}
-		out = append(out, change{"add", "/metadata/labels/" + escape(operation.LabelClaimed), operation.LabelClaimedValue})
+		out = append(out, change{"add", "/metadata/labels/" + escape(workloadops.LabelClaimed), workloadops.LabelClaimedValue})
 	}
 	if w.Release {
-		remove = append(remove, operation.AnnotationClaimedBy)
-		if _, there := o.meta.Labels[operation.LabelClaimed]; there {
-			out = append(out, change{Op: "remove", Path: "/metadata/labels/" + escape(operation.LabelClaimed)})
+		remove = append(remove, workloadops.AnnotationClaimedBy)
+		if _, there := o.meta.Labels[workloadops.LabelClaimed]; there {
+			out = append(out, change{Op: "remove", Path: "/metadata/labels/" + escape(workloadops.LabelClaimed)})
 		}
 	}
 	if len(set) > 0 && len(o.meta.Annotations) == 0 {

@@ -7,25 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func TestJSONPatch(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
-	claimed := metav1.ObjectMeta{ResourceVersion: "41", Labels: map[string]string{"app": "order", operation.LabelClaimed: "true"},
-		Annotations: map[string]string{operation.AnnotationClaimedBy: "w@r", operation.AnnotationOriginal: "{}"}}
+	claimed := metav1.ObjectMeta{ResourceVersion: "41", Labels: map[string]string{"app": "order", workloadops.LabelClaimed: "true"},
+		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", workloadops.AnnotationOriginal: "{}"}}
 	cases := map[string]struct {
 		reason string
 		object object
-		write  operation.Write
+		write  workloadops.Write
 		want   string
 	}{
 		"begin on a bare object": {
 			reason: "maps that are not there are made, and the exact version is required",
 			object: object{meta: metav1.ObjectMeta{ResourceVersion: "41"}, hasReplicas: true},
-			write: operation.Write{Fresh: true, Claim: "w@r", Annotations: map[string]string{operation.AnnotationOriginal: "{}"}, Replicas: &two, WasReplicas: 0, Stamp: "m",
-				Settings: []operation.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge", Value: json.RawMessage(`0`), Was: json.RawMessage(`"25%"`)}}},
+			write: workloadops.Write{Fresh: true, Claim: "w@r", Annotations: map[string]string{workloadops.AnnotationOriginal: "{}"}, Replicas: &two, WasReplicas: 0, Stamp: "m",
+				Settings: []workloadops.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge", Value: json.RawMessage(`0`), Was: json.RawMessage(`"25%"`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/resourceVersion","value":"41"},
 				{"op":"test","path":"/spec/replicas","value":0},
@@ -43,7 +43,7 @@ func TestJSONPatch(t *testing.T) {
 		"end": {
 			reason: "the claim is required and taken away; what is not there is not removed",
 			object: object{meta: claimed, hasReplicas: true, templateAnnotated: true},
-			write:  operation.Write{Held: "w@r", Release: true, Remove: []string{operation.AnnotationOriginal, operation.AnnotationReplicas, operation.AnnotationOriginal}},
+			write:  workloadops.Write{Held: "w@r", Release: true, Remove: []string{workloadops.AnnotationOriginal, workloadops.AnnotationReplicas, workloadops.AnnotationOriginal}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"remove","path":"/metadata/labels/slipway.io~1claimed"},
@@ -53,7 +53,7 @@ func TestJSONPatch(t *testing.T) {
 		"a setting that was not set": {
 			reason: "it is removed again, not set to nothing",
 			object: object{meta: claimed},
-			write:  operation.Write{Held: "w@r", Settings: []operation.Setting{{Path: "/spec/x", Was: json.RawMessage(`1`)}}},
+			write:  workloadops.Write{Held: "w@r", Settings: []workloadops.Setting{{Path: "/spec/x", Was: json.RawMessage(`1`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"test","path":"/spec/x","value":1},

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/podword"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // podPage is how many pods one request reads.
@@ -19,7 +19,7 @@ const podPage = 500
 
 // podList is a workload's pods, and where a watch that misses nothing goes on from.
 type podList struct {
-	pods     []operation.Pod
+	pods     []workloadops.Pod
 	selector string
 	version  string
 }
@@ -53,10 +53,10 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 }
 
 // podSeen is what Decide has to know of a pod.
-func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) operation.Pod {
-	seen := operation.Pod{
+func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.Pod {
+	seen := workloadops.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
-		Marker:   pod.Annotations[operation.AnnotationRestartedBy],
+		Marker:   pod.Annotations[workloadops.AnnotationRestartedBy],
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey],
 		Ordinal:  -1,
 		Deleting: pod.DeletionTimestamp != nil,
@@ -66,7 +66,7 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) operation.Po
 	if seen.Revision == "" {
 		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == operation.KindStatefulSet {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == workloadops.KindStatefulSet {
 		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
 			seen.Ordinal = int32(n)
 		}

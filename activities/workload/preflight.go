@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -25,15 +25,15 @@ const (
 // Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the worker has the
 // permissions that it takes (design §1, principle 6). A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run tells.
 // It fails with Unreachable or Forbidden when the cluster does not answer.
-func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult, error) {
+func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
 	if err := p.run(ctx); err != nil {
-		return operation.PreflightResult{}, outcome.Wrap(p.failure(err))
+		return workloadops.PreflightResult{}, outcome.Wrap(p.failure(err))
 	}
-	var out operation.PreflightResult
+	var out workloadops.PreflightResult
 	for i, reason := range p.reasons {
 		if reason != "" {
-			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Reason: reason})
+			out.Refusals = append(out.Refusals, workloadops.Refusal{Index: i, Reason: reason})
 		}
 	}
 	return out, nil
@@ -42,7 +42,7 @@ func (a *Activities) Preflight(ctx context.Context, in operation.PreflightReques
 // preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way.
 type preflight struct {
 	a        *Activities
-	requests []operation.Request
+	requests []workloadops.Request
 	reasons  []string
 }
 
@@ -124,7 +124,7 @@ func (p *preflight) judge(i int, o *object) {
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
 		return
 	}
-	p.reasons[i] = operation.Refuses(p.requests[i], o.seen)
+	p.reasons[i] = workloadops.Refuses(p.requests[i], o.seen)
 }
 
 func (p *preflight) failure(err error) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -21,7 +21,7 @@ func TestPreflightOfAThousand(t *testing.T) {
 		b.deployment(fmt.Sprintf("d-%d", i), 0, nil)
 	}
 	b.statefulSet("s-0", 0, nil)
-	var in operation.PreflightRequest
+	var in workloadops.PreflightRequest
 	one := int32(1)
 	for i := range 1000 {
 		req := b.request(observer.Name{Kind: "Deployment", Name: fmt.Sprintf("d-%d", i%20)}, plan.Start, plan.Parallel)
@@ -34,7 +34,7 @@ func TestPreflightOfAThousand(t *testing.T) {
 	began := time.Now()
 	out, err := b.acts.Preflight(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, []operation.Refusal{
+	require.Equal(t, []workloadops.Refusal{
 		{Index: 7, Reason: "Deployment " + b.namespace + "/missing does not exist: create it, or take it out of the catalogue"},
 		{Index: 8, Reason: "Deployment " + b.namespace + "/d-8 has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once"},
 	}, out.Refusals)
@@ -47,7 +47,7 @@ func TestPreflightLeavesClaimsToTheRun(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 1, nil)
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"task/other@run"}}}`)
-	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(order, plan.Stop, plan.Parallel)}})
 	require.NoError(t, err)
 	require.Empty(t, out.Refusals, "whoever holds it now may be done when its turn comes")
 }
@@ -55,14 +55,14 @@ func TestPreflightLeavesClaimsToTheRun(t *testing.T) {
 func TestPreflightOutOfReach(t *testing.T) {
 	b := newBench(t)
 	b.traffic.set(down)
-	_, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	_, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(order, plan.Stop, plan.Parallel)}})
 	app := requireFailure(t, err, failure.Unreachable)
 	require.Contains(t, app.Message(), "this party's cluster is out of reach: ")
 }
 
 func TestPreflightOfNothing(t *testing.T) {
 	b := newBench(t)
-	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{})
+	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{})
 	require.NoError(t, err)
 	require.Empty(t, out.Refusals)
 	require.Empty(t, b.traffic.calls)

@@ -10,21 +10,21 @@ import (
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. While the cluster is
 // out of reach it fails with NotReady, to be tried again for as long as it takes (design §4: no workflow closes while it owes a restore).
-func (a *Activities) Restore(ctx context.Context, req operation.Request) (operation.Result, error) {
+func (a *Activities) Restore(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
-		return operation.Result{}, outcome.Wrap(f)
+		return workloadops.Result{}, outcome.Wrap(f)
 	}
 	// It has no deadline and no budget of its own.
 	result, err := a.newAttempt(req, &beat{}).restore(ctx)
 	return result, outcome.Wrap(err)
 }
 
-func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
+func (t *attempt) restore(ctx context.Context) (workloadops.Result, error) {
 	for {
 		result, err := t.tryRestore(ctx)
 		if err == nil && result != nil {
@@ -35,42 +35,42 @@ func (t *attempt) restore(ctx context.Context) (operation.Result, error) {
 		}
 		var f *failure.Error
 		if errors.As(err, &f) {
-			return operation.Result{}, f
+			return workloadops.Result{}, f
 		}
 		now := t.a.options.Now()
 		switch trouble.Sort(err) {
 		case missing:
-			return operation.Result{Message: "nothing to give back: the workload is gone"}, nil
+			return workloadops.Result{Message: "nothing to give back: the workload is gone"}, nil
 		case refused:
-			return operation.Result{}, failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it", t.req.Workload, text(err))
+			return workloadops.Result{}, failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it", t.req.Workload, text(err))
 		case forbidden:
 			if t.forbiddenSince.IsZero() {
 				t.forbiddenSince = now
 			}
 			if now.Sub(t.forbiddenSince) >= permissionGrace {
-				return operation.Result{}, forbiddenFailure(t.req, 0, err)
+				return workloadops.Result{}, forbiddenFailure(t.req, 0, err)
 			}
 		}
 		if ctx.Err() != nil {
-			return operation.Result{}, ctx.Err()
+			return workloadops.Result{}, ctx.Err()
 		}
 		if !now.Before(t.until) && t.forbiddenSince.IsZero() {
-			return operation.Result{}, t.restoreLater(ctx, err)
+			return workloadops.Result{}, t.restoreLater(ctx, err)
 		}
 		if err := t.pause(ctx, pauseBetweenTries); err != nil {
-			return operation.Result{}, t.restoreLater(ctx, err)
+			return workloadops.Result{}, t.restoreLater(ctx, err)
 		}
 	}
 }
 
 // tryRestore looks once and gives back; nothing at all means that it has to look again.
-func (t *attempt) tryRestore(ctx context.Context) (*operation.Result, error) {
+func (t *attempt) tryRestore(ctx context.Context) (*workloadops.Result, error) {
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := operation.Restore(t.req, o.seen)
-	if d.Action != operation.ActWrite {
+	d := workloadops.Restore(t.req, o.seen)
+	if d.Action != workloadops.ActWrite {
 		return d.Result, nil
 	}
 	if _, err := t.patch(ctx, o, d.Write); err != nil {

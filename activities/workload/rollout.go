@@ -7,9 +7,9 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it, with Refused when it
@@ -84,13 +84,13 @@ func (a *Activities) rolloutAttempt(ctx context.Context, s rollout.Subject, styl
 	if !ok {
 		return nil, nil, failure.New(failure.Refused, "%s cannot be rolled out in the style %s", s.Workload, first)
 	}
-	b, stop := heartbeat.Start(ctx, operation.Progress{ElapsedSeconds: float64(s.SpentSeconds)})
+	b, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(s.SpentSeconds)})
 	now := a.options.Now()
 	return &rolloutAttempt{a: a, subject: s, style: style, kind: k, tech: tech, beat: b, until: now.Add(a.options.ListenFor), nextLook: now.Add(firstLook)}, stop, nil
 }
 
 // answered is what an attempt of before was about to answer when it gave the claim back; nil when it was not.
-func answered(p operation.Progress) *pods.Decision {
+func answered(p workloadops.Progress) *pods.Decision {
 	if len(p.Data) == 0 {
 		return nil
 	}

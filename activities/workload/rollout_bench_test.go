@@ -22,8 +22,8 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -46,7 +46,7 @@ type releasing struct {
 	// messages are what the attempts that were not ready said.
 	messages []string
 	// progress is what the last activity's attempts have left.
-	progress *operation.Progress
+	progress *workloadops.Progress
 }
 
 // rollout begins the release of an image for a Deployment.
@@ -58,7 +58,7 @@ func (b *bench) release(name string, style rollout.Style, image string) *releasi
 func (r *releasing) subject() rollout.Subject {
 	return rollout.Subject{
 		Workload: catalog.Workload{Namespace: r.b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: cmp.Or(r.apiVersion, "apps/v1"), Kind: r.name.Kind, Name: r.name.Name}},
-		Name:     r.name.Name, Claim: operation.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name, RunID: cmp.Or(r.run, "run-1")}.String(),
+		Name:     r.name.Name, Claim: workloadops.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name, RunID: cmp.Or(r.run, "run-1")}.String(),
 		DeadlineSeconds: r.deadline, UnreachableBudgetSeconds: r.budget,
 	}
 }
@@ -97,7 +97,7 @@ func (r *releasing) attempt(name string, req, result any) error {
 		env.SetHeartbeatDetails(*r.progress)
 	}
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var p operation.Progress
+		var p workloadops.Progress
 		if details.Get(&p) == nil {
 			r.progress = &p
 		}
@@ -239,7 +239,7 @@ func (b *bench) requireHome(before whole, name, image string, size int) {
 	for key := range after.annotations {
 		require.False(b.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
 	}
-	require.NotContains(b.t, after.labels, operation.LabelClaimed)
+	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
 }
 
 // watchFloor checks, at every change of a pod, that no fewer pods are ready than the floor; its result says so at the end.

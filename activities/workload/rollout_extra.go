@@ -12,9 +12,9 @@ import (
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/trouble"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const pointExtra = "rollout.extra"
@@ -29,7 +29,7 @@ func (t *rolloutAttempt) readExtra(ctx context.Context, l *looked, name string) 
 		return err
 	}
 	l.extra = o
-	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[operation.AnnotationClaimedBy], Of: o.GetLabels()[rollout.LabelCanaryOf],
+	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], Of: o.GetLabels()[rollout.LabelCanaryOf],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"), Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"), Updated: count(o, "updatedReplicas"),
 		Trouble: replicaFailure(o)}
@@ -65,7 +65,7 @@ func (t *rolloutAttempt) readExtra(ctx context.Context, l *looked, name string) 
 
 // changeExtra makes one change of the extra Deployment.
 func (t *rolloutAttempt) changeExtra(ctx context.Context, l *looked, c *pods.ExtraChange) error {
-	held := change{"test", annotation(operation.AnnotationClaimedBy), t.subject.Claim}
+	held := change{"test", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}
 	switch {
 	case c.Create != nil:
 		return t.createExtra(ctx, l, *c.Create)
@@ -85,7 +85,7 @@ func (t *rolloutAttempt) changeExtra(ctx context.Context, l *looked, c *pods.Ext
 func (t *rolloutAttempt) patchExtra(ctx context.Context, l *looked, step string, ops []change) error {
 	if l.seen.Extra.Claim != t.subject.Claim {
 		// It is of an earlier claim on this very workload, which was taken over.
-		ops = append([]change{{"add", annotation(operation.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
+		ops = append([]change{{"add", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
 	}
 	body, err := json.Marshal(ops)
 	if err != nil {
@@ -135,12 +135,12 @@ func (t *rolloutAttempt) createExtra(ctx context.Context, l *looked, size int32)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[rollout.LabelCanaryOf], labels[operation.LabelClaimed] = of, operation.LabelClaimedValue
+	labels[rollout.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)
 	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
-		operation.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
+		workloadops.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
 		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest}.String(),
 	})
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: l.object.GetUID()}})

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
 )
@@ -156,7 +156,7 @@ func (d *dock) home(image string, size int) {
 	for key := range o.GetAnnotations() {
 		require.False(d.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
 	}
-	require.NotContains(d.t, o.GetLabels(), operation.LabelClaimed)
+	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
 func eachKind(t *testing.T, test func(t *testing.T, k releasable)) {

@@ -13,8 +13,8 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/kruise"
 )
 
@@ -124,7 +124,7 @@ func TestKindsFrozenAndBroughtHome(t *testing.T) {
 		r.begin()
 		r.move(1, "50%")
 		r.finish(rollout.FinishFreeze, rollout.SideStable)
-		require.NotContains(t, d.object().GetLabels(), operation.LabelClaimed, "the claim is given back")
+		require.NotContains(t, d.object().GetLabels(), workloadops.LabelClaimed, "the claim is given back")
 		require.Contains(t, d.object().GetAnnotations(), rollout.AnnotationSaved, "what was saved stays")
 		d.holds(quarterSteps[1].split)
 		next := d.release()

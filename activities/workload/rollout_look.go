@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/podword"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // looked is one look at a workload: what the decision goes by, and the objects that writes are made of.
@@ -73,7 +73,7 @@ func (t *rolloutAttempt) scaled(l *looked) bool {
 func (t *rolloutAttempt) plain(o *unstructured.Unstructured) pods.Observed {
 	annotations := o.GetAnnotations()
 	seen := pods.Observed{
-		Claim: annotations[operation.AnnotationClaimedBy], Busy: annotations[operation.AnnotationOriginal],
+		Claim: annotations[workloadops.AnnotationClaimedBy], Busy: annotations[workloadops.AnnotationOriginal],
 		UID: string(o.GetUID()), Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil, Replicas: 1, Settings: map[string]json.RawMessage{},
 		Template: pods.Digest(templateOf(o)),

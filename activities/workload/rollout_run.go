@@ -10,9 +10,9 @@ import (
 
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // rolloutAttempt is one attempt at one of a rollout's activities.
@@ -55,7 +55,7 @@ func (t *rolloutAttempt) run(ctx context.Context) (pods.Decision, error) {
 	ref := t.subject.Workload.WorkloadRef
 	t.sub = t.a.hub.subscribe(target{hubKey(ref), t.subject.Workload.Namespace, ref.Name})
 	defer t.sub.leave()
-	if ref.Kind == operation.KindDeployment {
+	if ref.Kind == workloadops.KindDeployment {
 		t.extraSub = t.a.hub.subscribe(target{hubKey(ref), t.subject.Workload.Namespace, ref.Name + rollout.CanarySuffix})
 		defer t.extraSub.leave()
 	}
@@ -109,7 +109,7 @@ func (t *rolloutAttempt) step(ctx context.Context) (d pods.Decision, ended bool,
 	if err != nil {
 		return d, false, err
 	}
-	t.beat.Note(func(p *operation.Progress) {
+	t.beat.Note(func(p *workloadops.Progress) {
 		p.Message = d.Reason
 		if d.Numbers.Replicas > 0 {
 			p.Updated, p.UpdatedReady = &d.Numbers.Updated, &d.Numbers.UpdatedReady
@@ -152,7 +152,7 @@ func (t *rolloutAttempt) look(ctx context.Context) (*looked, pods.Decision, erro
 	t.choose(l)
 	now := t.a.options.Now()
 	before := t.beat.Now()
-	t.beat.Note(func(p *operation.Progress) { p.Read(now) })
+	t.beat.Note(func(p *workloadops.Progress) { p.Read(now) })
 	if done := answered(before); done != nil && l.seen.Claim != t.subject.Claim {
 		// The claim was given back with the last write of this very activity; only its answer was not heard.
 		return l, *done, nil
@@ -193,14 +193,14 @@ func (t *rolloutAttempt) announce(ctx context.Context, d pods.Decision) error {
 	if err != nil {
 		return err
 	}
-	t.beat.Note(func(p *operation.Progress) { p.Data = raw })
+	t.beat.Note(func(p *workloadops.Progress) { p.Data = raw })
 	return tell(ctx, t.beat, t.a.options.Recorder)
 }
 
 func (t *rolloutAttempt) reached(err error) error {
 	if err == nil {
 		t.forbiddenSince = time.Time{}
-		t.beat.Note(func(p *operation.Progress) { p.Reached() })
+		t.beat.Note(func(p *workloadops.Progress) { p.Reached() })
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (t *rolloutAttempt) sort(ctx context.Context, err error) error {
 		return f
 	}
 	now, spent := t.a.options.Now(), int64(t.beat.Now().Elapsed()/time.Second)
-	as := operation.Request{Workload: t.subject.Workload, UnreachableBudgetSeconds: t.subject.UnreachableBudgetSeconds}
+	as := workloadops.Request{Workload: t.subject.Workload, UnreachableBudgetSeconds: t.subject.UnreachableBudgetSeconds}
 	switch trouble.Sort(err) {
 	case changed:
 		return nil
@@ -276,7 +276,7 @@ func (t *rolloutAttempt) sort(ctx context.Context, err error) error {
 		}
 	case unreachable:
 		var outage time.Duration
-		t.beat.Note(func(p *operation.Progress) {
+		t.beat.Note(func(p *workloadops.Progress) {
 			outage = p.Failed(now)
 			p.Message = "its cluster is out of reach: " + text(err)
 		})

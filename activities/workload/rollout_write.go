@@ -14,9 +14,9 @@ import (
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all: the claim, and the
@@ -29,7 +29,7 @@ func (t *rolloutAttempt) patchOf(l *looked, w *pods.Write) ([]byte, error) {
 		ops = append(ops, change{"test", "/metadata/generation", l.object.GetGeneration()})
 	}
 	if w.Held != "" {
-		ops = append(ops, change{"test", annotation(operation.AnnotationClaimedBy), w.Held})
+		ops = append(ops, change{"test", annotation(workloadops.AnnotationClaimedBy), w.Held})
 	}
 	for _, s := range w.Settings {
 		_, there := at(l.object.Object, s.Path)
@@ -48,18 +48,18 @@ func (t *rolloutAttempt) patchOf(l *looked, w *pods.Write) ([]byte, error) {
 		ops = append(ops, change{"replace", "/spec/template", template})
 	}
 	meta := &object{meta: metav1.ObjectMeta{Annotations: l.object.GetAnnotations(), Labels: l.object.GetLabels()}}
-	ops = append(ops, metadata(meta, &operation.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
+	ops = append(ops, metadata(meta, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
 	ops = append(ops, savedLabel(l.object, w)...)
 	return json.Marshal(ops)
 }
 
-// savedLabel has operation.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
+// savedLabel has workloadops.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
 func savedLabel(o *unstructured.Unstructured, w *pods.Write) []change {
-	path := "/metadata/labels/" + escape(operation.LabelRollout)
-	_, there := o.GetLabels()[operation.LabelRollout]
+	path := "/metadata/labels/" + escape(workloadops.LabelRollout)
+	_, there := o.GetLabels()[workloadops.LabelRollout]
 	switch _, sets := w.Annotations[rollout.AnnotationSaved]; {
 	case sets && !there:
-		return []change{{"add", path, operation.LabelClaimedValue}}
+		return []change{{"add", path, workloadops.LabelClaimedValue}}
 	case there && slices.Contains(w.Remove, rollout.AnnotationSaved):
 		return []change{{Op: "remove", Path: path}}
 	}
@@ -173,7 +173,7 @@ func (t *rolloutAttempt) patch(ctx context.Context, o *unstructured.Unstructured
 }
 
 // delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *rolloutAttempt) delete(ctx context.Context, list []operation.Pod) error {
+func (t *rolloutAttempt) delete(ctx context.Context, list []workloadops.Pod) error {
 	for _, p := range list {
 		uid, version := types.UID(p.UID), p.Version
 		call, cancel := t.a.call(ctx)

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // attempt is one attempt at one operation.
 type attempt struct {
 	a    *Activities
-	req  operation.Request
+	req  workloadops.Request
 	kind kind
 	beat *beat
 	sub  subscription
@@ -48,20 +48,20 @@ type attempt struct {
 }
 
 // Run brings one workload to what the request asks, and gives back what it borrowed. It fails with a failure.Kind as the error's type; NotReady is to be
-// tried again. What it knows travels from attempt to attempt as heartbeat details (operation.Progress).
-func (a *Activities) Run(ctx context.Context, req operation.Request) (operation.Result, error) {
+// tried again. What it knows travels from attempt to attempt as heartbeat details (workloadops.Progress).
+func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
-		return operation.Result{}, outcome.Wrap(f)
+		return workloadops.Result{}, outcome.Wrap(f)
 	}
-	b, stop := heartbeat.Start(ctx, operation.Progress{ElapsedSeconds: float64(req.SpentSeconds)})
+	b, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(req.SpentSeconds)})
 	defer stop()
 	result, err := a.newAttempt(req, b).run(ctx)
 	return result, outcome.Wrap(err)
 }
 
 // check refuses what no look at the cluster could make right.
-func (a *Activities) check(req operation.Request) *failure.Error {
-	if f := operation.Validate(req); f != nil {
+func (a *Activities) check(req workloadops.Request) *failure.Error {
+	if f := workloadops.Validate(req); f != nil {
 		return f
 	}
 	if !a.serves(req.Workload.Namespace) {
@@ -70,12 +70,12 @@ func (a *Activities) check(req operation.Request) *failure.Error {
 	return nil
 }
 
-func (a *Activities) newAttempt(req operation.Request, b *beat) *attempt {
+func (a *Activities) newAttempt(req workloadops.Request, b *beat) *attempt {
 	now := a.options.Now()
 	return &attempt{a: a, req: req, kind: a.kinds[req.Workload.WorkloadRef.Kind], beat: b, until: now.Add(a.options.ListenFor), nextLook: now.Add(firstLook)}
 }
 
-func (t *attempt) run(ctx context.Context) (operation.Result, error) {
+func (t *attempt) run(ctx context.Context) (workloadops.Result, error) {
 	ref := t.req.Workload
 	t.sub = t.a.hub.subscribe(target{ref.WorkloadRef.Kind, ref.Namespace, ref.WorkloadRef.Name})
 	defer t.sub.leave()
@@ -83,7 +83,7 @@ func (t *attempt) run(ctx context.Context) (operation.Result, error) {
 		end, err := t.step(ctx)
 		if err != nil {
 			if err = t.sort(ctx, err); err != nil {
-				return operation.Result{}, err
+				return workloadops.Result{}, err
 			}
 			continue
 		}
@@ -91,14 +91,14 @@ func (t *attempt) run(ctx context.Context) (operation.Result, error) {
 			continue
 		}
 		if end.Failure != nil {
-			return operation.Result{}, end.Failure
+			return workloadops.Result{}, end.Failure
 		}
 		return *end.Result, nil
 	}
 }
 
 // step takes one look and does what is decided; it returns the end when that is reached.
-func (t *attempt) step(ctx context.Context) (*operation.Ending, error) {
+func (t *attempt) step(ctx context.Context) (*workloadops.Ending, error) {
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
@@ -107,14 +107,14 @@ func (t *attempt) step(ctx context.Context) (*operation.Ending, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.beat.Note(func(p *operation.Progress) { p.Message = d.Reason })
+	t.beat.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
 	switch d.Action {
-	case operation.ActWrite:
+	case workloadops.ActWrite:
 		end, err := t.write(ctx, o, d)
 		return end, t.reached(err)
-	case operation.ActDelete:
+	case workloadops.ActDelete:
 		return nil, t.reached(t.delete(ctx, d.Delete))
-	case operation.ActWait:
+	case workloadops.ActWait:
 		_ = t.reached(nil)
 		return nil, t.wait(ctx, d)
 	default:
@@ -127,7 +127,7 @@ func (t *attempt) step(ctx context.Context) (*operation.Ending, error) {
 func (t *attempt) reached(err error) error {
 	if err == nil {
 		t.forbiddenSince = time.Time{}
-		t.beat.Note(func(p *operation.Progress) { p.Reached() })
+		t.beat.Note(func(p *workloadops.Progress) { p.Reached() })
 	}
 	return err
 }
@@ -149,22 +149,22 @@ func (t *attempt) read(ctx context.Context) (*object, error) {
 		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, text(t.rejectedError))
 	}
 	t.rejected = ""
-	t.beat.Note(func(p *operation.Progress) { p.Read(t.a.options.Now()) })
+	t.beat.Note(func(p *workloadops.Progress) { p.Read(t.a.options.Now()) })
 	return o, nil
 }
 
-// decide lets release/operation decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
-func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, error) {
+// decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
+func (t *attempt) decide(ctx context.Context, o *object) (workloadops.Decision, error) {
 	now := t.a.options.Now()
 	p := t.beat.Now()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = now, p.Elapsed(), p.Held, p.Ending
 	if seen.Claim == t.req.Claim {
 		// As long as the claim is there, the last write has not been made.
-		t.beat.Note(func(p *operation.Progress) { p.Held, p.Ending = true, nil })
+		t.beat.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
 	}
-	d := operation.Decide(t.req, seen)
-	if d.Action != operation.ActLook && (d.Action != operation.ActWait || now.Before(t.nextLook)) {
+	d := workloadops.Decide(t.req, seen)
+	if d.Action != workloadops.ActLook && (d.Action != workloadops.ActWait || now.Before(t.nextLook)) {
 		return d, nil
 	}
 	if !now.Before(t.nextLook) {
@@ -176,7 +176,7 @@ func (t *attempt) decide(ctx context.Context, o *object) (operation.Decision, er
 	}
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
-	if d = operation.Decide(t.req, seen); d.LookAgain > 0 {
+	if d = workloadops.Decide(t.req, seen); d.LookAgain > 0 {
 		t.nextLook = minTime(t.until, now.Add(d.LookAgain))
 	}
 	return d, nil
@@ -220,7 +220,7 @@ func (t *attempt) sort(ctx context.Context, err error) error {
 		}
 	case unreachable:
 		var outage time.Duration
-		t.beat.Note(func(p *operation.Progress) {
+		t.beat.Note(func(p *workloadops.Progress) {
 			outage = p.Failed(now)
 			p.Message = "its cluster is out of reach: " + text(err)
 		})
@@ -239,7 +239,7 @@ func (t *attempt) giveUp(ctx context.Context, f *failure.Error) error {
 	t.fresh, t.rejected = nil, ""
 	o, err := t.read(ctx)
 	if err == nil {
-		if d := operation.Restore(t.req, o.seen); d.Action == operation.ActWrite {
+		if d := workloadops.Restore(t.req, o.seen); d.Action == workloadops.ActWrite {
 			_, err = t.patch(ctx, o, d.Write)
 		}
 	}

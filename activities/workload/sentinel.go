@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -115,7 +115,7 @@ func (s *Sentinel) tell(ctx context.Context, t target) error {
 	if known || observed == nil {
 		return nil
 	}
-	holder := operation.ParseHolder(r.claim)
+	holder := workloadops.ParseHolder(r.claim)
 	call, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
 	// Without a run: the rollout may have continued as new since it took the claim.

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/workload"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/kruise"
 )
 
@@ -134,7 +134,7 @@ func (w *watched) restAt(resource schema.GroupVersionResource, size int32) {
 	require.NoError(w.t, err)
 	note := rollout.Rest{Template: pods.Digest(template), Replicas: size}
 	w.change(resource, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"},"annotations":{%q:%q,%q:%q}}}`,
-		operation.LabelClaimed, operation.AnnotationClaimedBy, claimOfTest, rollout.AnnotationRest, note.String()))
+		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, claimOfTest, rollout.AnnotationRest, note.String()))
 }
 
 func (w *watched) get(resource schema.GroupVersionResource) *unstructured.Unstructured {
@@ -208,7 +208,7 @@ func TestSentinelLeavesReleasedWorkloadsAlone(t *testing.T) {
 	w.change(deploymentsForTest, `{"spec":{"replicas":3}}`)
 	w.hears("a difference", "scaled")
 	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:null}}}`,
-		operation.LabelClaimed, operation.AnnotationClaimedBy, rollout.AnnotationRest))
+		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, rollout.AnnotationRest))
 	require.Eventually(t, func() bool { return w.calls.count(http.MethodGet, "/deployments/w") == 1 }, patience, tick, "it is looked for once when it leaves the watch")
 	require.NoError(t, w.kube.AppsV1().Deployments(w.namespace).Delete(t.Context(), "w", metav1.DeleteOptions{}))
 	w.deployment("w", 1, nil)

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // resting is what the sentinel keeps of a claimed workload.
@@ -40,7 +40,7 @@ func (t target) String() string {
 
 // newResting reads what is compared. The extra workload of a canary carries more than the new version: what it carries is noted on it (rollout.AnnotationWritten).
 func newResting(o *unstructured.Unstructured) *resting {
-	r := &resting{claim: o.GetAnnotations()[operation.AnnotationClaimedBy], template: pods.Digest(templateOf(o))}
+	r := &resting{claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], template: pods.Digest(templateOf(o))}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	r.size, r.sized = int32(size), sized
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
@@ -141,7 +141,7 @@ func (s *Sentinel) watchKind(ctx context.Context, key string) {
 // claimed lists and watches the claimed workloads of a kind.
 func (s *Sentinel) claimed(key, namespace string) cache.ListerWatcher {
 	client := s.options.Dynamic.Resource(rolloutKinds[key].resource).Namespace(namespace)
-	selector := operation.LabelClaimed + "=" + operation.LabelClaimedValue
+	selector := workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector

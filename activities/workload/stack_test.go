@@ -25,8 +25,8 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -167,9 +167,9 @@ type recorder struct{ err error }
 func (r recorder) RecordActivityHeartbeat(context.Context, []byte, ...any) error { return r.err }
 
 // request is an operation of this test's release on a workload.
-func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) operation.Request {
-	return operation.Request{
-		Claim: operation.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1", Operation: op, Method: method,
+func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) workloadops.Request {
+	return workloadops.Request{
+		Claim: workloadops.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1", Operation: op, Method: method,
 		DeadlineSeconds: 60, UnreachableBudgetSeconds: 30,
 		Workload: catalog.Workload{Namespace: b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: name.Kind, Name: name.Name}},
 	}
@@ -178,43 +178,43 @@ func (b *bench) request(name observer.Name, op plan.Operation, method plan.Metho
 // driver runs one activity attempt after attempt, handing the heartbeat details on, as Temporal does.
 type driver struct {
 	b        *bench
-	req      operation.Request
-	progress *operation.Progress
+	req      workloadops.Request
+	progress *workloadops.Progress
 	attempts int
 	notReady []string
 }
 
-func (b *bench) driver(req operation.Request) *driver { return &driver{b: b, req: req} }
+func (b *bench) driver(req workloadops.Request) *driver { return &driver{b: b, req: req} }
 
 // attempt makes one attempt.
-func (d *driver) attempt() (operation.Result, error) {
+func (d *driver) attempt() (workloadops.Result, error) {
 	d.b.t.Helper()
 	d.attempts++
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
-	env.RegisterActivityWithOptions(d.b.acts.Run, activity.RegisterOptions{Name: operation.ActivityRun})
+	env.RegisterActivityWithOptions(d.b.acts.Run, activity.RegisterOptions{Name: workloadops.ActivityRun})
 	if d.progress != nil {
 		env.SetHeartbeatDetails(*d.progress)
 	}
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var p operation.Progress
+		var p workloadops.Progress
 		if details.Get(&p) == nil {
 			d.progress = &p
 		}
 	})
-	value, err := env.ExecuteActivity(operation.ActivityRun, d.req)
+	value, err := env.ExecuteActivity(workloadops.ActivityRun, d.req)
 	if err != nil {
-		return operation.Result{}, err
+		return workloadops.Result{}, err
 	}
-	var result operation.Result
+	var result workloadops.Result
 	require.NoError(d.b.t, value.Get(&result))
 	return result, nil
 }
 
 // run makes attempts until one ends the operation.
-func (d *driver) run() (operation.Result, error) {
+func (d *driver) run() (workloadops.Result, error) {
 	d.b.t.Helper()
 	for d.attempts < 50 {
 		result, err := d.attempt()
@@ -226,11 +226,11 @@ func (d *driver) run() (operation.Result, error) {
 		return result, err
 	}
 	d.b.t.Fatalf("no end after %d attempts: %v", d.attempts, d.notReady)
-	return operation.Result{}, nil
+	return workloadops.Result{}, nil
 }
 
 // must runs an operation that has to succeed.
-func (b *bench) must(req operation.Request) operation.Result {
+func (b *bench) must(req workloadops.Request) workloadops.Result {
 	b.t.Helper()
 	result, err := b.driver(req).run()
 	require.NoError(b.t, err)
@@ -238,7 +238,7 @@ func (b *bench) must(req operation.Request) operation.Result {
 }
 
 // fails runs an operation that has to fail, and returns its message.
-func (b *bench) fails(req operation.Request, kind failure.Kind) *temporal.ApplicationError {
+func (b *bench) fails(req workloadops.Request, kind failure.Kind) *temporal.ApplicationError {
 	b.t.Helper()
 	_, err := b.driver(req).run()
 	return requireFailure(b.t, err, kind)

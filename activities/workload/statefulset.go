@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	client "k8s.io/client-go/kubernetes/typed/apps/v1"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 type statefulSets struct{ client client.StatefulSetsGetter }
@@ -71,12 +71,12 @@ func statefulSetObject(set *appsv1.StatefulSet) *object {
 	if set.Spec.Ordinals != nil {
 		s.FirstOrdinal = set.Spec.Ordinals.Start
 	}
-	o.setting(operation.PathUpdateStrategy, set.Spec.UpdateStrategy)
+	o.setting(workloadops.PathUpdateStrategy, set.Spec.UpdateStrategy)
 	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		if rolling.Partition != nil {
 			s.Partition = *rolling.Partition
 		}
-		o.setting(operation.PathUpdateUnavailable, rolling.MaxUnavailable)
+		o.setting(workloadops.PathUpdateUnavailable, rolling.MaxUnavailable)
 	}
 	return o
 }

@@ -19,18 +19,18 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // oneOperation runs one operation as the real workflow does, with a retry policy that goes on for ever.
-func oneOperation(ctx workflow.Context, req operation.Request) (operation.Result, error) {
+func oneOperation(ctx workflow.Context, req workloadops.Request) (workloadops.Result, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 30 * time.Second, HeartbeatTimeout: 10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	})
-	var result operation.Result
-	err := workflow.ExecuteActivity(ctx, operation.ActivityRun, req).Get(ctx, &result)
+	var result workloadops.Result
+	err := workflow.ExecuteActivity(ctx, workloadops.ActivityRun, req).Get(ctx, &result)
 	return result, err
 }
 
@@ -64,7 +64,7 @@ func (quiet) Info(string, ...any)  {}
 func (quiet) Warn(string, ...any)  {}
 func (quiet) Error(string, ...any) {}
 
-func (s served) start(req operation.Request) client.WorkflowRun {
+func (s served) start(req workloadops.Request) client.WorkflowRun {
 	s.t.Helper()
 	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: s.queue, TaskQueue: s.queue}, "oneOperation", req)
 	require.NoError(s.t, err)
@@ -73,7 +73,7 @@ func (s served) start(req operation.Request) client.WorkflowRun {
 }
 
 // pending is what Temporal knows of the running activity: its attempt, and what the last heartbeat said.
-func (s served) pending() (attempt int32, p operation.Progress) {
+func (s served) pending() (attempt int32, p workloadops.Progress) {
 	s.t.Helper()
 	d, err := s.client.DescribeWorkflowExecution(s.t.Context(), s.queue, "")
 	require.NoError(s.t, err)
@@ -102,7 +102,7 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 		attempt, p := s.pending()
 		return attempt >= 3 && p.ElapsedSeconds > 4 && p.Held && p.Message != ""
 	}, patience, tick, "the progress must add up from attempt to attempt")
-	var result operation.Result
+	var result workloadops.Result
 	err := run.Get(t.Context(), &result)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -120,7 +120,7 @@ func TestEndingOnARealServer(t *testing.T) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/delete-after": "1s"}
 	})
 	b.settled(order, 2)
-	recorded := make(chan operation.Progress, 1)
+	recorded := make(chan workloadops.Progress, 1)
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodPatch || b.traffic.written() < 2 || len(recorded) > 0 {
 			return nil, nil
@@ -133,7 +133,7 @@ func TestEndingOnARealServer(t *testing.T) {
 		}
 		panic("the process dies here") // the SDK fails the attempt without asking it anything more
 	})
-	var result operation.Result
+	var result workloadops.Result
 	require.NoError(t, s.start(b.request(order, plan.Stop, plan.Sequential)).Get(t.Context(), &result))
 	p := <-recorded
 	require.NotNil(t, p.Ending, "the answer must be on record before the claim is given back")

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -130,9 +130,9 @@ func TestHalfStarted(t *testing.T) {
 	app := b.fails(req, failure.WorkloadFailed)
 	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d+ s: pod store-0: ImagePullBackOff`, app.Message())
 	half := b.whole(name)
-	require.Equal(t, "3", half.annotations[operation.AnnotationReplicas], "the size to come back to is kept")
-	require.Equal(t, "1", half.annotations[operation.AnnotationLeftAt])
-	require.NotContains(t, half.annotations, operation.AnnotationClaimedBy)
+	require.Equal(t, "3", half.annotations[workloadops.AnnotationReplicas], "the size to come back to is kept")
+	require.Equal(t, "1", half.annotations[workloadops.AnnotationLeftAt])
+	require.NotContains(t, half.annotations, workloadops.AnnotationClaimedBy)
 
 	// Somebody puts the image right. The pod of the bad template stays: the StatefulSet keeps its order and waits for it. START frees it.
 	b.merge(name, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:good"}]}}}}`)
@@ -143,8 +143,8 @@ func TestHalfStarted(t *testing.T) {
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message)
 	require.Equal(t, int32(1), *result.FromReplicas)
 	after := b.whole(name)
-	require.NotContains(t, after.annotations, operation.AnnotationReplicas)
-	require.NotContains(t, after.annotations, operation.AnnotationLeftAt)
+	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas)
+	require.NotContains(t, after.annotations, workloadops.AnnotationLeftAt)
 }
 
 // TestRestartOfASickStatefulSet begins with pods that are not ready. They are taken first, since they are out already, and never a second one.

@@ -11,8 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"slipway.io/slipway/activities/workload"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 var notWanted = serviceerror.NewNotFound("the activity is not running")
@@ -93,5 +93,5 @@ func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
 	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5, "the longer it takes, the longer the pause")
 	_, err = b.acts.Restore(t.Context(), d.req)
 	require.NoError(t, err)
-	require.NotContains(t, b.whole(order).annotations, operation.AnnotationClaimedBy)
+	require.NotContains(t, b.whole(order).annotations, workloadops.AnnotationClaimedBy)
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/release/catalog"
-	claims "slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	claims "slipway.io/slipway/release/workloadops"
 )
 
 // left is what a rollout has left on a workload.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	claims "slipway.io/slipway/release/operation"
+	claims "slipway.io/slipway/release/workloadops"
 )
 
 // templatePatch is the patch that makes one pod template of another, of the kind that a Change of that API version has: a strategic merge patch

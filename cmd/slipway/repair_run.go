@@ -12,8 +12,8 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	claims "slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	claims "slipway.io/slipway/release/workloadops"
 )
 
 // hands act on a cluster: the very functions that a party's worker registers, called without Temporal.

@@ -15,8 +15,8 @@ import (
 	failures "slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	claims "slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	claims "slipway.io/slipway/release/workloadops"
 )
 
 var webWorkload = catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // A rollback in batches divides the pods that are new when it begins, also when a step is stopped in its middle: then they come to rest first, and are counted.
@@ -67,7 +67,7 @@ func TestBringingHomeGivesWayToTheLiving(t *testing.T) {
 	require.Equal(t, ActBegin, w.next().Kind)
 	w.m.Failed(Failure{Kind: failure.Claimed, Message: "claimed", Holder: "rollout/default/shop/other@1"}, w.now)
 	require.Equal(t, ActAskHolder, w.next().Kind)
-	w.m.Done(Result{Holder: &operation.ClaimHolderResult{Reason: "it is at work"}}, w.now)
+	w.m.Done(Result{Holder: &workloadops.ClaimHolderResult{Reason: "it is at work"}}, w.now)
 	require.Equal(t, ActComplete, w.next().Kind)
 	require.Contains(t, w.m.c.Note, "nothing was changed")
 

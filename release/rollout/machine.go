@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Setup is what a rollout is told at its start and never changes.
@@ -158,7 +158,7 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 	m.c.AgainAt = nil
 	if m.c.Holder != "" {
 		return Action{Kind: ActAskHolder, Summary: "ask whether the claim's holder is alive", waits: WaitParty,
-			Holder: &operation.ClaimHolderRequest{Claim: m.c.Holder},
+			Holder: &workloadops.ClaimHolderRequest{Claim: m.c.Holder},
 			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.c.Holder)}, true
 	}
 	a, ready := m.onStage(now)

@@ -3,7 +3,7 @@ package rollout
 import (
 	"time"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // ActionKind says what the workflow has to do.
@@ -34,7 +34,7 @@ type Action struct {
 	// Until is when a rest is over by itself; nil: only a message ends it.
 	Until  *time.Time
 	Begin  *BeginRequest
-	Holder *operation.ClaimHolderRequest
+	Holder *workloadops.ClaimHolderRequest
 	Hold   *HoldTrafficRequest
 	Move   *MoveRequest
 	Route  *RouteRequest
@@ -69,7 +69,7 @@ func (a Action) stoppable() bool {
 // Result is what an action's activity answered; exactly the field of the action's kind is set.
 type Result struct {
 	Begin  *BeginResult
-	Holder *operation.ClaimHolderResult
+	Holder *workloadops.ClaimHolderResult
 	Hold   *HoldTrafficResult
 	Move   *MoveResult
 	Route  *RouteResult

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Done takes what an action's activity answered. What it found out counts in any case; the way goes on only if the direction is still the same.
@@ -72,7 +72,7 @@ func (m *Machine) begun(r BeginResult) {
 }
 
 // holderKnown decides on the claim in the way: only a dead workflow's is taken over.
-func (m *Machine) holderKnown(r operation.ClaimHolderResult) {
+func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
 	holder := m.c.Holder
 	m.c.Holder = ""
 	if r.Dead {

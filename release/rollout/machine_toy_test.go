@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 var epoch = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
@@ -81,7 +81,7 @@ func (w *world) perform(a Action) (r Result) {
 		r.Begin = &BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", Adopted: w.adopted, Message: "begun"}
 		w.adopted = nil
 	case ActAskHolder:
-		r.Holder = &operation.ClaimHolderResult{Dead: true, Reason: "closed"}
+		r.Holder = &workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}
 	case ActHold:
 		r.Hold = &HoldTrafficResult{Claim: "shared", Shared: SharedTraffic{Name: a.Hold.Name, Routings: []Routing{{Service: "edge"}}}}
 	case ActLeave:

@@ -37,7 +37,7 @@ type Subject struct {
 	Name string `json:"name"`
 	// UID is the workload's own as Begin found it, "" until then: another object of its name is not what was claimed.
 	UID string `json:"uid,omitempty"`
-	// Claim is operation.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that may be replaced.
+	// Claim is workloadops.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
 	// DeadlineSeconds is how long the pods may take; SpentSeconds is what interrupted attempts have used of it. Time out of reach does not count.

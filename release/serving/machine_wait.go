@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // The kinds of waits for a person, as rollouts call them.
@@ -85,7 +85,7 @@ func (m *Machine) insteadOfWaiting() string {
 
 // gate stands for one party's turn in one run of the operation.
 func (m *Machine) gate(party int) string {
-	return operation.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
+	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
 }
 
 // applied is how many parties run the new version.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // AnnotationContent is the digest of what an object was last told to be: the same content is not written again.
@@ -37,8 +37,8 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	set(&o.Deployment.ObjectMeta, AnnotationEngine, engine)
 	set(&o.Deployment.ObjectMeta, AnnotationTurn, req.Turn().String())
 	set(&o.Deployment.ObjectMeta, AnnotationObjects, strings.Join(belongs, ","))
-	set(&o.Deployment.ObjectMeta, operation.AnnotationClaimedBy, req.Claim)
-	o.Deployment.Labels[operation.LabelClaimed] = operation.LabelClaimedValue
+	set(&o.Deployment.ObjectMeta, workloadops.AnnotationClaimedBy, req.Claim)
+	o.Deployment.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
 }
 
 // stamp notes the digest of an object's content, its labels and annotations with it.
@@ -83,7 +83,7 @@ func OwnerOf(object metav1.Object, id, uid string) Owner {
 // MayTake says whether an operation may write on a Deployment that carries this claim: an older operation on the same serving has given way, and a newer
 // one has not.
 func MayTake(claim, id string, generation int64) bool {
-	holder := operation.ParseHolder(claim)
+	holder := workloadops.ParseHolder(claim)
 	if holder.WorkflowID == "" {
 		return true
 	}

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func TestMayTake(t *testing.T) {
@@ -82,9 +82,9 @@ func TestMark(t *testing.T) {
 	require.Equal(t, req.Turn(), serving.TurnOf(first.Services[0]))
 	require.Equal(t, "v1", first.Deployment.Annotations[serving.AnnotationVersion])
 	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
-	require.Equal(t, req.Claim, first.Deployment.Annotations[operation.AnnotationClaimedBy])
-	require.Equal(t, operation.LabelClaimedValue, first.Deployment.Labels[operation.LabelClaimed])
-	require.NotContains(t, first.Deployment.Spec.Template.Labels, operation.LabelClaimed, "a claim restarts no pod")
+	require.Equal(t, req.Claim, first.Deployment.Annotations[workloadops.AnnotationClaimedBy])
+	require.Equal(t, workloadops.LabelClaimedValue, first.Deployment.Labels[workloadops.LabelClaimed])
+	require.NotContains(t, first.Deployment.Spec.Template.Labels, workloadops.LabelClaimed, "a claim restarts no pod")
 
 	content := func(o serving.Objects) []string {
 		all := []string{o.Deployment.Annotations[serving.AnnotationContent], o.ConfigMap.Annotations[serving.AnnotationContent]}

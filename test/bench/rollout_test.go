@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -205,7 +205,7 @@ func waitReleased(t *testing.T, e *harness.Engine, n int, tag string) {
 
 func released(d *appsv1.Deployment, tag string) bool {
 	s := d.Status
-	return d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) && d.Annotations[operation.AnnotationClaimedBy] == "" &&
+	return d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) && d.Annotations[workloadops.AnnotationClaimedBy] == "" &&
 		s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas && s.AvailableReplicas == *d.Spec.Replicas && s.Replicas == *d.Spec.Replicas
 }
 

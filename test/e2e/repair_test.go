@@ -19,8 +19,8 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -47,7 +47,7 @@ func abandon(t *testing.T, stack harness.Stack, c cell) *abandoned {
 	t.Cleanup(a.pods.Stop)
 	a.subject = rollout.Subject{
 		Workload: catalog.Workload{Namespace: r.Apps, WorkloadRef: c.kind.Ref(r.rollout.Name)}, Name: r.rollout.Name, DeadlineSeconds: 60,
-		Claim: operation.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name), RunID: "dead"}.String(),
+		Claim: workloadops.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name), RunID: "dead"}.String(),
 	}
 	a.begun = patiently(t, func(ctx context.Context) (rollout.BeginResult, error) {
 		return a.pods.Begin(ctx, rollout.BeginRequest{Subject: a.subject, Strategy: r.rollout.Strategy, Change: a.change()})

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
@@ -167,7 +167,7 @@ func (r *release) requireHome(end observer.End) {
 
 // claim is who holds the workload, "" for nobody.
 func (r *release) claim() string {
-	return r.object().GetAnnotations()[operation.AnnotationClaimedBy]
+	return r.object().GetAnnotations()[workloadops.AnnotationClaimedBy]
 }
 
 func (r *release) object() *unstructured.Unstructured {

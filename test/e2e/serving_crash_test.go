@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -271,7 +271,7 @@ func (m *mortal) awaitFailing() {
 		return
 	}
 	require.Eventually(m.t, func() bool {
-		return m.tag(m.alice, m.id) == "v3" && m.deployment(m.alice, m.id).Annotations[operation.AnnotationClaimedBy] == "" && m.tag(m.bob, m.id) == "bad"
+		return m.tag(m.alice, m.id) == "v3" && m.deployment(m.alice, m.id).Annotations[workloadops.AnnotationClaimedBy] == "" && m.tag(m.bob, m.id) == "bad"
 	}, harness.Patience, harness.Tick)
 }
 
@@ -292,8 +292,8 @@ func (m *mortal) requireEnd(tag string, changes int64, is func(*kuscia.KusciaDep
 		d := m.requireObjects(domain, objects)
 		require.Equal(m.t, m.served.Digest, d.Annotations[serving.AnnotationVersion])
 		require.Equal(m.t, tag, m.tag(domain, m.id))
-		require.NotContains(m.t, d.Annotations, operation.AnnotationClaimedBy, "nobody holds it any more")
-		require.NotContains(m.t, d.Labels, operation.LabelClaimed)
+		require.NotContains(m.t, d.Annotations, workloadops.AnnotationClaimedBy, "nobody holds it any more")
+		require.NotContains(m.t, d.Labels, workloadops.LabelClaimed)
 		require.Equal(m.t, []types.UID{d.UID}, m.made[domain](), "it is the only Deployment that was ever made in %s", domain)
 		revision, err := strconv.ParseInt(d.Annotations["deployment.kubernetes.io/revision"], 10, 64)
 		require.NoError(m.t, err)

@@ -9,9 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -83,7 +83,7 @@ func (p *planes) requireServed(kd *kuscia.KusciaDeployment, generation int64) {
 	require.Equal(p.t, generation, kd.Status.Served.Generation)
 	for _, d := range []*appsv1.Deployment{p.alices.deployment(p.alice, kd.Name), p.bobs.deployment(p.bob, kd.Name)} {
 		require.Equal(p.t, kd.Status.Served.Digest, d.Annotations[serving.AnnotationVersion])
-		require.NotContains(p.t, d.Annotations, operation.AnnotationClaimedBy)
+		require.NotContains(p.t, d.Annotations, workloadops.AnnotationClaimedBy)
 	}
 }
 

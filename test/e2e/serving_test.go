@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/workflows"
 )
@@ -164,7 +164,7 @@ func TestServingUpdateIsAllOrNothing(t *testing.T) {
 	require.Equal(t, u.good, q.Parties[1].AppImage, "a query echoes the version that serves")
 	u.Record(kd.Status.Operation.WorkflowID, "serving-rolled-back")
 	for _, domain := range []string{u.alice, u.bob} {
-		require.Empty(t, u.deployment(domain, "fair").Annotations[operation.AnnotationClaimedBy], "nobody holds it any more")
+		require.Empty(t, u.deployment(domain, "fair").Annotations[workloadops.AnnotationClaimedBy], "nobody holds it any more")
 	}
 
 	u.policy("fair", serving.Policy{})

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Name names a workload of the namespace that is observed.
@@ -161,7 +161,7 @@ func nameOf(obj runtime.Object) Name {
 
 func workload(name Name, obj runtime.Object) Workload {
 	m, _ := obj.(metav1.Object)
-	w := Workload{Name: name, Claim: m.GetAnnotations()[operation.AnnotationClaimedBy], Generation: m.GetGeneration(), Object: obj}
+	w := Workload{Name: name, Claim: m.GetAnnotations()[workloadops.AnnotationClaimedBy], Generation: m.GetGeneration(), Object: obj}
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		w.Asked = *o.Spec.Replicas

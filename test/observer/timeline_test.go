@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 var order = Name{"Deployment", "order"}
@@ -19,7 +19,7 @@ var order = Name{"Deployment", "order"}
 func deployment(replicas int32, generation int64, claim string) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "order", Generation: generation}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	if claim != "" {
-		d.Annotations = map[string]string{operation.AnnotationClaimedBy: claim}
+		d.Annotations = map[string]string{workloadops.AnnotationClaimedBy: claim}
 	}
 	return d
 }

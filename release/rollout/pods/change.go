@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Digest is the SHA-256 of a pod template's canonical JSON: keys in order, without nulls and without what a revision adds to it.
@@ -72,7 +72,7 @@ func Apply(change rollout.Change, apiVersion string, template map[string]any) (m
 		return nil, err
 	}
 	var patched []byte
-	if apiVersion == operation.APIVersion {
+	if apiVersion == workloadops.APIVersion {
 		patched, err = strategicpatch.StrategicMergePatch(original, change.TemplatePatch, corev1.PodTemplateSpec{})
 	} else {
 		patched, err = merge(original, change.TemplatePatch)

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller is told to leave the pods alone (OnDelete), and they are deleted by
@@ -27,7 +27,7 @@ func (byDeletion) untouched() bool { return false }
 // Refuses update types that deletion cannot stand in for, and an update that is still running.
 func (byDeletion) Refuses(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
-	if s.Type == operation.UpdateOnDelete {
+	if s.Type == workloadops.UpdateOnDelete {
 		return "updates its pods only when somebody deletes them (update type OnDelete): set its update type to RollingUpdate first"
 	}
 	if unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas) == 0 {
@@ -67,8 +67,8 @@ func (byDeletion) Next(t Task, seen Observed) Decision {
 
 // nextToGo are the pods to delete now: those that do not serve first, which costs nothing; of the others as many as may be out. A node without a pod gets one of
 // the live template.
-func nextToGo(t Task, seen Observed) []operation.Pod {
-	var others []operation.Pod
+func nextToGo(t Task, seen Observed) []workloadops.Pod {
+	var others []workloadops.Pod
 	var live, serving, unready int32
 	for _, p := range seen.Pods {
 		if p.Deleting || p.Finished {
@@ -85,7 +85,7 @@ func nextToGo(t Task, seen Observed) []operation.Pod {
 			unready++
 		}
 	}
-	slices.SortFunc(others, func(a, b operation.Pod) int {
+	slices.SortFunc(others, func(a, b workloadops.Pod) int {
 		if a.Available != b.Available {
 			if b.Available {
 				return -1
@@ -96,7 +96,7 @@ func nextToGo(t Task, seen Observed) []operation.Pod {
 	})
 	need := t.Target - t.Total - max(t.Size-live, 0)
 	may := unavailableOf(seen.Saved.Settings[pathUpdateStrategy], t.Size) - (t.Size - serving) + min(t.Tolerated, unready)
-	var turn []operation.Pod
+	var turn []workloadops.Pod
 	for _, p := range others {
 		if int32(len(turn)) >= need || p.Available && may <= 0 {
 			break

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Action is what is to be done next.
@@ -38,7 +38,7 @@ type Decision struct {
 	// Reason is a sentence for people; it is what a heartbeat says.
 	Reason     string
 	Write      *Write
-	Delete     []operation.Pod
+	Delete     []workloadops.Pod
 	Extra      *ExtraChange
 	Autoscaler *AutoscalerChange
 	// Ends says that the move ends well once the write is done.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Fields of a Deployment that a rollout borrows.
@@ -44,7 +44,7 @@ func rolling(unavailable, surge int32) json.RawMessage {
 // limits: its pods are moved by a quarter at a time, which is Kubernetes' own default.
 func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
 	var s deploymentStrategy
-	if absent(raw) || json.Unmarshal(raw, &s) != nil || s.Type == operation.UpdateRecreate || s.RollingUpdate == nil {
+	if absent(raw) || json.Unmarshal(raw, &s) != nil || s.Type == workloadops.UpdateRecreate || s.RollingUpdate == nil {
 		return max(size/4, 1), 0
 	}
 	quarter := intstr.FromString("25%")
@@ -111,7 +111,7 @@ func (deployment) Home(seen Observed) (first, last []Setting) {
 			continue
 		}
 		var s deploymentStrategy
-		if json.Unmarshal(own, &s) == nil && s.Type == operation.UpdateRecreate {
+		if json.Unmarshal(own, &s) == nil && s.Type == workloadops.UpdateRecreate {
 			unavailable, surge := limits(own, seen.Replicas)
 			first, last = append(first, Setting{path, rolling(unavailable, surge)}), []Setting{{path, own}}
 			continue

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // finish is one decision on a move of finalising.
@@ -224,7 +224,7 @@ func (f *finish) release() Decision {
 	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left", min(seen.Ready, seen.Replicas), seen.Replicas)
 	return f.last(Set("take away what is the rollout's, the claim last", &Write{
 		Step: "release", Held: f.req.Claim, Release: true, Settings: changed(settings, seen),
-		Remove: []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, operation.AnnotationClaimedBy},
+		Remove: []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, workloadops.AnnotationClaimedBy},
 	}))
 }
 

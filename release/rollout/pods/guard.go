@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // guard decides on a workload that this rollout does not hold, or that cannot be gone on with.
@@ -29,24 +29,24 @@ func guard(s rollout.Subject, seen Observed) (Decision, bool) {
 	}
 	now := "nobody holds it now"
 	if seen.Claim != "" {
-		now = operation.ParseHolder(seen.Claim).WorkflowID + " holds it now"
+		now = workloadops.ParseHolder(seen.Claim).WorkflowID + " holds it now"
 	}
 	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; look at its template and update settings by hand",
-		s.Workload, operation.AnnotationClaimedBy, now), true
+		s.Workload, workloadops.AnnotationClaimedBy, now), true
 }
 
 // takeOver puts our claim in the place of another; what was saved stays.
 func takeOver(s rollout.Subject, seen Observed) Decision {
 	reason := "take the claim"
 	if seen.Claim != "" {
-		reason = fmt.Sprintf("take over from %s, which has ended", operation.ParseHolder(seen.Claim).WorkflowID)
+		reason = fmt.Sprintf("take over from %s, which has ended", workloadops.ParseHolder(seen.Claim).WorkflowID)
 	}
 	return Set(reason, &Write{Step: "take-over", Held: seen.Claim, Fresh: true, Claim: s.Claim})
 }
 
 func claimed(s rollout.Subject, seen Observed) Decision {
 	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run this again",
-		s.Workload, operation.ParseHolder(seen.Claim).WorkflowID)
+		s.Workload, workloadops.ParseHolder(seen.Claim).WorkflowID)
 	e.Holder = seen.Claim
 	return fail(e)
 }
@@ -67,9 +67,9 @@ func sameJSON(a, b json.RawMessage) bool {
 	if absent(a) || absent(b) {
 		return absent(a) == absent(b)
 	}
-	return operation.SameJSON(a, b)
+	return workloadops.SameJSON(a, b)
 }
 
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-func holderOf(claim string) string { return operation.ParseHolder(claim).WorkflowID }
+func holderOf(claim string) string { return workloadops.ParseHolder(claim).WorkflowID }

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does not pass
-// (as long as operation.PatienceLimit, or half the deadline when that is shorter). hash is that version's, progress says how far it is.
+// (as long as workloadops.PatienceLimit, or half the deadline when that is shorter). hash is that version's, progress says how far it is.
 func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32, numbers rollout.MoveResult) Decision {
 	deadline := time.Duration(s.DeadlineSeconds) * time.Second
 	expired := seen.Elapsed >= deadline
@@ -38,11 +38,11 @@ func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated in
 }
 
 // trouble is the pod whose trouble has lasted longest, and how long it may still last; nil when no more pods are in trouble than are tolerated.
-func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (*operation.Pod, time.Duration) {
-	patience := min(deadline/2, operation.PatienceLimit)
-	var worst *operation.Pod
+func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (*workloadops.Pod, time.Duration) {
+	patience := min(deadline/2, workloadops.PatienceLimit)
+	var worst *workloadops.Pod
 	left, inTrouble := patience, int32(0)
-	for _, list := range [][]operation.Pod{seen.Pods, extraPods(seen)} {
+	for _, list := range [][]workloadops.Pod{seen.Pods, extraPods(seen)} {
 		for i := range list {
 			p := &list[i]
 			stuck, hopeless := p.Stuck()
@@ -65,7 +65,7 @@ func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration
 	return worst, left
 }
 
-func extraPods(seen Observed) []operation.Pod {
+func extraPods(seen Observed) []workloadops.Pod {
 	if seen.Extra == nil {
 		return nil
 	}
@@ -91,9 +91,9 @@ func why(seen Observed, hash string) string {
 
 // podWord is the word of a pod that is not ready: "pod order-abc: ImagePullBackOff: Back-off pulling …"; one of the version aimed at in trouble goes first.
 func podWord(seen Observed, hash string) string {
-	var worst *operation.Pod
+	var worst *workloadops.Pod
 	best := 0
-	for _, list := range [][]operation.Pod{seen.Pods, extraPods(seen)} {
+	for _, list := range [][]workloadops.Pod{seen.Pods, extraPods(seen)} {
 		for i := range list {
 			p := &list[i]
 			if rank := rankOf(*p, hash); rank > best {
@@ -111,7 +111,7 @@ func podWord(seen Observed, hash string) string {
 	return text
 }
 
-func rankOf(p operation.Pod, hash string) int {
+func rankOf(p workloadops.Pod, hash string) int {
 	if p.Reason == "" || p.Ready && !p.Deleting || p.Finished {
 		return 0
 	}

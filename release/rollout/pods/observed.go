@@ -6,20 +6,20 @@ import (
 	"encoding/json"
 	"time"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Observed is one look at a workload: everything that a decision goes by.
 type Observed struct {
-	// Claim is the value of operation.AnnotationClaimedBy, "" when nobody holds the workload.
+	// Claim is the value of workloadops.AnnotationClaimedBy, "" when nobody holds the workload.
 	Claim string
 	// Saved is what a rollout saved (rollout.AnnotationSaved); nil when nothing is saved. SavedProblem says why it could not be read.
 	Saved        *rollout.Saved
 	SavedProblem string
 	// Rest is rollout.AnnotationRest; nil when it is absent.
 	Rest *rollout.Rest
-	// Busy is operation.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
+	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
 
 	// UID is the workload's own: one that was deleted and made again has another.
@@ -53,7 +53,7 @@ type Observed struct {
 	Trouble string
 
 	// Pods are the workload's own pods; they are there only when PodsSeen.
-	Pods     []operation.Pod
+	Pods     []workloadops.Pod
 	PodsSeen bool
 
 	// Extra is the extra Deployment of StyleCanary, nil when it does not exist.
@@ -103,7 +103,7 @@ type Extra struct {
 	Hash    string
 	Trouble string
 	// Pods are its pods, read together with those of the workload.
-	Pods []operation.Pod
+	Pods []workloadops.Pod
 }
 
 // Autoscaler is a HorizontalPodAutoscaler that scales the workload.

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
@@ -58,7 +58,7 @@ func (partitioned) untouched() bool { return false }
 func (k partitioned) Refuses(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	switch {
-	case s.Type == operation.UpdateOnDelete:
+	case s.Type == workloadops.UpdateOnDelete:
 		return "updates its pods only when somebody deletes them (update type OnDelete): set its update type to RollingUpdate first"
 	case s.Paused || s.RollingUpdate.Paused:
 		return "has a paused update strategy: resume it first"
@@ -273,7 +273,7 @@ func (k partitioned) Unstick(to Revision, seen Observed) Decision {
 	if !k.ordinals || to.Hash == "" {
 		return Decision{}
 	}
-	var stuck []operation.Pod
+	var stuck []workloadops.Pod
 	for _, p := range seen.Pods {
 		if p.Revision != to.Hash && !p.Ready && !p.Deleting {
 			stuck = append(stuck, p)

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func strategyOf(text string) map[string]json.RawMessage {
@@ -145,8 +145,8 @@ func TestAHaltHoldsThePartition(t *testing.T) {
 }
 
 func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
-	pod := func(name, revision string) operation.Pod {
-		return operation.Pod{Name: name, Revision: revision, Ready: true}
+	pod := func(name, revision string) workloadops.Pod {
+		return workloadops.Pod{Name: name, Revision: revision, Ready: true}
 	}
 	for _, test := range []struct {
 		reason string
@@ -170,7 +170,7 @@ func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
 		}, ActWait},
 	} {
 		seen := Observed{PodsSeen: true, Replicas: 4, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}, Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`),
-			Pods: []operation.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}
+			Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}
 		task := Task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
 		test.change(&seen, &task)
 		if task.Request.Back {
@@ -185,23 +185,23 @@ func TestPutBackStopsTheOthersUpdateFirst(t *testing.T) {
 	own := strategyOf(`{"rollingUpdate":{"partition":0}}`)
 	task := Task{Request: rollout.MoveRequest{PutBack: true}, Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "w-new"}}
 	seen := Observed{PodsSeen: true, Replicas: 2, Saved: &rollout.Saved{Settings: own}, Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`),
-		Pods: []operation.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}
+		Pods: []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}
 	d := ordered.Next(task, seen)
 	require.Equal(t, "hold", d.Write.Step, "first nothing more is taken")
 	require.Nil(t, d.Write.Template)
 	seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: d.Write.Settings[0].Value}
 	require.Equal(t, ActWait, ordered.Next(task, seen).Action, "then what is out comes back")
-	seen.Pods[1] = operation.Pod{Name: "w-1", Ready: true}
+	seen.Pods[1] = workloadops.Pod{Name: "w-1", Ready: true}
 	d = ordered.Next(task, seen)
 	require.NotNil(t, d.Write.Template, "and then the template is set, with the partition of the step")
 	require.JSONEq(t, `{"rollingUpdate":{"partition":1}}`, string(d.Write.Settings[0].Value))
-	seen.Pods[1] = operation.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
+	seen.Pods[1] = workloadops.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
 	require.NotNil(t, ordered.Next(task, seen).Write.Template, "a pod that the edit has broken is not waited for")
 }
 
 func TestUnstickTakesNoReadyPod(t *testing.T) {
 	home := Revision{Name: "w-home", Hash: "home"}
-	seen := Observed{PodsSeen: true, Pods: []operation.Pod{
+	seen := Observed{PodsSeen: true, Pods: []workloadops.Pod{
 		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"}, {Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "home"},
 	}}
 	d := partitioned{ordinals: true}.Unstick(home, seen)
@@ -224,7 +224,7 @@ func TestDeletionKeepsTheLimit(t *testing.T) {
 			Settings: strategyOf(string(onDelete))}
 		serving, old, unready, coming := int32(0), int32(0), int32(0), size
 		for i := range size {
-			p := operation.Pod{Name: fmt.Sprint(i), Revision: rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
+			p := workloadops.Pod{Name: fmt.Sprint(i), Revision: rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
 				Available: rapid.Bool().Draw(t, "available"), Deleting: rapid.IntRange(0, 5).Draw(t, "leaving") == 0}
 			if rapid.IntRange(0, 7).Draw(t, "missing") == 0 {
 				continue
@@ -269,7 +269,7 @@ func TestDeletionTakesUnhealthyPodsFirst(t *testing.T) {
 	task := Task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
 	seen := Observed{PodsSeen: true, Replicas: 4, Settings: strategyOf(string(onDelete)), Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	for i, available := range []bool{true, true, false, true} {
-		seen.Pods = append(seen.Pods, operation.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available, Available: available})
+		seen.Pods = append(seen.Pods, workloadops.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available, Available: available})
 	}
 	d := byDeletion{}.Next(task, seen)
 	require.Len(t, d.Delete, 1, "one is out already, and one may be")
@@ -309,9 +309,9 @@ func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
 	t.Parallel()
 	tech := partitioned{nested: true, ordinals: true}
 	stable := Revision{Name: "web-1", Hash: "web-1"}
-	ready := operation.Pod{Name: "ready", Ready: true, Revision: "web-1"}
-	fresh := operation.Pod{Name: "fresh", Ready: true, Revision: "web-2"}
-	out := operation.Pod{Name: "out", Revision: "web-2"}
+	ready := workloadops.Pod{Name: "ready", Ready: true, Revision: "web-1"}
+	fresh := workloadops.Pod{Name: "fresh", Ready: true, Revision: "web-2"}
+	out := workloadops.Pod{Name: "out", Revision: "web-2"}
 	own := strategyOf(`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)
 	at := func(partition int) map[string]json.RawMessage {
 		return strategyOf(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"partition":%d}}`, partition))
@@ -319,16 +319,16 @@ func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
 	for _, c := range []struct {
 		reason   string
 		settings map[string]json.RawMessage
-		pods     []operation.Pod
+		pods     []workloadops.Pod
 		updated  int32
 		want     Action
 	}{
-		{"at rest nothing is under way: the pods go home at once", at(2), []operation.Pod{ready, ready, fresh}, 1, ""},
-		{"a pod that is out stops the update first", at(1), []operation.Pod{ready, out, fresh}, 1, ActWrite},
-		{"so does one that is about to be taken", at(1), []operation.Pod{ready, ready, fresh}, 1, ActWrite},
-		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []operation.Pod{ready, out, fresh}, 1, ActDelete},
-		{"a pod that is on its way is waited for", at(3), []operation.Pod{ready, fresh}, 1, ActWait},
-		{"once every pod is ready, they go home", at(3), []operation.Pod{ready, ready, fresh}, 1, ""},
+		{"at rest nothing is under way: the pods go home at once", at(2), []workloadops.Pod{ready, ready, fresh}, 1, ""},
+		{"a pod that is out stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1, ActWrite},
+		{"so does one that is about to be taken", at(1), []workloadops.Pod{ready, ready, fresh}, 1, ActWrite},
+		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []workloadops.Pod{ready, out, fresh}, 1, ActDelete},
+		{"a pod that is on its way is waited for", at(3), []workloadops.Pod{ready, fresh}, 1, ActWait},
+		{"once every pod is ready, they go home", at(3), []workloadops.Pod{ready, ready, fresh}, 1, ""},
 	} {
 		seen := Observed{Replicas: 3, Updated: c.updated, Settings: c.settings, Pods: c.pods, PodsSeen: true, Saved: &rollout.Saved{Settings: own}}
 		d, waits := tech.calm(stable, seen)

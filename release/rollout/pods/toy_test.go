@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -301,5 +301,5 @@ func (w *toy) spec() string {
 
 func subject() rollout.Subject {
 	return rollout.Subject{Name: "web", Claim: ourClaim, DeadlineSeconds: 600,
-		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: operation.APIVersion, Kind: "Deployment", Name: "web"}}}
+		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: "Deployment", Name: "web"}}}
 }

@@ -1,11 +1,11 @@
-package operation_test
+package workloadops_test
 
 import (
 	"encoding/json"
 	"maps"
 	"sort"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // sync is one step of the workload's controller. It acts on the spec that it had read when it last looked, and only then reads the newest: whatever is changed
@@ -14,9 +14,9 @@ func (w *toyWorkload) sync() {
 	spec, generation := w.spec, w.generation
 	w.spec, w.generation = w.view, w.viewed
 	switch w.kind {
-	case operation.KindDeployment:
+	case workloadops.KindDeployment:
 		w.syncDeployment()
-	case operation.KindStatefulSet:
+	case workloadops.KindStatefulSet:
 		w.syncStatefulSet()
 	default:
 		w.syncDaemonSet()
@@ -68,11 +68,11 @@ func (w *toyWorkload) syncDeployment() {
 	unreadyFirst(fresh)
 	unreadyFirst(old)
 	total := int32(len(fresh) + len(old))
-	if w.spec.updateType == operation.UpdateRecreate {
+	if w.spec.updateType == workloadops.UpdateRecreate {
 		w.recreate(fresh, old)
 		return
 	}
-	surge, unavailable := w.setting(operation.PathDeploymentSurge), w.setting(operation.PathDeploymentUnavailable)
+	surge, unavailable := w.setting(workloadops.PathDeploymentSurge), w.setting(workloadops.PathDeploymentUnavailable)
 	if len(old) == 0 {
 		w.resize(fresh)
 		return
@@ -144,7 +144,7 @@ func (w *toyWorkload) syncStatefulSet() {
 			}
 		}
 	}
-	if w.spec.updateType == operation.UpdateOnDelete {
+	if w.spec.updateType == workloadops.UpdateOnDelete {
 		return
 	}
 	for i := w.spec.replicas - 1; i >= 0; i-- {
@@ -170,18 +170,18 @@ func (w *toyWorkload) syncDaemonSet() {
 			unavailable++
 		case p.deleting || !p.ready:
 			unavailable++
-			if !p.deleting && p.marker != w.spec.marker && w.spec.updateType == operation.UpdateRolling {
+			if !p.deleting && p.marker != w.spec.marker && w.spec.updateType == workloadops.UpdateRolling {
 				w.delete(p)
 			}
 		case p.marker != w.spec.marker:
 			old = append(old, p)
 		}
 	}
-	if w.spec.updateType == operation.UpdateOnDelete {
+	if w.spec.updateType == workloadops.UpdateOnDelete {
 		return
 	}
 	for _, p := range old {
-		if unavailable >= w.setting(operation.PathUpdateUnavailable) {
+		if unavailable >= w.setting(workloadops.PathUpdateUnavailable) {
 			return
 		}
 		w.delete(p)

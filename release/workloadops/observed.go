@@ -1,4 +1,4 @@
-package operation
+package workloadops
 
 import (
 	"encoding/json"

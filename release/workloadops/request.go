@@ -1,5 +1,5 @@
-// Package operation decides what START, STOP and RESTART do to one workload, and names the messages between the workflow and the party's worker.
-package operation
+// Package workloadops decides what START, STOP and RESTART do to one workload, and names the messages between the workflow and the party's worker.
+package workloadops
 
 import (
 	"slipway.io/slipway/release/catalog"

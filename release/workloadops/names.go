@@ -1,4 +1,4 @@
-package operation
+package workloadops
 
 // Kinds of workload that START, STOP and RESTART act on, all of API version apps/v1.
 const (

@@ -1,4 +1,4 @@
-package operation_test
+package workloadops_test
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 	marker   = "t1/1"
 )
 
-func request(kind string, op plan.Operation, method plan.Method) operation.Request {
-	return operation.Request{
+func request(kind string, op plan.Operation, method plan.Method) workloadops.Request {
+	return workloadops.Request{
 		Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
 		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
 	}
@@ -42,23 +42,23 @@ func TestMain(m *testing.M) {
 // drawToy makes a random workload with random pods and settings.
 func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
 	w := newToy(kind, replicas)
-	w.ordered = kind == operation.KindStatefulSet && rapid.Bool().Draw(t, "keeps its order")
-	w.countsTerminating = kind == operation.KindDeployment && rapid.Bool().Draw(t, "status counts terminating pods")
+	w.ordered = kind == workloadops.KindStatefulSet && rapid.Bool().Draw(t, "keeps its order")
+	w.countsTerminating = kind == workloadops.KindDeployment && rapid.Bool().Draw(t, "status counts terminating pods")
 	amount := rapid.SampledFrom([]string{`1`, `2`, `"25%"`})
 	zero := rapid.SampledFrom([]string{`0`, `1`, `"25%"`})
 	set := func(path, value string) { w.spec.settings[path] = json.RawMessage(value) }
 	switch kind {
-	case operation.KindDeployment:
-		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateRolling, operation.UpdateRecreate}).Draw(t, "type")
-		set(operation.PathDeploymentUnavailable, amount.Draw(t, "maxUnavailable"))
-		set(operation.PathDeploymentSurge, zero.Draw(t, "maxSurge"))
-	case operation.KindStatefulSet:
-		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateOnDelete}).Draw(t, "type")
-		set(operation.PathUpdateStrategy, `{"type":"`+w.spec.updateType+`"}`)
+	case workloadops.KindDeployment:
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateRolling, workloadops.UpdateRecreate}).Draw(t, "type")
+		set(workloadops.PathDeploymentUnavailable, amount.Draw(t, "maxUnavailable"))
+		set(workloadops.PathDeploymentSurge, zero.Draw(t, "maxSurge"))
+	case workloadops.KindStatefulSet:
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t, "type")
+		set(workloadops.PathUpdateStrategy, `{"type":"`+w.spec.updateType+`"}`)
 	default:
-		w.spec.updateType = rapid.SampledFrom([]string{operation.UpdateRolling, operation.UpdateOnDelete}).Draw(t, "type")
-		set(operation.PathUpdateUnavailable, amount.Draw(t, "maxUnavailable"))
-		set(operation.PathUpdateSurge, `0`)
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t, "type")
+		set(workloadops.PathUpdateUnavailable, amount.Draw(t, "maxUnavailable"))
+		set(workloadops.PathUpdateSurge, `0`)
 	}
 	w.settle()
 	for _, p := range w.pods {
@@ -70,15 +70,15 @@ func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
 
 // runner drives one operation as the activity does, and can be killed at any point.
 type runner struct {
-	req      operation.Request
+	req      workloadops.Request
 	w        *toyWorkload
 	held     bool
-	ending   *operation.Ending
+	ending   *workloadops.Ending
 	withPods bool
-	result   *operation.Result
+	result   *workloadops.Result
 	failure  string
 	// ghost is a decision of an attempt that was given up but still runs.
-	ghost        *operation.Decision
+	ghost        *workloadops.Decision
 	ghostVersion int
 }
 
@@ -89,8 +89,8 @@ func (r *runner) step(die func(where string) bool) {
 	version := r.w.version
 	r.held = r.held || seen.Claim == r.req.Claim
 	r.withPods = false
-	d := operation.Decide(r.req, seen)
-	if end, ends := d.Ends(); ends && d.Action == operation.ActWrite {
+	d := workloadops.Decide(r.req, seen)
+	if end, ends := d.Ends(); ends && d.Action == workloadops.ActWrite {
 		r.ending = &end
 	}
 	if die("after the decision") {
@@ -104,7 +104,7 @@ func (r *runner) step(die func(where string) bool) {
 		return
 	}
 	switch {
-	case d.Action == operation.ActLook:
+	case d.Action == workloadops.ActLook:
 		r.withPods = true
 	case !done:
 	case d.Result != nil:
@@ -117,11 +117,11 @@ func (r *runner) step(die func(where string) bool) {
 // forget is what a killed process leaves behind: what it knew of holding the claim may be lost with it.
 func (r *runner) forget() { r.held, r.withPods = false, false }
 
-func (r *runner) apply(d operation.Decision, version int) bool {
+func (r *runner) apply(d workloadops.Decision, version int) bool {
 	switch d.Action {
-	case operation.ActWrite:
+	case workloadops.ActWrite:
 		return r.w.write(d.Write, version)
-	case operation.ActDelete:
+	case workloadops.ActDelete:
 		for _, want := range d.Delete {
 			for _, p := range r.w.pods {
 				if fmt.Sprint(p.uid) == want.UID && fmt.Sprint(p.version) == want.Version {
@@ -138,9 +138,9 @@ func (r *runner) apply(d operation.Decision, version int) bool {
 func TestAnyCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]string{operation.KindDeployment, operation.KindStatefulSet, operation.KindDaemonSet}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]string{workloadops.KindDeployment, workloadops.KindStatefulSet, workloadops.KindDaemonSet}).Draw(t, "kind")
 		op := plan.Restart
-		if kind != operation.KindDaemonSet {
+		if kind != workloadops.KindDaemonSet {
 			op = rapid.SampledFrom([]plan.Operation{plan.Start, plan.Stop, plan.Restart}).Draw(t, "operation")
 		}
 		method := rapid.SampledFrom([]plan.Method{plan.Parallel, plan.Sequential}).Draw(t, "method")
@@ -162,7 +162,7 @@ func checkRun(t *rapid.T, r *runner) {
 	w, before := r.w, r.w.specText()
 	first, replicas := w.lastUID, w.spec.replicas
 	allowed := max(1, w.out())
-	sequential := r.req.Method == plan.Sequential && w.spec.updateType != operation.UpdateRecreate
+	sequential := r.req.Method == plan.Sequential && w.spec.updateType != workloadops.UpdateRecreate
 	kills := 0
 	die := func(where string) bool {
 		if kills >= 6 || rapid.IntRange(0, 9).Draw(t, where) > 0 {
@@ -201,7 +201,7 @@ func checkRun(t *rapid.T, r *runner) {
 
 func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 	w := r.w
-	for _, name := range []string{operation.AnnotationClaimedBy, operation.AnnotationOriginal, operation.AnnotationLeftAt} {
+	for _, name := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal, workloadops.AnnotationLeftAt} {
 		if _, there := w.annotations[name]; there {
 			t.Fatalf("annotation %s is left", name)
 		}
@@ -216,8 +216,8 @@ func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 			t.Fatalf("started with %d ready pods of %d", w.ready(), replicas)
 		}
 	case plan.Stop:
-		if len(w.pods) != 0 || w.annotations[operation.AnnotationReplicas] != fmt.Sprint(replicas) {
-			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods), w.annotations[operation.AnnotationReplicas], replicas)
+		if len(w.pods) != 0 || w.annotations[workloadops.AnnotationReplicas] != fmt.Sprint(replicas) {
+			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods), w.annotations[workloadops.AnnotationReplicas], replicas)
 		}
 	case plan.Restart:
 		for _, p := range w.pods {

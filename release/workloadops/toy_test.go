@@ -1,4 +1,4 @@
-package operation_test
+package workloadops_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"sort"
 	"time"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // toyPod is a pod of the toy cluster.
@@ -49,7 +49,7 @@ type toyWorkload struct {
 	view     toySpec
 	viewed   int64
 	observed int64
-	status   operation.Observed
+	status   workloadops.Observed
 
 	// deletedNew are the pods made since the restart began that somebody deleted all the same: restarted twice. before is the last pod of before.
 	deletedNew []string
@@ -59,7 +59,7 @@ type toyWorkload struct {
 
 func newToy(kind string, replicas int32) *toyWorkload {
 	w := &toyWorkload{kind: kind, annotations: map[string]string{}, generation: 1}
-	w.spec = toySpec{replicas: replicas, updateType: operation.UpdateRolling, settings: map[string]json.RawMessage{}}
+	w.spec = toySpec{replicas: replicas, updateType: workloadops.UpdateRolling, settings: map[string]json.RawMessage{}}
 	return w
 }
 
@@ -76,7 +76,7 @@ func (w *toyWorkload) create(ordinal int32) *toyPod {
 	w.lastUID++
 	p := &toyPod{uid: w.lastUID, ordinal: ordinal, marker: w.spec.marker}
 	p.name = fmt.Sprintf("p-%d", w.lastUID)
-	if w.kind != operation.KindDeployment {
+	if w.kind != workloadops.KindDeployment {
 		p.name = fmt.Sprintf("p-%d", ordinal)
 	}
 	w.pods = append(w.pods, p)
@@ -121,10 +121,10 @@ func (w *toyWorkload) out() int32 { return max(0, w.spec.replicas-w.ready()) }
 // report writes the status from the pods, for the spec that the controller goes by.
 func (w *toyWorkload) report() {
 	w.observed = w.generation
-	s := operation.Observed{}
+	s := workloadops.Observed{}
 	terminating := int32(0)
 	for _, p := range w.pods {
-		if p.deleting && w.kind == operation.KindDeployment {
+		if p.deleting && w.kind == workloadops.KindDeployment {
 			terminating++
 			continue
 		}
@@ -144,11 +144,11 @@ func (w *toyWorkload) report() {
 }
 
 // look is one read of the workload.
-func (w *toyWorkload) look(withPods bool) operation.Observed {
+func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 	s := w.status
-	s.Claim = w.annotations[operation.AnnotationClaimedBy]
-	if text, ok := w.annotations[operation.AnnotationOriginal]; ok {
-		o, err := operation.ParseOriginal(text)
+	s.Claim = w.annotations[workloadops.AnnotationClaimedBy]
+	if text, ok := w.annotations[workloadops.AnnotationOriginal]; ok {
+		o, err := workloadops.ParseOriginal(text)
 		if err != nil {
 			s.OriginalProblem = err.Error()
 		}
@@ -157,13 +157,13 @@ func (w *toyWorkload) look(withPods bool) operation.Observed {
 	s.Generation, s.ObservedGeneration = w.generation, w.observed
 	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered, w.spec.marker
 	s.Settings = maps.Clone(w.spec.settings)
-	s.Remembered, s.LeftAt = w.annotations[operation.AnnotationReplicas], w.annotations[operation.AnnotationLeftAt]
+	s.Remembered, s.LeftAt = w.annotations[workloadops.AnnotationReplicas], w.annotations[workloadops.AnnotationLeftAt]
 	s.Revision = "rev-" + w.spec.marker
 	s.Now = time.Unix(1_700_000_000, 0)
 	if withPods {
 		s.PodsSeen = true
 		for _, p := range w.pods {
-			s.Pods = append(s.Pods, operation.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: p.marker, Ordinal: p.ordinal,
+			s.Pods = append(s.Pods, workloadops.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: p.marker, Ordinal: p.ordinal,
 				Ready: p.ready, Available: p.ready, Deleting: p.deleting, Since: s.Now})
 		}
 	}
@@ -171,8 +171,8 @@ func (w *toyWorkload) look(withPods bool) operation.Observed {
 }
 
 // write makes a write if its preconditions hold, and says whether it did.
-func (w *toyWorkload) write(in *operation.Write, version int) bool {
-	if in.Fresh && version != w.version || w.annotations[operation.AnnotationClaimedBy] != in.Held {
+func (w *toyWorkload) write(in *workloadops.Write, version int) bool {
+	if in.Fresh && version != w.version || w.annotations[workloadops.AnnotationClaimedBy] != in.Held {
 		return false
 	}
 	if in.Replicas != nil && in.WasReplicas != w.spec.replicas {
@@ -187,7 +187,7 @@ func (w *toyWorkload) write(in *operation.Write, version int) bool {
 	before := w.specText()
 	for _, s := range in.Settings {
 		w.spec.settings[s.Path] = s.Value
-		if s.Path == operation.PathUpdateStrategy {
+		if s.Path == workloadops.PathUpdateStrategy {
 			var strategy struct{ Type string }
 			if err := json.Unmarshal(s.Value, &strategy); err != nil {
 				panic(err)
@@ -206,10 +206,10 @@ func (w *toyWorkload) write(in *operation.Write, version int) bool {
 		delete(w.annotations, name)
 	}
 	if in.Claim != "" {
-		w.annotations[operation.AnnotationClaimedBy], w.labelled = in.Claim, true
+		w.annotations[workloadops.AnnotationClaimedBy], w.labelled = in.Claim, true
 	}
 	if in.Release {
-		delete(w.annotations, operation.AnnotationClaimedBy)
+		delete(w.annotations, workloadops.AnnotationClaimedBy)
 		w.labelled = false
 	}
 	if w.specText() != before {

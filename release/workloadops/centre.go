@@ -1,4 +1,4 @@
-package operation
+package workloadops
 
 // The centre's activities, on the engine's own queue.
 const (

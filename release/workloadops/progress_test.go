@@ -1,4 +1,4 @@
-package operation_test
+package workloadops_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workloadops"
 )
 
 func TestProgressCountsOnlyTimeInWhichTheClusterWasSeen(t *testing.T) {
@@ -31,12 +31,12 @@ func TestProgressCountsOnlyTimeInWhichTheClusterWasSeen(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var p operation.Progress
+			var p workloadops.Progress
 			for _, r := range tc.reads {
 				// What an attempt knows goes through JSON to the next one.
 				raw, err := json.Marshal(p)
 				require.NoError(t, err)
-				p = operation.Progress{}
+				p = workloadops.Progress{}
 				require.NoError(t, json.Unmarshal(raw, &p))
 				if r.fails {
 					p.Failed(at(r.second))
@@ -53,7 +53,7 @@ func TestProgressCountsOnlyTimeInWhichTheClusterWasSeen(t *testing.T) {
 func TestProgressMeasuresTheOutageFromItsFirstFailure(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)
-	var p operation.Progress
+	var p workloadops.Progress
 	p.Read(start)
 	require.Zero(t, p.Failed(start.Add(60*time.Second)), "the outage begins with the first failed read, not with the last good one")
 	require.Equal(t, 40*time.Second, p.Failed(start.Add(100*time.Second)))

@@ -1,0 +1,323 @@
+package workloadops_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
+)
+
+func raw(text string) json.RawMessage { return json.RawMessage(text) }
+
+func TestRestartBorrows(t *testing.T) {
+	t.Parallel()
+	statefulSet := running(3)
+	statefulSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)}
+	limited := statefulSet
+	limited.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(`{}`), workloadops.PathUpdateUnavailable: raw(`2`)}
+	unready := statefulSet
+	unready.Available = 2
+	onDelete := statefulSet
+	onDelete.UpdateType = workloadops.UpdateOnDelete
+	recreate := running(3)
+	recreate.UpdateType = workloadops.UpdateRecreate
+	daemonSet := with(running(3), workloadops.Pod{Name: "d", Revision: "abc"})
+	daemonSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: raw(`0`), workloadops.PathUpdateSurge: raw(`"10%"`)}
+	as := running(3)
+	as.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`), workloadops.PathDeploymentSurge: raw(`0`)}
+	cases := map[string]struct {
+		reason     string
+		kind       string
+		method     plan.Method
+		seen       workloadops.Observed
+		settings   []workloadops.Setting
+		byDeletion bool
+	}{
+		"Deployment, one by one": {"one pod out, none beyond the size", workloadops.KindDeployment, plan.Sequential, running(3), []workloadops.Setting{
+			{Path: workloadops.PathDeploymentUnavailable, Value: raw(`1`), Was: raw(`"25%"`)}, {Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Was: raw(`"25%"`)}}, false},
+		"Deployment, all at once": {"all pods out, none beyond the size", workloadops.KindDeployment, plan.Parallel, running(3), []workloadops.Setting{
+			{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"100%"`), Was: raw(`"25%"`)}, {Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Was: raw(`"25%"`)}}, false},
+		"as it is":                {"what is as it should be is not borrowed", workloadops.KindDeployment, plan.Sequential, as, nil, false},
+		"Recreate":                {"a type Recreate is handled as such", workloadops.KindDeployment, plan.Sequential, recreate, nil, false},
+		"StatefulSet, one by one": {"its own update takes one pod at a time", workloadops.KindStatefulSet, plan.Sequential, statefulSet, nil, false},
+		"StatefulSet that takes more": {"a limit of its own is borrowed", workloadops.KindStatefulSet, plan.Sequential, limited, []workloadops.Setting{
+			{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Was: raw(`2`)}}, false},
+		"StatefulSet, all at once": {"pods are deleted, and its own update holds still: it would delete beside us, by name", workloadops.KindStatefulSet, plan.Parallel, statefulSet, []workloadops.Setting{
+			{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
+		"StatefulSet with a pod out": {"its own update would take a second pod: it holds still meanwhile", workloadops.KindStatefulSet, plan.Sequential, unready, []workloadops.Setting{
+			{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
+		"StatefulSet, OnDelete": {"it replaces nothing by itself", workloadops.KindStatefulSet, plan.Sequential, onDelete, nil, true},
+		"DaemonSet, one by one": {"one node at a time, none twice", workloadops.KindDaemonSet, plan.Sequential, daemonSet, []workloadops.Setting{
+			{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Was: raw(`0`)}, {Path: workloadops.PathUpdateSurge, Value: raw(`0`), Was: raw(`"10%"`)}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := workloadops.Decide(request(tc.kind, plan.Restart, tc.method), tc.seen)
+			check(t, tc.reason, verdict{action: workloadops.ActWrite, says: "mark its pod template"}, d)
+			require.Equal(t, marker, d.Write.Stamp, tc.reason)
+			require.Equal(t, tc.settings, d.Write.Settings, tc.reason)
+			saved, err := workloadops.ParseOriginal(d.Write.Annotations[workloadops.AnnotationOriginal])
+			require.NoError(t, err)
+			require.Equal(t, tc.byDeletion, saved.ByDeletion, tc.reason)
+			require.Len(t, saved.Borrowed, len(tc.settings), "what is borrowed is saved")
+			require.NotEmpty(t, saved.FromRevision)
+		})
+	}
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	under := func(updated, available int32) workloadops.Observed {
+		s := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true, FromRevision: "6", FromReplicas: n(3)})
+		s.Marker, s.Updated, s.Available, s.Terminating = marker, updated, available, n(0)
+		return s
+	}
+	undone := under(3, 3)
+	undone.Marker = "somebody's"
+	stamped := running(3)
+	stamped.Marker = marker
+	stampedHalf := stamped
+	stampedHalf.Updated = 1
+	oldPod := under(3, 3)
+	oldPod.Terminating = n(1)
+	uncounted := under(3, 3)
+	uncounted.Terminating = nil
+	surplus := under(3, 3)
+	surplus.Total = 4
+	zero := under(0, 0)
+	zero.Replicas = 0
+	paused, held := running(3), running(3)
+	paused.Paused, held.Partition = true, 2
+	recreated := under(3, 3)
+	recreated.UpdateType = workloadops.UpdateRecreate
+	cases := map[string]struct {
+		reason string
+		seen   workloadops.Observed
+		want   verdict
+	}{
+		"no pods":        {"a stopped workload has nothing to restart and is not stamped", running(0), verdict{action: workloadops.ActDone, says: "nothing to do: it has no pods"}},
+		"done before":    {"a template that carries the marker, with every pod of it, was restarted by this very release", stamped, verdict{action: workloadops.ActDone, says: "restarted: 3 of 3"}},
+		"stamped before": {"a template that carries the marker is not stamped again", stampedHalf, verdict{action: workloadops.ActWrite, says: "mark"}},
+		"goes on":        {"pods are being replaced", under(1, 2), verdict{action: workloadops.ActWait, says: "2 of 3 pods are ready, 1 of 3 restarted"}},
+		"old pod":        {"an old pod on its way out is still an old pod", oldPod, verdict{action: workloadops.ActWait, says: "1 pod is still on the way out"}},
+		"uncounted":      {"a status that does not count those needs a look", uncounted, verdict{action: workloadops.ActLook}},
+		"one too many":   {"a pod beyond the size is an old one", surplus, verdict{action: workloadops.ActWait}},
+		"done":           {"every pod new and ready", under(3, 3), verdict{action: workloadops.ActWrite, says: "restarted: 3 of 3 pods are ready"}},
+		"recreated":      {"the type Recreate is said", recreated, verdict{action: workloadops.ActWrite, says: "its update type is Recreate"}},
+		"undone":         {"a template that somebody puts back is not fought over", undone, verdict{workloadops.ActWrite, "somebody else changed its pod template", failure.WorkloadFailed}},
+		"stopped":        {"a workload that somebody stops meanwhile has no pods to replace", zero, verdict{action: workloadops.ActWrite, says: "scaled it to zero meanwhile"}},
+		"paused":         {"a paused Deployment would never restart", paused, verdict{workloadops.ActFail, "kubectl rollout resume", failure.Refused}},
+		"held":           {"an unfinished rollout holds it", held, verdict{workloadops.ActFail, "held at partition 2", failure.Refused}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := workloadops.Decide(request(workloadops.KindDeployment, plan.Restart, plan.Sequential), tc.seen)
+			check(t, tc.reason, tc.want, d)
+			if name == "stamped before" {
+				require.Empty(t, d.Write.Stamp, tc.reason)
+			}
+			if name == "done" {
+				require.Equal(t, workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "6", ToRevision: "7", FromReplicas: n(3), ToReplicas: n(3)}, *d.Result)
+			}
+		})
+	}
+}
+
+func TestRestartByDeletion(t *testing.T) {
+	t.Parallel()
+	fresh := func(ordinal int32, ready bool) workloadops.Pod {
+		return workloadops.Pod{Name: podName(ordinal), Ordinal: ordinal, Marker: marker, Ready: ready, Available: ready}
+	}
+	old := func(ordinal int32, ready bool) workloadops.Pod {
+		return workloadops.Pod{Name: podName(ordinal), Ordinal: ordinal, Ready: ready, Available: ready}
+	}
+	leaving := func(ordinal int32) workloadops.Pod {
+		return workloadops.Pod{Name: podName(ordinal), Ordinal: ordinal, Ready: true, Available: true, Deleting: true}
+	}
+	settling := fresh(2, true)
+	settling.Available = false
+	cases := map[string]struct {
+		reason    string
+		method    plan.Method
+		available int32
+		pods      []workloadops.Pod
+		delete    []string
+		done      bool
+	}{
+		"all":           {"PARALLEL deletes all old pods", plan.Parallel, 3, []workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2", "s-1", "s-0"}, false},
+		"rest":          {"but no new one", plan.Parallel, 2, []workloadops.Pod{fresh(0, false), old(1, true), leaving(2)}, []string{"s-1"}, false},
+		"largest":       {"SEQUENTIAL begins with the largest ordinal", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2"}, false},
+		"next":          {"and goes on when that is ready again", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, []string{"s-1"}, false},
+		"not ready":     {"not before", plan.Sequential, 2, []workloadops.Pod{old(0, true), old(1, true), fresh(2, false)}, nil, false},
+		"settling":      {"nor before minReadySeconds", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), settling}, nil, false},
+		"status behind": {"nor before the status agrees", plan.Sequential, 2, []workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, nil, false},
+		"leaving":       {"nor while one is on its way out", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), leaving(2)}, nil, false},
+		"missing":       {"nor while one is missing", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true)}, nil, false},
+		"sick first":    {"one that is out already puts no further pod out", plan.Sequential, 1, []workloadops.Pod{old(0, true), old(1, false), old(2, false)}, []string{"s-1"}, false},
+		"done":          {"all new and ready", plan.Sequential, 3, []workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, true)}, nil, true},
+		"last starting": {"all new, one not ready yet", plan.Parallel, 2, []workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, false)}, nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := ours(running(3), workloadops.Original{Operation: plan.Restart, ByDeletion: true, Changed: true})
+			seen.Marker, seen.Available = marker, tc.available
+			seen = with(seen, tc.pods...)
+			d := workloadops.Decide(request(workloadops.KindStatefulSet, plan.Restart, tc.method), seen)
+			var deleted []string
+			for _, p := range d.Delete {
+				deleted = append(deleted, p.Name)
+			}
+			require.Equal(t, tc.delete, deleted, "%s (%s)", tc.reason, d.Reason)
+			require.Equal(t, tc.done, d.Result != nil, tc.reason)
+			if !tc.done && len(tc.delete) == 0 {
+				require.Equal(t, workloadops.ActWait, d.Action, tc.reason)
+				require.True(t, d.WatchPods, tc.reason)
+			}
+			seen.ObservedGeneration--
+			d = workloadops.Decide(request(workloadops.KindStatefulSet, plan.Restart, tc.method), seen)
+			require.Empty(t, d.Delete, "a controller that has not seen the new template would make the old pod again")
+		})
+	}
+}
+
+func podName(ordinal int32) string { return "s-" + string(rune('0'+ordinal)) }
+
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	bad, crash, invalid, never := sick("p", "ImagePullBackOff", time.Hour), sick("p", "CrashLoopBackOff", time.Hour), sick("p", "InvalidImageName", 0), sick("p", "NotReady", time.Hour)
+	fresh := sick("p", "ImagePullBackOff", 20*time.Second)
+	cases := map[string]struct {
+		reason   string
+		deadline int64
+		elapsed  time.Duration
+		trouble  string
+		pods     []workloadops.Pod
+		want     verdict
+		again    time.Duration
+	}{
+		"early":          {"trouble that has just begun may pass", 600, 30 * time.Second, "", []workloadops.Pod{fresh}, verdict{action: workloadops.ActWait, says: "0 of 3 pods are ready: pod p: ImagePullBackOff: its message"}, 40 * time.Second},
+		"a minute":       {"after a minute it does not", 600, time.Minute, "", []workloadops.Pod{bad}, verdict{workloadops.ActWrite, "Deployment shop/order: 0 of 3 pods are ready after 60 s: pod p: ImagePullBackOff: its message", failure.WorkloadFailed}, 0},
+		"from before":    {"trouble of before the operation counts from its begin", 600, 10 * time.Second, "", []workloadops.Pod{bad}, verdict{action: workloadops.ActWait}, 50 * time.Second},
+		"half the time":  {"half of a short deadline is enough", 20, 10 * time.Second, "", []workloadops.Pod{crash}, verdict{workloadops.ActWrite, "after 10 s: pod p: CrashLoopBackOff", failure.WorkloadFailed}, 0},
+		"hopeless":       {"a name that is no image name fails at once", 600, time.Second, "", []workloadops.Pod{invalid}, verdict{workloadops.ActWrite, "after 1 s: pod p: InvalidImageName", failure.WorkloadFailed}, 0},
+		"never ready":    {"a pod that is merely not ready has the whole deadline", 600, 599 * time.Second, "", []workloadops.Pod{never}, verdict{action: workloadops.ActWait}, 0},
+		"deadline":       {"and no more", 600, 600 * time.Second, "", []workloadops.Pod{never}, verdict{workloadops.ActWrite, "after 600 s: pod p: NotReady: its message", failure.WorkloadFailed}, 0},
+		"no pod":         {"the workload knows why it has no pods", 600, 601 * time.Second, "exceeded quota", nil, verdict{workloadops.ActWrite, "after 600 s: its pods cannot be created: exceeded quota", failure.WorkloadFailed}, 0},
+		"nobody knows":   {"when nobody knows, it says where to look", 600, 600 * time.Second, "", nil, verdict{workloadops.ActWrite, "no pod says why: look at `kubectl describe` of it", failure.WorkloadFailed}, 0},
+		"worst of them":  {"the pod in the worst trouble speaks", 600, time.Second, "", []workloadops.Pod{never, sick("q", "ErrImagePull", 0)}, verdict{action: workloadops.ActWait, says: "pod q: ErrImagePull"}, 60 * time.Second},
+		"on its way out": {"a pod on its way out is no trouble", 600, time.Hour / 10, "", []workloadops.Pod{{Name: "p", Deleting: true, Reason: "CrashLoopBackOff", Since: now.Add(-time.Hour)}}, verdict{action: workloadops.ActWait}, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := request(workloadops.KindDeployment, plan.Start, plan.Parallel)
+			req.DeadlineSeconds = tc.deadline
+			seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3), Changed: true})
+			seen.Available, seen.Elapsed, seen.Trouble = 0, tc.elapsed, tc.trouble
+			d := workloadops.Decide(req, with(seen, tc.pods...))
+			check(t, tc.reason, tc.want, d)
+			require.Equal(t, tc.again, d.LookAgain, tc.reason)
+			if d.Failure != nil {
+				require.True(t, d.Write.Release, "the claim is given back")
+				require.Nil(t, d.Write.Replicas, "nothing is rolled back")
+			}
+		})
+	}
+}
+
+func TestTheDeadlineAsksThePodsFirst(t *testing.T) {
+	t.Parallel()
+	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3)})
+	seen.Available, seen.Elapsed = 0, time.Hour
+	check(t, "the failure carries the pod's own message", verdict{action: workloadops.ActLook}, workloadops.Decide(request(workloadops.KindDeployment, plan.Start, plan.Parallel), seen))
+}
+
+func TestOnlyTheRestartsOwnPodsFailIt(t *testing.T) {
+	t.Parallel()
+	seen := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true})
+	seen.Marker, seen.Available, seen.Updated, seen.Elapsed = marker, 2, 1, 5*time.Minute
+	old := sick("old", "CrashLoopBackOff", time.Hour)
+	old.Marker = ""
+	d := workloadops.Decide(request(workloadops.KindDeployment, plan.Restart, plan.Sequential), with(seen, old))
+	check(t, "a restart is the remedy of an old pod's trouble, not its victim", verdict{action: workloadops.ActWait, says: "pod old: CrashLoopBackOff"}, d)
+}
+
+func TestAStatefulSetsStuckPodIsFreed(t *testing.T) {
+	t.Parallel()
+	req := request(workloadops.KindStatefulSet, plan.Start, plan.Parallel)
+	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3)})
+	seen.Available, seen.OrderedReady, seen.Revision = 1, true, "s-new"
+	stuck := sick("s-1", "ImagePullBackOff", time.Second)
+	stuck.Ordinal, stuck.Revision = 1, "s-old"
+	d := workloadops.Decide(req, with(seen, stuck))
+	check(t, "its controller would wait for it for ever", verdict{action: workloadops.ActDelete, says: "stuck on an older template"}, d)
+	stuck.Revision = "s-new"
+	check(t, "a pod of the newest template is its own fault", verdict{action: workloadops.ActWait}, workloadops.Decide(req, with(seen, stuck)))
+	stuck.Revision, stuck.Reason = "s-old", "NotReady"
+	check(t, "a pod that may still become ready is left", verdict{action: workloadops.ActWait}, workloadops.Decide(req, with(seen, stuck)))
+}
+
+func TestGivingBackLeavesOthersEditsAlone(t *testing.T) {
+	t.Parallel()
+	borrowed := []workloadops.Borrowed{
+		{Path: workloadops.PathDeploymentUnavailable, Own: raw(`"25%"`), Lent: raw(`1`)},
+		{Path: workloadops.PathDeploymentSurge, Own: raw(`"25%"`), Lent: raw(`0`)},
+	}
+	seen := ours(running(3), workloadops.Original{Operation: plan.Restart, Borrowed: borrowed})
+	seen.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`), workloadops.PathDeploymentSurge: raw(`2`)}
+	d := workloadops.Restore(request(workloadops.KindDeployment, plan.Restart, plan.Sequential), seen)
+	require.Equal(t, []workloadops.Setting{{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"25%"`), Was: raw(`1`)}}, d.Write.Settings)
+	require.Contains(t, d.Result.Message, "somebody else changed "+workloadops.PathDeploymentSurge+" meanwhile, which is left as it is")
+	require.True(t, d.Write.Release)
+	require.Contains(t, d.Write.Remove, workloadops.AnnotationOriginal)
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*workloadops.Request)
+		says   string
+	}{
+		"kind":      {"other kinds are refused until they are built", func(r *workloadops.Request) { r.Workload.WorkloadRef.Kind = "Job" }, "Job shop/order of apps/v1 cannot be released"},
+		"version":   {"so are other API versions", func(r *workloadops.Request) { r.Workload.WorkloadRef.APIVersion = "apps/v1beta1" }, "of apps/v1beta1 cannot be released"},
+		"operation": {"so are the deploys", func(r *workloadops.Request) { r.Operation = plan.CompileDeploy }, "COMPILE_DEPLOY is not built yet"},
+		"DaemonSet": {"a DaemonSet has no size", func(r *workloadops.Request) {
+			r.Workload.WorkloadRef.Kind, r.Operation = workloadops.KindDaemonSet, plan.Start
+		}, "START cannot act on it; use RESTART"},
+		"method": {"an unknown method is not taken for the default", func(r *workloadops.Request) { r.Method = "" }, `the method "" is neither`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := request(workloadops.KindDeployment, plan.Stop, plan.Parallel)
+			tc.change(&req)
+			f := workloadops.Validate(req)
+			require.NotNil(t, f, tc.reason)
+			require.Equal(t, failure.Refused, f.Kind)
+			require.Contains(t, f.Message, tc.says, tc.reason)
+		})
+	}
+	require.Nil(t, workloadops.Validate(request(workloadops.KindStatefulSet, plan.Restart, plan.Sequential)))
+}
+
+// A restart that is over is asked for once more before the workload's controller has seen its last write, the one that gave everything back.
+func TestARestartThatIsOverIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	seen := running(3)
+	seen.Marker, seen.Generation = marker, seen.ObservedGeneration+1
+	req := request(workloadops.KindDeployment, plan.Restart, plan.Sequential)
+	require.Equal(t, workloadops.ActWait, workloadops.Decide(req, seen).Action, "what is not counted yet is no reason to take the workload once more")
+	seen.ObservedGeneration = seen.Generation
+	d := workloadops.Decide(req, seen)
+	require.Equal(t, workloadops.ActDone, d.Action, "once it is counted, the restart is seen to be over")
+	require.Contains(t, d.Result.Message, "restarted: 3 of 3 pods are ready")
+}
