@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -18,9 +19,11 @@ func (s *rolloutStart) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(found.Refusals) > 0 {
-		return s.refused(refusalProblems(found.Refusals)...)
+	problems, warnings := s.weigh(found)
+	if len(problems) > 0 {
+		return s.refused(problems...)
 	}
+	s.request.Warnings = append(s.request.Warnings, warnings...)
 	held, err := s.heldBy(ctx, found)
 	if err != nil || held == "" {
 		return err
@@ -28,12 +31,20 @@ func (s *rolloutStart) check(ctx context.Context) error {
 	return kindConflict.because("%s: wait until it is over, or stop it", held).heldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
 }
 
-func refusalProblems(refusals []rollout.Refusal) []FieldProblem {
-	problems := make([]FieldProblem, len(refusals))
-	for i, refusal := range refusals {
-		problems[i] = FieldProblem{Field: refusal.Field, Reason: refusal.Reason}
+// weigh parts what was found into what refuses the rollout and what is only said.
+func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []FieldProblem, warnings []string) {
+	for _, refusal := range found.Refusals {
+		problems = append(problems, FieldProblem{Field: refusal.Field, Reason: refusal.Reason})
 	}
-	return problems
+	spec := s.request.Spec
+	wait := time.Duration(spec.Policy.SettleSeconds) * time.Second
+	switch {
+	case found.Unsettled != "" && wait == 0:
+		problems = append(problems, FieldProblem{Field: "workloadRef", Reason: found.Unsettled + ": wait until that is done, or leave out policy.settleSeconds"})
+	case found.Unsettled != "":
+		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins", found.Unsettled, wait))
+	}
+	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
 }
 
 // findings are what the party's worker says of the rollout.

@@ -18,8 +18,7 @@ import (
 // finishRollout approves the release that waits and waits for its end.
 func (e *engine) finishRollout(record string) {
 	e.t.Helper()
-	e.waitApproval()
-	e.call("POST", rolloutPath+"/approve", "{}", jsonBody).is(http.StatusOK, "it waits for it")
+	e.call("POST", rolloutPath+"/approve", `{"gate":"`+e.waitApproval().WaitingFor.Gate+`"}`, jsonBody).is(http.StatusOK, "it waits for it")
 	e.waitRecord(record, rollout.PhaseHealthy)
 }
 

@@ -42,7 +42,7 @@ func (h *handlers) StartRollout(c echo.Context, params StartRolloutParams) error
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, s.key.path())
-	return c.JSON(http.StatusAccepted, RolloutStarted{Status: status, Warnings: request.Warnings})
+	return c.JSON(http.StatusAccepted, RolloutStarted{Status: status, Warnings: s.request.Warnings})
 }
 
 // readRolloutRequest reads the body of a start strictly: every error at once.

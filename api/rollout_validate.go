@@ -45,7 +45,8 @@ func (h *handlers) validateRollout(ctx context.Context, request rollout.Request,
 	if err != nil {
 		return asFindings(err, result)
 	}
-	result.Errors = append(result.Errors, refusalProblems(found.Refusals)...)
+	problems, warnings := s.weigh(found)
+	result.Errors, result.Warnings = append(result.Errors, problems...), append(result.Warnings, warnings...)
 	if found.Frozen {
 		result.Warnings = append(result.Warnings, "an earlier release left the workload frozen between two versions: this one brings it home first")
 	}

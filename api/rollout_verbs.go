@@ -110,7 +110,10 @@ func rolloutVerbRequest(c echo.Context, verb rollout.Verb, via *Via) (workflows.
 		return request, err
 	}
 	stops := []rollout.StopTo{rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen}
+	approves := verb == rollout.VerbApprove || verb == rollout.VerbPromote
 	switch {
+	case approves && request.Gate == "" && request.Step == 0:
+		return request, badField("gate", fmt.Sprintf("is missing: say what to %s, by waitingFor.gate of the rollout or by its step; one that names neither could meet another step than the one that was looked at", verb))
 	case verb == rollout.VerbJump && request.ToStep == 0:
 		return request, badField("toStep", "is missing: say to which step, counted from 1")
 	case request.To != "" && !slices.Contains(stops, request.To):

@@ -45,7 +45,7 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, over.Phase)
 	require.Equal(t, -1, over.NextStepIndex)
 	e.listed(rollout.PhaseHealthy, "", "?phase=Healthy")
-	again := e.call("POST", rolloutPath+"/approve", `{"key":"a1"}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
+	again := e.call("POST", rolloutPath+"/approve", `{"key":"a1","step":1}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
 	require.Equal(t, rollout.PhaseHealthy, decode[rollout.Status](again).Phase)
 	late := e.call("POST", rolloutPath+"/rollback", "").is(http.StatusConflict, "it is over")
 	require.Contains(t, late.problem().Detail, "start a rollout with the images of before")
@@ -166,7 +166,7 @@ func TestAFrozenRolloutIsBroughtHome(t *testing.T) {
 	e.call("POST", rolloutPath+"/stop", `{"to":"frozen","actor":"li"}`, jsonBody).is(http.StatusOK, "it can be stopped where it is")
 	e.waitRecord(first.Record, rollout.PhaseCancelled)
 	require.True(t, e.rollout().Frozen)
-	over := e.call("POST", rolloutPath+"/approve", "").is(http.StatusConflict, "it is over")
+	over := e.call("POST", rolloutPath+"/approve", `{"step":1}`, jsonBody).is(http.StatusConflict, "it is over")
 	require.Contains(t, over.problem().Detail, "roll it back, or start the next release")
 	require.Zero(t, e.rollouts.wentHome())
 
@@ -198,6 +198,24 @@ func TestAStopToFrozenBeforeTheFirstChange(t *testing.T) {
 	e.waitRollout("the stable version", func(s rollout.Status) bool { return s.Phase == rollout.PhaseRolledBack })
 }
 
+// TestAnApprovalSaysWhatItApproves: two approvals in a row must not approve two steps of which their sender has seen one.
+func TestAnApprovalSaysWhatItApproves(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	e.startRollout("x:2", "")
+	waiting := e.waitApproval()
+	for _, body := range []string{"", "{}", `{"actor":"li","reason":"fine"}`} {
+		for _, verb := range []string{"approve", "promote"} {
+			blind := e.call("POST", rolloutPath+"/"+verb, body, jsonBody).is(http.StatusBadRequest, verb+" "+body+" names neither gate nor step")
+			require.Contains(t, blind.reasons(), "is missing: say what to "+verb)
+		}
+	}
+	require.Equal(t, waiting.WaitingFor.Gate, e.rollout().WaitingFor.Gate, "nothing was approved")
+	e.call("POST", rolloutPath+"/approve", `{"step":2}`, jsonBody).is(http.StatusConflict, "step 1 waits")
+	e.call("POST", rolloutPath+"/approve", `{"stp":1}`, jsonBody).is(http.StatusBadRequest, "a misspelt step is no empty one")
+	e.call("POST", rolloutPath+"/approve", `{"step":1}`, jsonBody).is(http.StatusOK, "step 1 waits")
+}
+
 func TestATerminatedRolloutReadsAsFailed(t *testing.T) {
 	t.Parallel()
 	e := newRolloutEngine(t)
@@ -209,7 +227,7 @@ func TestATerminatedRolloutReadsAsFailed(t *testing.T) {
 	require.Contains(t, lost.Reason, "its workflow was terminated")
 	require.Contains(t, lost.Reason, "slipway repair")
 	e.listed(rollout.PhaseFailed, "", "")
-	verb := e.call("POST", rolloutPath+"/approve", "").is(http.StatusConflict, "nobody is there to hear it")
+	verb := e.call("POST", rolloutPath+"/approve", `{"step":1}`, jsonBody).is(http.StatusConflict, "nobody is there to hear it")
 	require.Contains(t, verb.problem().Detail, "was terminated")
 	second := e.startRollout("x:3", "")
 	require.NotEqual(t, first.Record, second.Record, "a new one can be started")
@@ -223,7 +241,7 @@ func TestARolloutWithoutAWorker(t *testing.T) {
 	e.startRollout("x:2", "")
 	e.waitApproval()
 	e.rest()
-	unknown := e.call("POST", rolloutPath+"/approve", `{"key":"a1"}`, jsonBody).is(http.StatusServiceUnavailable, "no worker is there")
+	unknown := e.call("POST", rolloutPath+"/approve", `{"key":"a1","step":1}`, jsonBody).is(http.StatusServiceUnavailable, "no worker is there")
 	require.Contains(t, unknown.problem().Detail, `unknown; repeat with the same key, "a1"`)
 	dark := e.rollout()
 	require.Equal(t, rollout.PhaseProgressing, dark.Phase, "what was last published")
@@ -231,7 +249,7 @@ func TestARolloutWithoutAWorker(t *testing.T) {
 	require.Contains(t, dark.Reason, "does not answer")
 	e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody).is(http.StatusServiceUnavailable, "nobody can check it")
 	e.work()
-	e.callAgain("POST", rolloutPath+"/approve", `{"key":"a1"}`, jsonBody).is(http.StatusOK, "the repeat is answered")
+	e.callAgain("POST", rolloutPath+"/approve", `{"key":"a1","step":1}`, jsonBody).is(http.StatusOK, "the repeat is answered")
 	e.waitRollout("its end", func(s rollout.Status) bool { return s.Phase == rollout.PhaseHealthy })
 }
 
@@ -246,7 +264,7 @@ func TestEventsOfARollout(t *testing.T) {
 	})
 	release()
 	e.untilRollout(events, waitsFor(rollout.WaitApproval))
-	e.call("POST", rolloutPath+"/approve", "").is(http.StatusOK, "it waits for it")
+	e.call("POST", rolloutPath+"/approve", `{"step":1}`, jsonBody).is(http.StatusOK, "it waits for it")
 	last := e.untilRollout(events, func(s rollout.Status) bool { return s.Phase == rollout.PhaseHealthy })
 	for one := range events {
 		require.NoError(t, json.Unmarshal([]byte(one.data), &last))

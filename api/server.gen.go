@@ -490,6 +490,9 @@ type RolloutPolicy struct {
 	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
 	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
 
+	// SettleSeconds How long the release waits, before it claims the workload, for an update of the workload's own to finish: right after `kubectl apply`, for example. 0 refuses such a workload.
+	SettleSeconds *int64 `json:"settleSeconds,omitempty"`
+
 	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
 	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
 }
@@ -656,7 +659,7 @@ type RolloutVerbRequest struct {
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate `waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	// Gate `waitingFor.gate` as you saw it; a stale one is refused. `approve` and `promote` need it or `step`.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
@@ -665,7 +668,7 @@ type RolloutVerbRequest struct {
 	// Reason Example: the error rate is fine
 	Reason string `json:"reason,omitempty"`
 
-	// Step The step that it is meant for; a stale one is refused. Absent: the step that waits now.
+	// Step The step that it is meant for; a stale one is refused. `approve` and `promote` need it or `gate`.
 	Step int `json:"step,omitempty"`
 
 	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything where it is.
@@ -765,13 +768,13 @@ type ServingVerbRequest struct {
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused. Absent it is not checked.
+	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
 	Key string `json:"key,omitempty"`
 
-	// Party For `approve` only: the party that it is meant for; another one is refused. Absent: the one that waits now.
+	// Party For `approve` only, which needs it or `gate`: the party that it is meant for; another one is refused.
 	//
 	// Example: bob
 	Party string `json:"party,omitempty"`

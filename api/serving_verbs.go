@@ -70,6 +70,9 @@ func servingVerbRequest(c echo.Context, verb serving.Verb, via *Via) (workflows.
 	if err != nil {
 		return request, err
 	}
+	if verb == serving.VerbApprove && request.Gate == "" && request.Party == "" {
+		return request, badField("gate", "is missing: say what to approve, by waitingFor.gate of the operation or by the party that waits; one that names neither could meet another party than the one that was looked at")
+	}
 	if request.Via, err = frontDoor(via); err != nil {
 		return request, err
 	}

@@ -62,7 +62,7 @@ func TestAnUpdateOfAServingIsApproved(t *testing.T) {
 	e, image := servingEngine(t)
 	e.work()
 	const path = "/api/v1/servings/one"
-	e.call("POST", path+"/approve", "").is(http.StatusNotFound, "there is no such serving")
+	e.call("POST", path+"/approve", `{"gate":"any"}`, jsonBody).is(http.StatusNotFound, "there is no such serving")
 	kd := e.createServing("one", image)
 	early := e.call("POST", path+"/stop", "").is(http.StatusConflict, "nobody has begun with it")
 	require.Contains(t, early.problem().Detail, "generation 1 of the spec has not been begun with yet")
@@ -75,7 +75,7 @@ func TestAnUpdateOfAServingIsApproved(t *testing.T) {
 	require.Equal(t, serving.ReasonWaitingForApproval, waiting.Reason)
 	require.Contains(t, waiting.Message, "slipway serving approve one", "what to send")
 
-	for reason, body := range map[string]string{"an unknown field": `{"colour":"red"}`, "a serving has no steps": `{"step":2}`, "a gate is a text": `{"gate":1}`,
+	for reason, body := range map[string]string{"an unknown field": `{"colour":"red"}`, "a serving has no steps": `{"step":2}`, "it is not said what is approved": `{}`, "neither": `{"actor":"li"}`, "a gate is a text": `{"gate":1}`,
 		"an actor has an end": `{"actor":"` + strings.Repeat("a", 300) + `"}`} {
 		e.call("POST", path+"/approve", body, jsonBody).is(http.StatusBadRequest, reason)
 	}
@@ -101,7 +101,7 @@ func TestAnUpdateOfAServingIsApproved(t *testing.T) {
 	end := e.waitServing("one", "its end", over)
 	require.Contains(t, end.Operation.Message, "no such image", "bob fails, and all go back")
 	require.Nil(t, end.Operation.WaitingFor)
-	e.call("POST", path+"/approve", `{"key":"a1"}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
+	e.call("POST", path+"/approve", `{"gate":"`+w.Gate+`","key":"a1"}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
 	e.call("POST", path+"/resume", `{"key":"r1"}`, jsonBody).is(http.StatusConflict, "a refusal too")
 	late := e.call("POST", path+"/stop", "").is(http.StatusNotFound, "nothing runs")
 	require.Contains(t, late.problem().Detail, "no operation on serving one runs")

@@ -1,6 +1,11 @@
 package workflows
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
@@ -116,4 +121,26 @@ func decodePayload(payloads *commonpb.Payloads, into any) error {
 		return nil
 	}
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
+}
+
+// decodeStrictly reads the payload of a verb: a key that its type does not know is refused, since {"stp":2} is a misspelt step rather than none.
+func decodeStrictly(payloads *commonpb.Payloads, into any) error {
+	if len(payloads.GetPayloads()) == 0 {
+		return nil
+	}
+	payload := payloads.GetPayloads()[0]
+	if string(payload.GetMetadata()[converter.MetadataEncoding]) != converter.MetadataEncodingJSON {
+		return decodePayload(payloads, into)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(payload.GetData()))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	switch {
+	case err == nil:
+		return nil
+	case bytes.ContainsAny(payload.GetData(), "“”"):
+		return errors.New(`its quotes are typographic: write " in place of “ and ”`)
+	default:
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
 }

@@ -69,7 +69,7 @@ func (menu verbMenu[V, Q]) read(ctx workflow.Context, in *interceptor.HandleSign
 		return s
 	}
 	var request Q
-	err := decodePayload(in.Arg, &request)
+	err := decodeStrictly(in.Arg, &request)
 	if err == nil {
 		err = menu.validate(ctx, s.verb, request)
 	}

@@ -108,6 +108,10 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutAttempt, l *look
 		p.refuse("workloadRef", reason)
 		return nil
 	}
+	p.result.Replicas = l.seen.Replicas
+	if !earlier {
+		p.result.Unsettled = pods.Unsettled(t.tech, p.req.Subject, l.seen)
+	}
 	if step, reason := pods.RefusesSteps(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
 		p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), reason)
 		return nil

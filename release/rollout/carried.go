@@ -15,6 +15,8 @@ type Carried struct {
 	Visit int `json:"visit"`
 	// Claimed says that Begin was asked and may have claimed the workload: it has to be released.
 	Claimed bool `json:"claimed,omitempty"`
+	// Unsettled says that the workload's own update was still under way when the release was about to claim it: it is waited for.
+	Unsettled string `json:"unsettled,omitempty"`
 	// Moved says that a Move was asked: the workload may have new pods.
 	Moved bool `json:"moved,omitempty"`
 	// Loose says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.

@@ -4,8 +4,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// The longest times that a policy can set, in seconds: a week for a step's pods, a year for an approval.
+// The longest times that a policy can set, in seconds: a week for a step's pods, a day for a workload's own update, a year for an approval.
 const (
+	MaxSettleSeconds          = 24 * 3600
 	MaxStepDeadlineSeconds    = 7 * 24 * 3600
 	MaxApprovalExpiresSeconds = 365 * 24 * 3600
 )
@@ -13,13 +14,16 @@ const (
 // policy reads the policy beside the strategy, and fills in the defaults (design §6.1). batches says whether it says anything of rollbacks in
 // batches; nil: nothing.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
-	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, OnFailure: OnFailurePause, OnExpiry: OnFailurePause}
+	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds, OnFailure: OnFailurePause, OnExpiry: OnFailurePause}
 	if !v.Present() {
 		return p, nil
 	}
-	m := v.Mapping("stepDeadlineSeconds", "onFailure", "approvals", "rollbackInBatches", "analysis")
+	m := v.Mapping("stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "analysis")
 	if field := m.Field("stepDeadlineSeconds"); field.Present() {
 		p.StepDeadlineSeconds = field.Integer(1, MaxStepDeadlineSeconds)
+	}
+	if field := m.Field("settleSeconds"); field.Present() {
+		p.SettleSeconds = field.Integer(0, MaxSettleSeconds)
 	}
 	if field := m.Field("onFailure"); field.Present() {
 		p.OnFailure = oneOf(field, OnFailurePause, OnFailureRollback)

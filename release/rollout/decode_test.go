@@ -204,7 +204,7 @@ strategy:
     - {replicas: 100%, pause: {duration: 60}}
     trafficRoutings:
     - {service: order, gateway: {httpRouteName: order}}
-policy: {stepDeadlineSeconds: 60, onFailure: rollback, rollbackInBatches: true, approvals: {required: 1, expiresSeconds: 3600, onExpiry: rollback}}
+policy: {stepDeadlineSeconds: 60, settleSeconds: 5, onFailure: rollback, rollbackInBatches: true, approvals: {required: 1, expiresSeconds: 3600, onExpiry: rollback}}
 rolloutId: 0042
 supersede: true
 actor: li
@@ -218,7 +218,7 @@ key: k1
 		Spec: Spec{
 			Party: "alice", Namespace: "shop", Name: "order-2", WorkloadRef: deploymentRef("order"), RolloutID: "0042",
 			Change: Change{TemplatePatch: []byte(`{"spec":{"containers":[{"env":null,"name":"app"}]}}`)},
-			Policy: Policy{StepDeadlineSeconds: 60, OnFailure: OnFailureRollback, ApprovalExpiresSeconds: 3600, OnExpiry: OnFailureRollback, RollbackInBatches: true},
+			Policy: Policy{StepDeadlineSeconds: 60, SettleSeconds: 5, OnFailure: OnFailureRollback, ApprovalExpiresSeconds: 3600, OnExpiry: OnFailureRollback, RollbackInBatches: true},
 			Strategy: Strategy{
 				Style: StylePartition, Paused: true, DisableGenerateCanaryService: true, FailureThreshold: threshold("10%"),
 				Routings: []Routing{{Service: "order", GraceSeconds: DefaultGraceSeconds, HTTPRoute: "order"}},

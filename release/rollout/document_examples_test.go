@@ -111,7 +111,7 @@ func TestExampleBetaInFull(t *testing.T) {
 			},
 			Routings: []Routing{{Service: "echoserver", GraceSeconds: 10, Ingress: &IngressRef{Class: "nginx", Name: "echoserver"}}},
 		},
-		Policy: Policy{StepDeadlineSeconds: 600, OnFailure: OnFailurePause, OnExpiry: OnFailurePause},
+		Policy: Policy{StepDeadlineSeconds: 600, SettleSeconds: 60, OnFailure: OnFailurePause, OnExpiry: OnFailurePause},
 		Change: Change{Images: map[string]string{"app": "registry/echo:2"}},
 	}, got.Spec)
 }

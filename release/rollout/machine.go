@@ -206,8 +206,22 @@ func (m *Machine) begin() (Action, bool) {
 		return Action{}, false
 	}
 	request := &BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change, Adopt: m.setup.BringHome}
+	if m.setup.Spec.Policy.SettleSeconds > 0 {
+		request.Unsettled = UnsettledTell
+	}
+	if m.c.Unsettled != "" && (m.c.Ending == EndNone || m.c.Ending == EndNew) {
+		return m.settle(request), true
+	}
 	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "claim " + m.workload(), waits: WaitParty,
 		why: "claiming " + m.workload() + " before anything is changed"}, true
+}
+
+// settle waits for the workload's own update to finish, and claims it then. Whoever ends the release meanwhile stops the wait.
+func (m *Machine) settle(request *BeginRequest) Action {
+	seconds := m.setup.Spec.Policy.SettleSeconds
+	request.Unsettled, request.DeadlineSeconds = UnsettledWait, seconds
+	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "wait for the update of " + m.workload() + " to finish", waits: WaitPods,
+		why: fmt.Sprintf("%s; the release begins by itself when that is done, and ends if it takes longer than %s", m.c.Unsettled, time.Duration(seconds)*time.Second)}
 }
 
 // hold takes part in the shared TrafficRouting: its routes are made once, before the first pod moves.

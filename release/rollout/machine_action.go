@@ -63,7 +63,7 @@ func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
 // stoppable says whether the action may be stopped half way: what may wait for long. What is short, and would have to be done again in any case, is not.
 func (a Action) stoppable() bool {
-	return a.Kind == ActHold || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
+	return a.Kind == ActBegin && a.Begin.Unsettled == UnsettledWait || a.Kind == ActHold || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
 }
 
 // Result is what an action's activity answered; exactly the field of the action's kind is set.

@@ -50,6 +50,10 @@ func (m *Machine) Done(r Result, now time.Time) {
 func (m *Machine) begun(r BeginResult) {
 	s := &m.c.Status
 	s.Replicas, s.ObservedWorkloadGeneration, m.c.UID = r.Replicas, r.Generation, r.UID
+	if m.c.Unsettled = r.Unsettled; r.Unsettled != "" {
+		m.c.Claimed = false
+		return
+	}
 	if r.Adopted != nil {
 		adopted := *r.Adopted
 		m.c.Adopted, m.c.Stage, m.c.FinalMove, m.c.Leaving, m.c.StableHash = &adopted, StageAdopt, 0, LeavingAsk, r.StableHash

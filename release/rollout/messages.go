@@ -72,6 +72,10 @@ type PreflightResult struct {
 	On     string `json:"on,omitempty"`
 	// Frozen says that a frozen split of an earlier release waits on the workload: this release brings it home first.
 	Frozen bool `json:"frozen,omitempty"`
+	// Unsettled says that the workload's own update is still under way: the release waits for it before it begins, for policy.settleSeconds.
+	Unsettled string `json:"unsettled,omitempty"`
+	// Replicas is the workload's size, 0 when it is not known.
+	Replicas int32 `json:"replicas,omitempty"`
 }
 
 // Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole.
@@ -87,7 +91,18 @@ type BeginRequest struct {
 	Change   Change   `json:"change"`
 	// Adopt says that a saved state that is already there (a frozen split, a dead rollout) is only taken over: the caller brings it home next.
 	Adopt bool `json:"adopt,omitempty"`
+	// Unsettled says what becomes of a workload whose own update is still under way; "": it is refused.
+	Unsettled Unsettled `json:"unsettled,omitempty"`
 }
+
+// Unsettled says what Begin does with a workload whose own update is still under way: right after `kubectl apply`, for example.
+type Unsettled string
+
+// What Begin can do: answer BeginResult.Unsettled at once, or wait until the update is over, for DeadlineSeconds at most.
+const (
+	UnsettledTell Unsettled = "tell"
+	UnsettledWait Unsettled = "wait"
+)
 
 // BeginResult is what the workload was like.
 type BeginResult struct {
@@ -101,7 +116,9 @@ type BeginResult struct {
 	// Adopted is what an earlier release left on the workload and nobody has brought home yet. Nothing else was done then but taking the claim:
 	// finalise it to stable, then begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
-	Message string   `json:"message"`
+	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
+	Unsettled string `json:"unsettled,omitempty"`
+	Message   string `json:"message"`
 }
 
 // Adopted is the part of Saved that decides how it is brought home.

@@ -47,8 +47,10 @@ const (
 // Policy is Slipway's own addition beside the strategy (design §6.1). The decoder fills in the defaults.
 type Policy struct {
 	// StepDeadlineSeconds is how long a step's pods may take to get ready; time in which the cluster cannot be reached does not count. Default 600.
-	StepDeadlineSeconds int64     `json:"stepDeadlineSeconds"`
-	OnFailure           OnFailure `json:"onFailure"`
+	StepDeadlineSeconds int64 `json:"stepDeadlineSeconds"`
+	// SettleSeconds is how long a release waits, before it claims the workload, for the workload's own update to finish; 0: not at all. Default 60.
+	SettleSeconds int64     `json:"settleSeconds,omitempty"`
+	OnFailure     OnFailure `json:"onFailure"`
 	// ApprovalExpiresSeconds is how long a step waits for a person; 0: for ever.
 	ApprovalExpiresSeconds int64     `json:"approvalExpiresSeconds,omitempty"`
 	OnExpiry               OnFailure `json:"onExpiry"`
@@ -56,5 +58,8 @@ type Policy struct {
 	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
 }
 
-// DefaultStepDeadlineSeconds is a step's deadline when the policy does not say (design §6.1).
-const DefaultStepDeadlineSeconds = 600
+// What holds when the policy does not say: a step's deadline, and the time for a workload's own update to finish.
+const (
+	DefaultStepDeadlineSeconds = 600
+	DefaultSettleSeconds       = 60
+)

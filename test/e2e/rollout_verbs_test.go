@@ -145,7 +145,7 @@ func TestRolloutPauseAndResume(t *testing.T) {
 		paused := r.MustVerb(r.rollout.Name, "pause", `{"actor":"ann","reason":"lunch"}`)
 		require.True(t, paused.Paused)
 		require.Contains(t, paused.Reason, "lunch")
-		require.Equal(t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", `{}`).Status, "a paused rollout is not approved")
+		require.Equal(t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", `{"step":1}`).Status, "a paused rollout is not approved")
 		r.MustVerb(r.rollout.Name, "resume", "")
 		r.approveAll(1)
 		r.endsNew()

@@ -122,7 +122,7 @@ func TestRolloutApprovals(t *testing.T) {
 			"rollback": func(r *release) { r.endsStable() },
 			"pause": func(r *release) {
 				r.WaitRollout(r.rollout.Name, "expired", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume })
-				require.Equal(r.t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", "").Status, "an expired approval is late")
+				require.Equal(r.t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", `{"step":1}`).Status, "an expired approval is late")
 				r.MustVerb(r.rollout.Name, "resume", "")
 				r.approveAll(1)
 				r.endsNew()

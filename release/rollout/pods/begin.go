@@ -3,6 +3,7 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -20,14 +21,23 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back", s.Workload)
 	case seen.Replicas == 0:
 		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
-	case seen.Lagging():
-		return fmt.Sprintf("%s: its controller has not looked at its last change yet: wait a moment, then run this again", s.Workload)
 	}
 	if reason := tech.Refuses(seen); reason != "" {
 		return fmt.Sprintf("%s %s", s.Workload, reason)
 	}
-	if _, known := tech.Stable(seen); !known {
-		return fmt.Sprintf("%s: the revision that it runs cannot be told from its revisions: wait until its controller has caught up, then run this again", s.Workload)
+	return ""
+}
+
+// Unsettled says why a rollout cannot begin yet on a workload that was created or changed a moment ago: its own update is still under way, and there is
+// no single stable revision. "" when it can. Time cures it.
+func Unsettled(tech Technique, s rollout.Subject, seen Observed) string {
+	switch _, known := tech.Stable(seen); {
+	case seen.Lagging():
+		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
+	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
+		return fmt.Sprintf("%s is still being updated: %d of %d pods are of its newest template, %d in all", s.Workload, seen.Updated, seen.Replicas, seen.Total)
+	case !known:
+		return fmt.Sprintf("%s: its controller has not recorded the revision that it runs yet", s.Workload)
 	}
 	return ""
 }
@@ -51,11 +61,11 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
 	case req.Adopt:
 		return Decision{Action: ActDone, Reason: "nothing of an earlier release is on it", Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Message: "nothing of an earlier release is on it"}}
 	}
-	if seen.Lagging() {
-		return judge(s, seen, "", "its controller has not looked at its last change yet", 0, rollout.MoveResult{Replicas: seen.Replicas})
-	}
 	if reason := Refuses(tech, s, seen); reason != "" {
 		return failf(failure.Refused, "%s", reason)
+	}
+	if reason := Unsettled(tech, s, seen); reason != "" {
+		return unsettled(req, seen, reason)
 	}
 	saved := save(tech, req, seen)
 	d := Set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable), &Write{
@@ -65,6 +75,22 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
 	answer := begun(req, seen, saved)
 	d.Ends, d.Begun = true, answer.Begun
 	return d
+}
+
+// unsettled decides on a workload whose own update is still under way, as the request says: refuse, tell, or wait within the deadline. Nothing is written.
+func unsettled(req rollout.BeginRequest, seen Observed, reason string) Decision {
+	switch {
+	case req.Unsettled == rollout.UnsettledTell:
+		return Decision{Action: ActDone, Reason: reason, Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Unsettled: reason, Message: reason}}
+	case req.Unsettled != rollout.UnsettledWait:
+		return failf(failure.Refused, "%s: wait until `kubectl rollout status` says that it is done, then start the rollout again", reason)
+	case seen.Elapsed < time.Duration(req.DeadlineSeconds)*time.Second:
+		return Decision{Action: ActWait, Reason: reason}
+	case !seen.PodsSeen:
+		return look("the time is up: see what the pods say")
+	}
+	return failf(failure.Refused, "%s, and that did not end within %d s (%s): nothing was changed; start the rollout again when it is done, or give it more time with policy.settleSeconds",
+		reason, req.DeadlineSeconds, why(seen, ""))
 }
 
 // begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).

@@ -24,7 +24,7 @@ func (byDeletion) ByPods() bool { return true }
 
 func (byDeletion) untouched() bool { return false }
 
-// Refuses update types that deletion cannot stand in for, and an update that is still running.
+// Refuses update types that deletion cannot stand in for.
 func (byDeletion) Refuses(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	if s.Type == workloadops.UpdateOnDelete {
@@ -33,7 +33,7 @@ func (byDeletion) Refuses(seen Observed) string {
 	if unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas) == 0 {
 		return "allows no pod to be out (maxUnavailable 0 with maxSurge), but a step of a rollout replaces its pods by deletion: set maxUnavailable to at least 1 first"
 	}
-	return unfinished(seen)
+	return ""
 }
 
 // Stable is the revision of the live template.

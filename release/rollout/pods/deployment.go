@@ -85,16 +85,12 @@ func (deployment) Stable(seen Observed) (Revision, bool) {
 	return Revision{}, false
 }
 
-// Refuses a Deployment whose own update is still running: there must be one stable revision.
+// Refuses a paused Deployment: its own update would never end.
 func (deployment) Refuses(seen Observed) string {
 	var paused bool
 	_ = json.Unmarshal(seen.Settings[pathPaused], &paused)
-	switch {
-	case paused:
+	if paused {
 		return "is paused: resume it with `kubectl rollout resume` first"
-	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
-		return fmt.Sprintf("is still being updated (%d of %d pods are of its newest template, %d in all): wait until that is done, then run this again",
-			seen.Updated, seen.Replicas, seen.Total)
 	}
 	return ""
 }

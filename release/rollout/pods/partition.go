@@ -54,7 +54,7 @@ func (partitioned) ByPods() bool { return true }
 
 func (partitioned) untouched() bool { return false }
 
-// Refuses a workload whose own update is still running, or stands still.
+// Refuses a workload whose own update waits for a person.
 func (k partitioned) Refuses(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	switch {
@@ -63,19 +63,10 @@ func (k partitioned) Refuses(seen Observed) string {
 	case s.Paused || s.RollingUpdate.Paused:
 		return "has a paused update strategy: resume it first"
 	}
-	return unfinished(seen)
+	return ""
 }
 
-// unfinished says that not every pod is of the live template.
-func unfinished(seen Observed) string {
-	if seen.Updated >= seen.Replicas && seen.Total <= seen.Updated {
-		return ""
-	}
-	return fmt.Sprintf("is still being updated (%d of %d pods are of its newest template, %d in all): wait until that is done, then run this again",
-		seen.Updated, seen.Replicas, seen.Total)
-}
-
-// Stable is the revision of the live template: every pod is of it, or the rollout is refused.
+// Stable is the revision of the live template: every pod is of it before a rollout begins.
 func (partitioned) Stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
 
 // liveRevision is the revision that the status names, else the newest that was made of the live template.

@@ -11,7 +11,8 @@ type Technique interface {
 	Pointers() []string
 	// ByPods says that numbers are counted from the pods, since the revisions do not tell theirs: every look of Move and Finish then has PodsSeen.
 	ByPods() bool
-	// Refuses says why a rollout cannot begin on the workload as it is, "" when it can: another update under way, an update type that it cannot use.
+	// Refuses says why a rollout cannot begin on the workload as it is, "" when it can: a pause, an update type that it cannot use. What passes by
+	// itself is not refused: the workload is then Unsettled.
 	Refuses(seen Observed) string
 	// Stable is the revision that serves, before the rollout; false while it is not known.
 	Stable(seen Observed) (Revision, bool)

@@ -1,0 +1,42 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/interceptor"
+)
+
+func signalOf(name, payload string) *interceptor.HandleSignalInput {
+	in := &interceptor.HandleSignalInput{SignalName: name}
+	if payload != "" {
+		in.Arg = &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(payload)}}}
+	}
+	return in
+}
+
+// TestSignalsWithUnknownKeysAreRefused: a misspelt step is not "the step that waits now".
+func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, payload, malformed string }{
+		{"the UI sends nothing at all for an empty editor", "", ""},
+		{"an empty object says no more than nothing", "{}", ""},
+		{"null neither", "null", ""},
+		{"the step that it is meant for", `{"actor":"ann","step":2}`, ""},
+		{"a misspelt step", `{"stp":2}`, `unknown field "stp"`},
+		{"a misspelt gate beside a step", `{"step":1,"gaet":"x"}`, `unknown field "gaet"`},
+		{"no JSON", `{step:2}`, "invalid character"},
+		{"quotes as word processors and web pages show them", `{“step”:2}`, "typographic"},
+	} {
+		read := rolloutMenu.read(nil, signalOf("approve", c.payload))
+		if c.malformed == "" {
+			require.Empty(t, read.malformed, c.reason)
+		} else {
+			require.Contains(t, read.malformed, c.malformed, c.reason)
+			require.Zero(t, read.request, "%s: nothing of it is kept", c.reason)
+		}
+	}
+	require.Contains(t, planMenu.read(nil, signalOf("pause", `{"reasn":"x"}`)).malformed, "reasn", "a task's signals are read the same way")
+	require.Contains(t, servingMenu.read(nil, signalOf("approve", `{"partie":"bob"}`)).malformed, "partie", "a serving's too")
+}
