@@ -17,33 +17,34 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/home"
-	"slipway.io/slipway/activities/party"
+	partyservings "slipway.io/slipway/activities/serving"
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api"
-	"slipway.io/slipway/api/kubectl"
+	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/cmd/slipway/settings"
+	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, serverModule, kubectlModule, kusciaModule)
+	return runEngine(ctx, s, homeModule, serverModule, servingControllerModule, kusciaModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, workloadModule, partyModule, sentinelModule, centreQueues, worker.Module, serverModule, kubectlModule, kusciaModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, sentinelModule, centreQueues, worker.Module, serverModule, servingControllerModule, kusciaModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
 // worker has no credentials for the home cluster.
 func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
-		return runEngine(ctx, s, workloadModule, partyModule, sentinelModule, partyQueues, worker.Module, healthModule)
+		return runEngine(ctx, s, workloadModule, partyServingModule, sentinelModule, partyQueues, worker.Module, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, workloadModule, partyModule, sentinelModule, centreQueues, worker.Module, healthModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, sentinelModule, centreQueues, worker.Module, healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them gives up.
@@ -145,33 +146,35 @@ var workloadModule = fx.Module("workload",
 	),
 )
 
-// partyModule is what the servings of this process's party run, and who watches it.
-var partyModule = fx.Module("party",
-	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings, log *slog.Logger) (*party.Activities, error) {
+// partyServingModule is what the servings of this process's party run, and who watches it.
+var partyServingModule = fx.Module("party-servings",
+	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings, log *slog.Logger) (*partyservings.Activities, error) {
 		kube, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		watch, err := party.NewWatch(kube, s.WatchNamespaces, log)
+		watch, err := partyservings.NewWatch(kube, s.WatchNamespaces, log)
 		if err != nil {
 			return nil, err
 		}
-		activities := party.New(kube, reader, watch, party.Options{Namespaces: s.WatchNamespaces, Engine: s.TemporalNamespace, Logger: log})
-		observer := party.NewObserver(activities, temporal)
+		activities := partyservings.New(kube, reader, watch, partyservings.Options{Namespaces: s.WatchNamespaces, Engine: s.TemporalNamespace, Logger: log})
+		observer := partyservings.NewObserver(activities, temporal)
 		lc.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
 		lc.Append(fx.Hook{OnStart: watch.Start, OnStop: watch.Stop})
 		return activities, nil
 	}),
 )
 
-// kubectlModule starts what KusciaDeployments ask for.
-var kubectlModule = fx.Module("kubectl",
+// servingControllerModule starts what KusciaDeployments ask for.
+var servingControllerModule = fx.Module("serving-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *home.Store, temporal client.Client, s settings.Settings, log *slog.Logger) error {
 		objects, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
 		}
-		controller, err := kubectl.New(store, objects, temporal, kubectl.Options{Namespace: s.TemporalNamespace, Servings: s.ServingNamespace, UnreachableBudget: s.UnreachableBudget, Log: log})
+		controller, err := servingcontroller.New(store, objects, temporal, servingcontroller.Options{
+			Presence: presence.Finder{Temporal: temporal, Namespace: s.TemporalNamespace}, Servings: s.ServingNamespace, UnreachableBudget: s.UnreachableBudget, Log: log,
+		})
 		if err != nil {
 			return err
 		}
@@ -197,14 +200,14 @@ var sentinelModule = fx.Module("sentinel",
 	}),
 )
 
-var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *party.Activities) []worker.Queue {
+var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
 		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings}},
 	}
 })
 
-var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities, servings *party.Activities) []worker.Queue {
+var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
 	var queues []worker.Queue
 	for _, served := range s.Parties {
 		name, queue, own := strings.Cut(served, "=")

@@ -1,6 +1,6 @@
-// Package party brings what a serving asks about in a party's namespace (design §7): a ConfigMap, Services and a Deployment, created, changed, watched and
-// removed. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is level-based and idempotent.
-package party
+// Package serving holds a serving's objects in a party's namespace: a ConfigMap, Services and a Deployment, which it creates, changes, watches and
+// removes. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is level-based and idempotent.
+package serving
 
 import (
 	"context"

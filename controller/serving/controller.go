@@ -1,6 +1,6 @@
-// Package kubectl is the front door of kubectl (design §3, §7): it watches KusciaDeployments, whoever wrote them, and starts what they ask for. It keeps nothing:
-// any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what there is to do.
-package kubectl
+// Package serving watches KusciaDeployments, whoever wrote them (the HTTP API or kubectl), and starts the operations that they ask for. It keeps no state of
+// its own: any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what is to be done.
+package serving
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/workflows"
 )
@@ -37,10 +37,15 @@ type Home interface {
 	Queue(ctx context.Context, party string) (queue string, known bool, err error)
 }
 
+// Presence says of queues who polls them.
+type Presence interface {
+	Of(ctx context.Context, queues ...string) map[string]party.Presence
+}
+
 // Options of a controller.
 type Options struct {
-	// Namespace is the Temporal namespace.
-	Namespace string
+	// Presence says which parties have a worker.
+	Presence Presence
 	// Servings is the namespace of the home cluster whose KusciaDeployments are servings.
 	Servings string
 	// UnreachableBudget is how long a party's cluster may be out of its worker's reach.
@@ -76,7 +81,7 @@ func New(home Home, objects dynamic.Interface, t client.Client, options Options)
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, lookAgain, options.Servings, nil)
 	c := &Controller{home: home, temporal: t, options: options, informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
-	c.parties = newParties(c, presence.Finder{Temporal: t, Namespace: options.Namespace})
+	c.parties = newParties(c, options.Presence)
 	if err := c.informer.SetTransform(slim); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package party
+package serving
 
 import (
 	"context"

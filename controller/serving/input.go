@@ -1,4 +1,4 @@
-package kubectl
+package serving
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package kubectl
+package serving
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -26,10 +25,10 @@ const queueLasts = 30 * time.Second
 const clockSkew = time.Minute
 
 // parties looks after the presence of the parties' workers while there are servings: who is silent is named in the status of its servings, and operations
-// that are under way are told (design §7). Temporal has no watch on heartbeats: one request every few seconds asks for all.
+// that are under way are told. Temporal has no watch on heartbeats: one request every few seconds asks for all.
 type parties struct {
-	c      *Controller
-	finder presence.Finder
+	c        *Controller
+	presence Presence
 
 	began time.Time
 
@@ -44,8 +43,8 @@ type knownQueue struct {
 	at   time.Time
 }
 
-func newParties(c *Controller, finder presence.Finder) *parties {
-	return &parties{c: c, finder: finder, began: time.Now(), queues: map[string]knownQueue{}, told: map[string]map[string]bool{}}
+func newParties(c *Controller, presence Presence) *parties {
+	return &parties{c: c, presence: presence, began: time.Now(), queues: map[string]knownQueue{}, told: map[string]map[string]bool{}}
 }
 
 func (p *parties) run(ctx context.Context) {
@@ -95,7 +94,7 @@ func (p *parties) look(ctx context.Context) map[string]party.Presence {
 	if len(queues) == 0 {
 		return nil
 	}
-	found := p.finder.Of(ctx, queues...)
+	found := p.presence.Of(ctx, queues...)
 	if time.Since(p.began) < settling {
 		found = withoutAbsent(found)
 	}

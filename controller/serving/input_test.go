@@ -1,4 +1,4 @@
-package kubectl
+package serving
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -218,7 +217,7 @@ func TestOperationIsToldWhoIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temporal := &signals{}
-			p := newParties(&Controller{temporal: temporal}, presence.Finder{})
+			p := newParties(&Controller{temporal: temporal}, nil)
 			for _, look := range tc.looks {
 				p.signal(t.Context(), &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r", StartedAt: tc.started}, asked("alice"), map[string]string{"alice": "q-alice"},
 					map[string]party.Presence{"q-alice": look})

@@ -1,4 +1,4 @@
-package party_test
+package serving_test
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"slipway.io/slipway/activities/party"
+	partyservings "slipway.io/slipway/activities/serving"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -136,11 +136,11 @@ func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(s.t, err)
 	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
-	watch, err := party.NewWatch(s.kube, []string{s.domain}, log)
+	watch, err := partyservings.NewWatch(s.kube, []string{s.domain}, log)
 	require.NoError(s.t, err)
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
-	acts := party.New(kube, versions.NewReader(s.temporal, "default"), watch, party.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
+	acts := partyservings.New(kube, versions.NewReader(s.temporal, "default"), watch, partyservings.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
 	env.RegisterActivity(acts.Apply)

@@ -1,4 +1,4 @@
-package party_test
+package serving_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"slipway.io/slipway/activities/party"
+	partyservings "slipway.io/slipway/activities/serving"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -68,10 +68,10 @@ func waitingPod(reason string) *corev1.Pod {
 func observe(t *testing.T, cluster *fake.Clientset) (out *told, asked func() int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	watch, err := party.NewWatch(cluster, nil, log)
+	watch, err := partyservings.NewWatch(cluster, nil, log)
 	require.NoError(t, err)
 	out = &told{}
-	observer := party.NewObserver(party.New(cluster, nil, watch, party.Options{Engine: "engine", Logger: log}), out)
+	observer := partyservings.NewObserver(partyservings.New(cluster, nil, watch, partyservings.Options{Engine: "engine", Logger: log}), out)
 	require.NoError(t, observer.Start(t.Context()))
 	require.NoError(t, watch.Start(t.Context()))
 	t.Cleanup(func() {
