@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -12,6 +11,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/parties"
+	"slipway.io/slipway/api/plans"
+	"slipway.io/slipway/api/rollouts"
+	"slipway.io/slipway/api/servings"
+	"slipway.io/slipway/api/stream"
+	"slipway.io/slipway/api/trafficroutings"
 )
 
 //go:generate oapi-codegen --config oapi-server.yaml openapi.yaml
@@ -22,7 +29,7 @@ var description []byte
 // Deps are what the HTTP front door works with.
 type Deps struct {
 	// Home is the engine's home cluster.
-	Home Home
+	Home backend.Home
 	// Temporal is where tasks run, Namespace its namespace ("": default).
 	Temporal  client.Client
 	Namespace string
@@ -35,14 +42,14 @@ type Deps struct {
 	Log    *slog.Logger
 	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
 	MaxConcurrent int
-	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s; design §4).
+	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
 }
 
 // API is the HTTP front door: an http.Handler with event streams behind it.
 type API struct {
-	echo *echo.Echo
-	hub  *hub
+	echo    *echo.Echo
+	streams *stream.Hub
 }
 
 // New builds the front door. It calls nobody until requests come.
@@ -58,21 +65,20 @@ func New(deps Deps) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the API's documentation: %w", err)
 	}
-	h := &handlers{Deps: deps, docs: page}
-	h.hub = newHub(h.follow)
+	h := newHandlers(deps, page)
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
 	e.Use(identify, h.logged, h.recovered, sameSite, knownQuery(spec))
 	RegisterHandlers(e, h)
-	return &API{echo: e, hub: h.hub}, nil
+	return &API{echo: e, streams: h.streams}, nil
 }
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.echo.ServeHTTP(w, r) }
 
 // Close ends all event streams, so that a graceful shutdown of the HTTP server need not wait for them. Other requests are answered as before.
-func (a *API) Close() { a.hub.close() }
+func (a *API) Close() { a.streams.Close() }
 
 func (d *Deps) complete() error {
 	switch {
@@ -100,18 +106,39 @@ func (d *Deps) complete() error {
 	return nil
 }
 
-// handlers answer the operations of openapi.yaml, one file for each resource.
+// handlers answer the operations of openapi.yaml: each resource has a package of its own, what is left is here.
 type handlers struct {
-	Deps
-	docs []byte
-	hub  *hub
+	*planHandlers
+	*rolloutHandlers
+	*servingHandlers
+	*trafficHandlers
+	*partyHandlers
+	*backend.Backend
+
+	streams   *stream.Hub
+	metrics   http.Handler
+	kusciaAPI http.Handler
+	docs      []byte
 }
+
+// Embedded fields need names that differ.
+type (
+	planHandlers    = plans.Handlers
+	rolloutHandlers = rollouts.Handlers
+	servingHandlers = servings.Handlers
+	trafficHandlers = trafficroutings.Handlers
+	partyHandlers   = parties.Handlers
+)
 
 var _ ServerInterface = (*handlers)(nil)
 
-// brief bounds one question to Temporal: somebody waits for the answer.
-const brief = 3 * time.Second
-
-func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, brief)
+func newHandlers(deps Deps, docs []byte) *handlers {
+	b := &backend.Backend{Home: deps.Home, Temporal: deps.Temporal, Namespace: deps.Namespace, TemporalUI: deps.TemporalUI, Log: deps.Log,
+		MaxConcurrent: deps.MaxConcurrent, UnreachableBudget: deps.UnreachableBudget}
+	streams := stream.NewHub()
+	return &handlers{
+		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),
+		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
+		Backend: b, streams: streams, metrics: deps.Metrics, kusciaAPI: deps.Kuscia, docs: docs,
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"slipway.io/slipway/api/problem"
 )
 
 //go:embed docs.html
@@ -163,8 +165,8 @@ func requiredFirst(a, b bool) int {
 
 func docsProblems() []docsProblem {
 	var problems []docsProblem
-	for _, kind := range problemKinds() {
-		problems = append(problems, docsProblem{Name: kind.name, Title: kind.title, Advice: kind.advice, Status: kind.status})
+	for _, kind := range problem.Kinds() {
+		problems = append(problems, docsProblem{Name: kind.Name, Title: kind.Title, Advice: kind.Advice, Status: kind.Status})
 	}
 	return problems
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 )
@@ -26,18 +26,18 @@ func TestServicesOverHTTP(t *testing.T) {
 	e := newEngine(t)
 	const path = "/api/v1/services/0111"
 	created := e.call("PUT", path, orderService, yamlBody).is(http.StatusCreated, "it is new")
-	require.Equal(t, api.PutServiceResult{ID: "0111", Changed: true}, decode[api.PutServiceResult](created))
+	require.Equal(t, schema.PutServiceResult{ID: "0111", Changed: true}, decode[schema.PutServiceResult](created))
 	same := e.call("PUT", path, orderService, "Content-Type: text/x-yaml").is(http.StatusOK, "it is there already")
-	require.False(t, decode[api.PutServiceResult](same).Changed, "nothing was written")
+	require.False(t, decode[schema.PutServiceResult](same).Changed, "nothing was written")
 
 	got := decode[catalog.Service](e.call("GET", path, "").is(http.StatusOK, "it exists"))
 	require.Equal(t, "order service", got.DisplayName)
 	asYAML := e.call("GET", path, "", "Accept: application/yaml").is(http.StatusOK, "YAML is a form of it")
 	require.Equal(t, "application/yaml", asYAML.header.Get("Content-Type"))
 	back := e.call("PUT", path, asYAML.body, yamlBody).is(http.StatusOK, "what is read can be sent back")
-	require.False(t, decode[api.PutServiceResult](back).Changed, "it is the same service")
+	require.False(t, decode[schema.PutServiceResult](back).Changed, "it is the same service")
 	asJSON := e.call("GET", path, "", "Accept: application/json").body
-	require.False(t, decode[api.PutServiceResult](e.call("PUT", path, asJSON, jsonBody)).Changed, "it is the same service")
+	require.False(t, decode[schema.PutServiceResult](e.call("PUT", path, asJSON, jsonBody)).Changed, "it is the same service")
 
 	wrong := e.call("PUT", path, "workloads: []\ncolour: red\n", yamlBody).is(http.StatusBadRequest, "two things are wrong")
 	require.Len(t, wrong.problem().Errors, 2, "all errors at once: %s", wrong.body)
@@ -46,8 +46,8 @@ func TestServicesOverHTTP(t *testing.T) {
 	for i := range 5 {
 		e.putService(fmt.Sprintf("s%d", i))
 	}
-	first := decode[api.ServiceList](e.call("GET", "/api/v1/services?limit=4", ""))
-	rest := decode[api.ServiceList](e.call("GET", "/api/v1/services?limit=4&cursor="+first.NextCursor, ""))
+	first := decode[schema.ServiceList](e.call("GET", "/api/v1/services?limit=4", ""))
+	rest := decode[schema.ServiceList](e.call("GET", "/api/v1/services?limit=4&cursor="+first.NextCursor, ""))
 	var ids []string
 	for _, item := range append(first.Items, rest.Items...) {
 		ids = append(ids, item.ID)
@@ -76,24 +76,24 @@ deployPlanItems:
    deployment: STOP
 ...
 `
-	created := decode[api.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusCreated, "it is new"))
+	created := decode[schema.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusCreated, "it is new"))
 	require.True(t, created.Changed)
 	warnings := fmt.Sprint(created.Warnings)
 	for _, expected := range []string{"service 0111 is not in the catalogue", "service 222 is not in the catalogue", "not available yet", "compileRepoPath"} {
 		require.Contains(t, warnings, expected, "what execute would refuse, and what is not used")
 	}
-	require.False(t, decode[api.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusOK, "it is there already")).Changed)
+	require.False(t, decode[schema.PutPlanResult](e.call("PUT", path, document, yamlBody).is(http.StatusOK, "it is there already")).Changed)
 	got := decode[plan.Document](e.call("GET", path, ""))
 	require.Equal(t, plan.ServiceID("0111"), got.Items[0].ServiceID, "the spelling is kept")
 	asYAML := e.call("GET", path, "", "Accept: text/yaml").body
-	require.False(t, decode[api.PutPlanResult](e.call("PUT", path, asYAML, yamlBody)).Changed, "what is read can be sent back: %s", asYAML)
+	require.False(t, decode[schema.PutPlanResult](e.call("PUT", path, asYAML, yamlBody)).Changed, "what is read can be sent back: %s", asYAML)
 
 	wrong := e.call("PUT", path, strings.ReplaceAll(document, "STOP", "STOPP")+"", yamlBody).is(http.StatusBadRequest, "an unknown deployment")
 	require.Contains(t, wrong.reasons(), "2 deployPlanItems[1].deployment (line 9)", "item, field and line")
 	require.Contains(t, wrong.problem().Detail, "STOPP", "whoever reads only the detail sees the first error")
 	e.call("PUT", path, document, jsonBody).is(http.StatusBadRequest, "YAML is not JSON")
 
-	list := decode[api.PlanList](e.call("GET", "/api/v1/plans", ""))
+	list := decode[schema.PlanList](e.call("GET", "/api/v1/plans", ""))
 	require.Len(t, list.Items, 1)
 	require.Equal(t, "Shop", list.Items[0].Name)
 	require.Equal(t, 2, list.Items[0].Items)
@@ -106,16 +106,16 @@ deployPlanItems:
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
-	validate := func(document string) api.ValidateResult {
-		return decode[api.ValidateResult](e.call("POST", "/api/v1/plans/validate", document, yamlBody).is(http.StatusOK, "validate always answers"))
+	validate := func(document string) schema.ValidateResult {
+		return decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate", document, yamlBody).is(http.StatusOK, "validate always answers"))
 	}
 	e.putService("111")
 	e.putService("222")
 	good := validate("deployPlanItems:\n- {serviceId: 222, deployment: STOP}\n- {serviceId: 111, priority: 3, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n")
 	require.True(t, good.Valid)
-	require.Equal(t, []api.Wave{
-		{Priority: 3, Items: []api.WaveItem{{Item: 2, ServiceID: "111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}},
-		{Priority: 0, Items: []api.WaveItem{{Item: 1, ServiceID: "222", Deployment: plan.Stop, ContainerExecMethod: plan.Parallel}}},
+	require.Equal(t, []schema.Wave{
+		{Priority: 3, Items: []schema.WaveItem{{Item: 2, ServiceID: "111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}},
+		{Priority: 0, Items: []schema.WaveItem{{Item: 1, ServiceID: "222", Deployment: plan.Stop, ContainerExecMethod: plan.Parallel}}},
 	}, good.Waves, "larger goes first")
 	require.Empty(t, good.Errors)
 
@@ -144,5 +144,5 @@ func TestValidate(t *testing.T) {
 		fmt.Fprintf(&many, "- {serviceId: 111, priority: %d, deployment: RESTART}\n", i)
 	}
 	require.True(t, validate(many.String()).Valid, "a thousand items")
-	require.Empty(t, decode[api.PlanList](e.call("GET", "/api/v1/plans", "")).Items, "nothing was stored")
+	require.Empty(t, decode[schema.PlanList](e.call("GET", "/api/v1/plans", "")).Items, "nothing was stored")
 }

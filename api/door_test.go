@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
 )
 
 func TestErrorsOfTheDoorItself(t *testing.T) {
@@ -37,7 +39,7 @@ func TestErrorsOfTheDoorItself(t *testing.T) {
 		{"a body of another type", "POST", "/api/v1/plans/validate", "x", []string{"Content-Type: text/plain"}, 415, "application/json or application/yaml"},
 		{"a body in another alphabet", "POST", "/api/v1/plans/validate", "x", []string{"Content-Type: application/yaml; charset=utf-16"}, 415, "UTF-8"},
 		{"YAML for a verb", "POST", "/api/v1/tasks/x/pause", "x", []string{"Content-Type: application/yaml"}, 415, "send application/json"},
-		{"a body that is too large", "PUT", "/api/v1/plans/shop", strings.Repeat(" ", maxBody+1), []string{"Content-Type: application/yaml"}, 413, "larger than 4 MiB"},
+		{"a body that is too large", "PUT", "/api/v1/plans/shop", strings.Repeat(" ", 4<<20+1), []string{"Content-Type: application/yaml"}, 413, "larger than 4 MiB"},
 		{"a plan that cannot be called so", "PUT", "/api/v1/plans/a_b", "x", []string{"Content-Type: application/yaml"}, 400, "not a legal ID"},
 		{"a service that cannot exist", "GET", "/api/v1/services/a%2Fb", "", nil, 404, "a/b does not exist"},
 		{"a task that cannot exist", "GET", "/api/v1/tasks/..%2F..%2Fx", "", nil, 404, "does not exist"},
@@ -64,11 +66,11 @@ func TestErrorsOfTheDoorItself(t *testing.T) {
 			a.ServeHTTP(recorder, request)
 			require.Equal(t, c.status, recorder.Code, recorder.Body.String())
 			require.Equal(t, "application/problem+json", recorder.Header().Get("Content-Type"))
-			var problem Problem
-			require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &problem))
-			require.Equal(t, c.status, problem.Status)
-			require.NotEmpty(t, problem.RequestID)
-			require.Equal(t, kindOfStatus(c.status).title, problem.Title)
+			var answered schema.Problem
+			require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &answered))
+			require.Equal(t, c.status, answered.Status)
+			require.NotEmpty(t, answered.RequestID)
+			require.Equal(t, problem.OfStatus(c.status).Title, answered.Title)
 			require.Contains(t, recorder.Body.String(), strings.ReplaceAll(c.detail, `"`, `\"`))
 		})
 	}
@@ -86,28 +88,4 @@ func TestRequestIDs(t *testing.T) {
 	a := bareAPI(t)
 	require.Equal(t, "ci-4711", get(t, a, "/healthz", "X-Request-Id: ci-4711").Header().Get("X-Request-Id"), "the caller's own is kept")
 	require.NotContains(t, get(t, a, "/healthz", "X-Request-Id: a\tb").Header().Get("X-Request-Id"), "\t", "what could disturb the log is not")
-}
-
-func TestChooseType(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ reason, accept, want string }{
-		{"nothing asked", "", "application/json"},
-		{"anything", "*/*", "application/json"},
-		{"the second offer", "application/yaml", "application/yaml"},
-		{"an older name of it", "text/x-yaml", "application/yaml"},
-		{"the better liked", "application/json;q=0.5, application/yaml", "application/yaml"},
-		{"a browser's list", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json"},
-		{"a group", "application/*", "application/json"},
-		{"one of a group excluded", "application/json;q=0, application/*", "application/yaml"},
-		{"another", "text/csv", ""},
-		{"excluded outright", "application/json;q=0", ""},
-	} {
-		request := httptest.NewRequest(http.MethodGet, "/", nil)
-		if c.accept != "" {
-			request.Header.Set("Accept", c.accept)
-		}
-		got, err := chooseType(echo.New().NewContext(request, nil), typeJSON, typeYAML)
-		require.Equal(t, c.want, got, c.reason)
-		require.Equal(t, c.want == "", err != nil, c.reason)
-	}
 }

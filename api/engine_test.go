@@ -33,6 +33,7 @@ import (
 	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
@@ -236,10 +237,10 @@ func (a answer) is(status int, reason string) answer {
 	return a
 }
 
-func (a answer) problem() api.Problem {
+func (a answer) problem() schema.Problem {
 	a.t.Helper()
 	require.Equal(a.t, "application/problem+json", a.header.Get("Content-Type"), a.body)
-	return decode[api.Problem](a)
+	return decode[schema.Problem](a)
 }
 
 // reasons are all that is wrong, by place.
@@ -285,7 +286,7 @@ func (e *engine) putPlan(name string, items ...string) {
 func (e *engine) execute(name string, headers ...string) string {
 	e.t.Helper()
 	a := e.callAgain("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted, "the plan can be executed")
-	id := decode[api.ExecuteResult](a).ID
+	id := decode[schema.ExecuteResult](a).ID
 	require.Equal(e.t, "/api/v1/tasks/"+id, a.header.Get("Location"))
 	return id
 }

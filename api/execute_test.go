@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -23,7 +23,7 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 	e.putPlan("Shop", "111 3", "222 1", "333 1")
 	e.party.hold("222", "333")
 	started := e.call("POST", "/api/v1/plans/Shop/execute", `{"actor":"li","reason":"release 2.4"}`, jsonBody, "Slipway-Via: cli").is(http.StatusAccepted, "it can run")
-	id := decode[api.ExecuteResult](started).ID
+	id := decode[schema.ExecuteResult](started).ID
 	require.Regexp(t, `^shop-\d{14}-[a-z2-7]{5}$`, id)
 
 	running := e.wait(id, "both of wave 2 with their pods", func(t plan.Task) bool {
@@ -57,7 +57,7 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
 	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
-	list := decode[api.TaskList](e.call("GET", "/api/v1/tasks", ""))
+	list := decode[schema.TaskList](e.call("GET", "/api/v1/tasks", ""))
 	require.Len(t, list.Items, 1, "the other is left")
 	for _, workflowID := range []string{"task/" + id, "task/" + id + "/1-111", "task/" + id + "/2-222", "task/" + id + "/3-333"} {
 		_, deleted := e.deleted.Load(workflowID)
@@ -71,7 +71,7 @@ func TestTheTasksWorkflowIsDressedForTemporal(t *testing.T) {
 	e := newEngine(t).work()
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.hold("111")
-	id := decode[api.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody)).ID
+	id := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody)).ID
 	described, err := e.temporal.DescribeWorkflowExecution(t.Context(), "task/"+id, "")
 	require.NoError(t, err)
 	values := map[string]any{}
@@ -115,7 +115,7 @@ func TestWhatExecuteRefuses(t *testing.T) {
 	e.party.refuse("222", "Deployment shop/222 is not there")
 	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusUnprocessableEntity, "the party cannot do it")
 	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222 is not there", refused.reasons(), "item and workload are named")
-	require.Empty(t, decode[api.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
+	require.Empty(t, decode[schema.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
 }
 
 func TestExecuteWithoutWorkers(t *testing.T) {
@@ -158,7 +158,7 @@ func TestOneOfManyExecutesAtOnceWins(t *testing.T) {
 	var accepted []string
 	for _, a := range answers {
 		if a.status == http.StatusAccepted {
-			accepted = append(accepted, decode[api.ExecuteResult](a).ID)
+			accepted = append(accepted, decode[schema.ExecuteResult](a).ID)
 			continue
 		}
 		a.is(http.StatusConflict, "another was faster")
@@ -184,23 +184,23 @@ func TestOneKeyIsOneTask(t *testing.T) {
 	wg.Wait()
 	ids := map[string]bool{}
 	for _, a := range answers {
-		ids[decode[api.ExecuteResult](a.is(http.StatusAccepted, "the same key is the same task")).ID] = true
+		ids[decode[schema.ExecuteResult](a.is(http.StatusAccepted, "the same key is the same task")).ID] = true
 	}
 	require.Len(t, ids, 1, "the same key is the same task")
-	id := decode[api.ExecuteResult](answers[0]).ID
+	id := decode[schema.ExecuteResult](answers[0]).ID
 
 	repeat := e.call("POST", "/api/v1/plans/shop/execute", `{"reason":"", "actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the body's spelling means nothing")
-	require.Equal(t, id, decode[api.ExecuteResult](repeat).ID)
+	require.Equal(t, id, decode[schema.ExecuteResult](repeat).ID)
 	require.Equal(t, id, e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"wang"}`, jsonBody, key).is(http.StatusConflict, "another body").problem().Task)
 	e.call("POST", "/api/v1/plans/other/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusConflict, "another plan")
 	e.party.open()
 	e.waitState(id, plan.TaskSucceeded)
 	over := e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "it has been executed")
-	require.Equal(t, id, decode[api.ExecuteResult](over).ID, "and is not executed again")
+	require.Equal(t, id, decode[schema.ExecuteResult](over).ID, "and is not executed again")
 
 	e.waitClosed(id)
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
-	fresh := decode[api.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the key is free again")).ID
+	fresh := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the key is free again")).ID
 	require.NotEqual(t, id, fresh, "its old ID is not, as long as Temporal remembers it")
 	e.waitState(fresh, plan.TaskSucceeded)
 }

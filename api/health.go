@@ -14,6 +14,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/workflows"
 )
 
@@ -22,7 +25,7 @@ const pollerMemory = 75 * time.Second
 
 // GetHealth answers GET /healthz.
 func (h *handlers) GetHealth(c echo.Context) error {
-	return c.JSON(http.StatusOK, Health{Status: HealthStatusOK})
+	return c.JSON(http.StatusOK, schema.Health{Status: schema.HealthStatusOK})
 }
 
 // GetReadiness answers GET /readyz.
@@ -33,13 +36,13 @@ func (h *handlers) GetReadiness(c echo.Context) error {
 	}{
 		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs}, {"engine worker", h.checkWorker},
 	}
-	answer := Readiness{Ready: true, Checks: make([]Check, len(checks))}
-	ctx, cancel := briefly(c.Request().Context())
+	answer := schema.Readiness{Ready: true, Checks: make([]schema.Check, len(checks))}
+	ctx, cancel := backend.Briefly(c.Request().Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, check := range checks {
 		wg.Go(func() {
-			answer.Checks[i] = Check{Name: check.name, OK: true, Message: "is there"}
+			answer.Checks[i] = schema.Check{Name: check.name, OK: true, Message: "is there"}
 			if err := check.check(ctx); err != nil {
 				answer.Checks[i].OK, answer.Checks[i].Message = false, err.Error()
 			}
@@ -83,13 +86,13 @@ func (h *handlers) checkWorker(ctx context.Context) error {
 
 // GetMetrics answers GET /metrics.
 func (h *handlers) GetMetrics(c echo.Context) error {
-	h.Metrics.ServeHTTP(c.Response(), c.Request())
+	h.metrics.ServeHTTP(c.Response(), c.Request())
 	return nil
 }
 
 // GetOpenAPI answers GET /openapi.yaml.
 func (h *handlers) GetOpenAPI(c echo.Context) error {
-	return c.Blob(http.StatusOK, typeYAML, description)
+	return c.Blob(http.StatusOK, answer.TypeYAML, description)
 }
 
 // GetDocs answers GET /docs.

@@ -1,10 +1,12 @@
 package api
 
-import "github.com/labstack/echo/v4"
+import (
+	"github.com/labstack/echo/v4"
+)
 
 // kuscia has Kuscia's own handler answer: its clients find here what they find on its own listeners (design §8.1).
 func (h *handlers) kuscia(c echo.Context) error {
-	h.Kuscia.ServeHTTP(c.Response(), c.Request())
+	h.kusciaAPI.ServeHTTP(c.Response(), c.Request())
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/mocks"
+
+	"slipway.io/slipway/api/backend"
 )
 
 func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
@@ -19,7 +21,7 @@ func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
 		asked = append(asked, r.URL.Path)
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	a, err := New(Deps{Home: struct{ Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: kuscia, Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Deps{Home: struct{ backend.Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: kuscia, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	var paths []string
 	for path, item := range loadSpec(t).Paths.Map() {

@@ -15,6 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -77,7 +79,7 @@ func sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
 		if err := protection.Check(c.Request()); err != nil {
-			return kindForbidden.because("a browser sent this request for a page of another site: %v", err)
+			return problem.CrossSite.Because("a browser sent this request for a page of another site: %v", err)
 		}
 		return next(c)
 	}
@@ -88,20 +90,20 @@ func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
 	known := queryParameters(spec)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			var problems []FieldProblem
+			var problems []schema.FieldProblem
 			parameters := known[c.Request().Method+" "+c.Path()]
 			for name, values := range c.QueryParams() {
 				repeatable, exists := parameters[name]
 				switch {
 				case !exists:
-					problems = append(problems, FieldProblem{Field: name, Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
+					problems = append(problems, schema.FieldProblem{Field: name, Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
 				case len(values) > 1 && !repeatable:
-					problems = append(problems, FieldProblem{Field: name, Reason: "is given more than once"})
+					problems = append(problems, schema.FieldProblem{Field: name, Reason: "is given more than once"})
 				}
 			}
 			if len(problems) > 0 && parameters != nil {
-				slices.SortFunc(problems, func(a, b FieldProblem) int { return strings.Compare(a.Field, b.Field) })
-				return badQuery(problems...)
+				slices.SortFunc(problems, func(a, b schema.FieldProblem) int { return strings.Compare(a.Field, b.Field) })
+				return problem.BadQuery(problems...)
 			}
 			return next(c)
 		}

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	presence "slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
@@ -24,9 +24,9 @@ import (
 
 const aliceDocument = "queue: alice.own\nnamespace: shop\nlabels: {region: eu}\n"
 
-func (e *engine) partyState(name string) api.PartyState {
+func (e *engine) partyState(name string) schema.PartyState {
 	e.t.Helper()
-	return decode[api.PartyState](e.call("GET", "/api/v1/parties/"+name, "").is(http.StatusOK, "the party exists"))
+	return decode[schema.PartyState](e.call("GET", "/api/v1/parties/"+name, "").is(http.StatusOK, "the party exists"))
 }
 
 // poll starts a worker that does nothing but to be there, and reports as often as Temporal lets it.
@@ -51,9 +51,9 @@ func (e *engine) poll(queue string) (stop func()) {
 	return stop
 }
 
-func (e *engine) waitReachable(name string, want presence.Reachability) api.PartyState {
+func (e *engine) waitReachable(name string, want presence.Reachability) schema.PartyState {
 	e.t.Helper()
-	var last api.PartyState
+	var last schema.PartyState
 	require.Eventually(e.t, func() bool {
 		last = e.partyState(name)
 		return last.Reachable == want
@@ -69,10 +69,10 @@ func TestPartiesOverHTTP(t *testing.T) {
 	e.call("DELETE", path, "").is(http.StatusNotFound, "there is none")
 	e.call("GET", "/api/v1/parties/A_b", "").is(http.StatusNotFound, "no party can be called so")
 	created := e.call("PUT", path, aliceDocument, yamlBody).is(http.StatusCreated, "it is new")
-	require.Equal(t, api.PutPartyResult{Name: "alice", Changed: true}, decode[api.PutPartyResult](created))
+	require.Equal(t, schema.PutPartyResult{Name: "alice", Changed: true}, decode[schema.PutPartyResult](created))
 	before := e.storedVersion("alice")
 	same := e.call("PUT", path, `{"labels":{"region":"eu"},"namespace":"shop","queue":"alice.own"}`, jsonBody).is(http.StatusOK, "it is so already")
-	require.False(t, decode[api.PutPartyResult](same).Changed)
+	require.False(t, decode[schema.PutPartyResult](same).Changed)
 	require.Equal(t, before, e.storedVersion("alice"), "nothing was written")
 
 	got := e.partyState("alice")
@@ -81,7 +81,7 @@ func TestPartiesOverHTTP(t *testing.T) {
 	require.Equal(t, map[string]string{"region": "eu"}, got.Labels)
 	require.WithinDuration(t, time.Now(), *got.CreatedAt, time.Minute)
 	changed := e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")
-	require.True(t, decode[api.PutPartyResult](changed).Changed)
+	require.True(t, decode[schema.PutPartyResult](changed).Changed)
 	got = e.partyState("alice")
 	require.Equal(t, "slipway.party.alice", got.Queue, "as every party has it that names none")
 	require.Empty(t, got.Namespace)
@@ -130,7 +130,7 @@ func TestANamespaceOfTheHomeClusterIsAParty(t *testing.T) {
 	require.Contains(t, got.Reason, "the party default serves it")
 	refused := e.call("DELETE", "/api/v1/parties/"+namespace, "").is(http.StatusConflict, "it is not an object")
 	require.Contains(t, refused.problem().Detail, "is a namespace of the home cluster")
-	list := decode[api.PartyList](e.call("GET", "/api/v1/parties", ""))
+	list := decode[schema.PartyList](e.call("GET", "/api/v1/parties", ""))
 	require.Len(t, list.Items, 1, "lists hold objects, and default")
 	e.call("PUT", "/api/v1/parties/"+namespace, "{}", jsonBody).is(http.StatusCreated, "it may become a party of its own")
 	require.Empty(t, e.partyState(namespace).ServedBy)
@@ -144,7 +144,7 @@ func TestPartiesAreListedInOrderAndByPages(t *testing.T) {
 	}
 	var names []string
 	for cursor := ""; ; {
-		page := decode[api.PartyList](e.call("GET", "/api/v1/parties?limit=2&cursor="+cursor, "").is(http.StatusOK, "a page"))
+		page := decode[schema.PartyList](e.call("GET", "/api/v1/parties?limit=2&cursor="+cursor, "").is(http.StatusOK, "a page"))
 		require.LessOrEqual(t, len(page.Items), 2)
 		for _, item := range page.Items {
 			names = append(names, item.Name)
@@ -155,7 +155,7 @@ func TestPartiesAreListedInOrderAndByPages(t *testing.T) {
 	}
 	require.Equal(t, []string{"alice", "bob", "default", "e.dot", "zoe"}, names, "default among them, in its place")
 	e.call("PUT", "/api/v1/parties/default", "{}", jsonBody)
-	require.Len(t, decode[api.PartyList](e.call("GET", "/api/v1/parties", "")).Items, 5, "default is not listed twice")
+	require.Len(t, decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items, 5, "default is not listed twice")
 	e.call("GET", "/api/v1/parties?cursor=!!", "").is(http.StatusBadRequest, "not a cursor of this list")
 	e.call("GET", "/api/v1/parties?cursor=QV9i", "").is(http.StatusBadRequest, "nor is this, which no party is called")
 	e.call("GET", "/api/v1/parties?limit=0", "").is(http.StatusBadRequest, "a page has an item at least")
@@ -178,7 +178,7 @@ func TestPresenceOfAParty(t *testing.T) {
 	require.WithinDuration(t, time.Now(), there.Workers[0].StartedAt, time.Minute)
 	require.WithinDuration(t, time.Now(), *there.LastSeenAt, 20*time.Second)
 	byName := map[string]presence.Reachability{}
-	for _, item := range decode[api.PartyList](e.call("GET", "/api/v1/parties", "")).Items {
+	for _, item := range decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items {
 		byName[item.Name] = item.Reachable
 	}
 	require.Equal(t, map[string]presence.Reachability{"alice": presence.Reachable, "default": presence.Unreachable}, byName, "each has its own workers")
@@ -205,7 +205,7 @@ func TestPresenceThatCannotBeLearntIsUnknown(t *testing.T) {
 		require.Equal(t, presence.Unknown, got.Reachable, c.reason)
 		require.Contains(t, got.Reason, c.sentence, c.reason)
 		require.Empty(t, got.Workers, c.reason)
-		list := decode[api.PartyList](e.call("GET", "/api/v1/parties", "").is(http.StatusOK, "the list is answered all the same"))
+		list := decode[schema.PartyList](e.call("GET", "/api/v1/parties", "").is(http.StatusOK, "the list is answered all the same"))
 		require.Equal(t, presence.Unknown, list.Items[0].Reachable, c.reason)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
@@ -137,11 +137,11 @@ func rolloutBody(image, extra string) string {
 
 const rolloutPath = "/api/v1/rollouts/shop/order"
 
-func (e *engine) startRollout(image, extra string, headers ...string) api.RolloutStarted {
+func (e *engine) startRollout(image, extra string, headers ...string) schema.RolloutStarted {
 	e.t.Helper()
 	a := e.callAgain("POST", "/api/v1/rollouts", rolloutBody(image, extra), append(headers, jsonBody)...).is(http.StatusAccepted, "the rollout can be started")
 	require.Equal(e.t, rolloutPath, a.header.Get("Location"))
-	return decode[api.RolloutStarted](a)
+	return decode[schema.RolloutStarted](a)
 }
 
 func (e *engine) rollout() rollout.Status {
@@ -187,9 +187,9 @@ func (e *engine) waitRolloutClosed() {
 	require.NoError(e.t, ctx.Err(), "the workflow closes")
 }
 
-func (e *engine) history() api.RolloutHistory {
+func (e *engine) history() schema.RolloutHistory {
 	e.t.Helper()
-	return decode[api.RolloutHistory](e.call("GET", rolloutPath+"/history", "").is(http.StatusOK, "it has a history"))
+	return decode[schema.RolloutHistory](e.call("GET", rolloutPath+"/history", "").is(http.StatusOK, "it has a history"))
 }
 
 func newRolloutEngine(t *testing.T) *engine {

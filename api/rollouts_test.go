@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
@@ -62,12 +62,12 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 func (e *engine) listed(phase rollout.Phase, waiting rollout.WaitKind, query string) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { // Temporal's lists lag behind
-		list := decode[api.RolloutList](e.call("GET", "/api/v1/rollouts"+query, "").is(http.StatusOK, "the query is well formed"))
+		list := decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts"+query, "").is(http.StatusOK, "the query is well formed"))
 		return len(list.Items) == 1 && list.Items[0].Phase == phase && list.Items[0].WaitingFor == waiting && list.Items[0].Name == "order" &&
 			list.Items[0].WorkloadRef.Kind == "Deployment" && list.Items[0].Style == rollout.StylePartition
 	}, patience, tick, "one rollout in %s waiting for %q", phase, waiting)
 	e.call("GET", "/api/v1/rollouts?waitingFor=godot", "").is(http.StatusBadRequest, "there is no such wait")
-	require.Empty(e.t, decode[api.RolloutList](e.call("GET", "/api/v1/rollouts?namespace=elsewhere", "")).Items)
+	require.Empty(e.t, decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts?namespace=elsewhere", "")).Items)
 }
 
 func TestWhatIsRefusedAtTheDoor(t *testing.T) {
@@ -89,14 +89,14 @@ func TestWhatIsRefusedAtTheDoor(t *testing.T) {
 	}
 	e.rollouts.answers(rollout.PreflightResult{Refusals: []rollout.Refusal{{Field: "images.app", Reason: "order has no container app"}}})
 	refused := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", ""), jsonBody).is(http.StatusUnprocessableEntity, "the party refuses")
-	require.Equal(t, []api.FieldProblem{{Field: "images.app", Reason: "order has no container app"}}, refused.problem().Errors)
-	checked := decode[api.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody).is(http.StatusOK, "a dry run answers"))
+	require.Equal(t, []schema.FieldProblem{{Field: "images.app", Reason: "order has no container app"}}, refused.problem().Errors)
+	checked := decode[schema.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody).is(http.StatusOK, "a dry run answers"))
 	require.False(t, checked.Valid)
 	require.Equal(t, refused.problem().Errors, checked.Errors)
 	require.Len(t, checked.Rollout.Steps, 2)
 
 	e.rollouts.answers(rollout.PreflightResult{Holder: "task/gone/1-111@run", On: "Deployment order"})
-	checked = decode[api.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody))
+	checked = decode[schema.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody))
 	require.True(t, checked.Valid, "the holder is dead: %+v", checked)
 	e.call("GET", rolloutPath, "").is(http.StatusNotFound, "a dry run starts nothing")
 	e.startRollout("x:2", "")

@@ -9,14 +9,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-func (e *engine) servingHistory(id, query string) api.ServingHistory {
+func (e *engine) servingHistory(id, query string) schema.ServingHistory {
 	e.t.Helper()
-	return decode[api.ServingHistory](e.call("GET", "/api/v1/servings/"+id+"/history"+query, "").is(http.StatusOK, "it has a history"))
+	return decode[schema.ServingHistory](e.call("GET", "/api/v1/servings/"+id+"/history"+query, "").is(http.StatusOK, "it has a history"))
 }
 
 // recordServing writes the record of an operation that began at that time.

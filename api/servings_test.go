@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/serving"
@@ -69,7 +69,7 @@ func TestServingsAreShown(t *testing.T) {
 	e, image := servingEngine(t)
 	e.call("GET", "/api/v1/servings/none", "").is(http.StatusNotFound, "there is none")
 	e.call("GET", "/api/v1/servings/A_b", "").is(http.StatusNotFound, "nothing can be called so")
-	require.Empty(t, decode[api.ServingList](e.call("GET", "/api/v1/servings", "").is(http.StatusOK, "none is no error")).Items)
+	require.Empty(t, decode[schema.ServingList](e.call("GET", "/api/v1/servings", "").is(http.StatusOK, "none is no error")).Items)
 	kd := e.createServing("one", image)
 
 	got := e.serving("one")
@@ -111,9 +111,9 @@ func TestServingsAreListedPageByPage(t *testing.T) {
 	for _, id := range []string{"c", "a", "b"} {
 		e.createServing(id, image)
 	}
-	first := decode[api.ServingList](e.call("GET", "/api/v1/servings?limit=2", "").is(http.StatusOK, "a page"))
+	first := decode[schema.ServingList](e.call("GET", "/api/v1/servings?limit=2", "").is(http.StatusOK, "a page"))
 	require.Equal(t, []string{"a", "b"}, []string{first.Items[0].ID, first.Items[1].ID}, "by ID")
-	second := decode[api.ServingList](e.call("GET", "/api/v1/servings?limit=2&cursor="+first.NextCursor, "").is(http.StatusOK, "the next one"))
+	second := decode[schema.ServingList](e.call("GET", "/api/v1/servings?limit=2&cursor="+first.NextCursor, "").is(http.StatusOK, "the next one"))
 	require.Len(t, second.Items, 1)
 	require.Equal(t, "c", second.Items[0].ID)
 	require.Empty(t, second.NextCursor)
@@ -133,20 +133,20 @@ func TestThePolicyOfAServing(t *testing.T) {
 	e.call("PUT", path, "", yamlBody).is(http.StatusBadRequest, "a body that is not there says nothing")
 	e.call("PUT", path, "order: parallel\n", jsonBody).is(http.StatusBadRequest, "what calls itself JSON is JSON")
 	stranger := e.call("PUT", path, `{"order":"sequential","parties":["carol"]}`, jsonBody).is(http.StatusUnprocessableEntity, "carol is no party")
-	require.Equal(t, []api.FieldProblem{{Field: "parties[0]", Reason: "carol is no party of the serving"}}, stranger.problem().Errors)
+	require.Equal(t, []schema.FieldProblem{{Field: "parties[0]", Reason: "carol is no party of the serving"}}, stranger.problem().Errors)
 	require.Empty(t, e.storedServing("one").Annotations[serving.AnnotationPolicy], "nothing of that was kept")
 
 	alice := kd.Spec.Initiator
 	body := `{"order":"sequential","parties":["` + alice + `"],"progressDeadlineSeconds":60}`
 	created := e.call("PUT", path, body, jsonBody).is(http.StatusCreated, "it had none")
-	require.Equal(t, api.PutServingPolicyResult{ID: "one", Changed: true}, decode[api.PutServingPolicyResult](created))
+	require.Equal(t, schema.PutServingPolicyResult{ID: "one", Changed: true}, decode[schema.PutServingPolicyResult](created))
 	stored := e.storedServing("one")
 	require.Equal(t, kd.Generation, stored.Generation, "it begins no operation")
 	require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 60, PartyDeadlineSeconds: 600, Order: serving.OrderSequential, Approval: serving.ApprovalNone, Parties: []string{alice}}, e.serving("one").Policy)
 	same := e.call("PUT", path, body, jsonBody).is(http.StatusOK, "it is so already")
-	require.False(t, decode[api.PutServingPolicyResult](same).Changed)
+	require.False(t, decode[schema.PutServingPolicyResult](same).Changed)
 	require.Equal(t, stored.ResourceVersion, e.storedServing("one").ResourceVersion, "nothing was written")
-	require.True(t, decode[api.PutServingPolicyResult](e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")).Changed)
+	require.True(t, decode[schema.PutServingPolicyResult](e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")).Changed)
 	require.EqualValues(t, 600, e.serving("one").Policy.ProgressDeadlineSeconds)
 
 	require.NoError(t, e.store.AnnotateServing(t.Context(), e.storedServing("one"), serving.AnnotationPolicy, "order: random"))

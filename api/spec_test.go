@@ -12,6 +12,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/mocks"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/problem"
 )
 
 func loadSpec(t *testing.T) *openapi3.T {
@@ -24,7 +27,7 @@ func loadSpec(t *testing.T) *openapi3.T {
 // bareAPI is the front door with nobody behind it: for what needs neither Temporal nor a cluster.
 func bareAPI(t *testing.T) *API {
 	t.Helper()
-	a, err := New(Deps{Home: struct{ Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Deps{Home: struct{ backend.Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return a
 }
@@ -84,8 +87,8 @@ func TestDocsNeedNothingFromElsewhere(t *testing.T) {
 	for name := range spec.Components.Schemas {
 		require.Contains(t, page, `id="schema-`+name+`"`)
 	}
-	for _, kind := range problemKinds() {
-		require.Contains(t, page, `id="problem-`+kind.name+`"`, "the type of a problem is an address that exists")
+	for _, kind := range problem.Kinds() {
+		require.Contains(t, page, `id="problem-`+kind.Name+`"`, "the type of a problem is an address that exists")
 	}
 }
 

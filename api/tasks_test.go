@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/test/harness"
@@ -22,9 +22,9 @@ func harnessKube(t *testing.T) rest.Interface {
 // waitListed waits until a list has that task alone, in that state: what Temporal's lists say of a task follows what the task itself says.
 func (e *engine) waitListed(query, id string, state plan.TaskState) {
 	e.t.Helper()
-	var list api.TaskList
+	var list schema.TaskList
 	require.Eventually(e.t, func() bool {
-		list = decode[api.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
+		list = decode[schema.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
 		return len(list.Items) == 1 && list.Items[0].ID == id && list.Items[0].State == state
 	}, patience, tick, "the list of tasks does not come to %s in %s; it is %+v", id, state, &list)
 }
@@ -147,7 +147,7 @@ func TestTheListOfTasks(t *testing.T) {
 	running := e.execute("b")
 	e.waitState(running, plan.TaskRunning)
 	list := func(query string) (got []string, next string) {
-		page := decode[api.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
+		page := decode[schema.TaskList](e.call("GET", "/api/v1/tasks?"+query, "").is(http.StatusOK, query))
 		for _, item := range page.Items {
 			got = append(got, item.ID)
 		}
@@ -174,7 +174,7 @@ func TestTheListOfTasks(t *testing.T) {
 	rest, end := list("limit=3&cursor=" + cursor)
 	require.Equal(t, append([]string{running}, ids...), append(first, rest...), "in pages")
 	require.Empty(t, end)
-	page := decode[api.TaskList](e.call("GET", "/api/v1/tasks?state=Succeeded&limit=1", ""))
+	page := decode[schema.TaskList](e.call("GET", "/api/v1/tasks?state=Succeeded&limit=1", ""))
 	require.Equal(t, "release of the shop", page.Items[0].Comment)
 	require.NotNil(t, page.Items[0].FinishedAt)
 	require.NotEmpty(t, page.NextCursor, "there are more in that state")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
@@ -38,25 +38,25 @@ func TestTrafficRoutings(t *testing.T) {
 	require.Contains(t, wrong.reasons(), "colour")
 	e.call("PUT", "/api/v1/trafficroutings/no-such-namespace/mse", trafficBody, yamlBody).is(http.StatusNotFound, "no such namespace")
 
-	created := decode[api.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusCreated, "it is new"))
+	created := decode[schema.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusCreated, "it is new"))
 	require.True(t, created.Changed)
-	require.False(t, decode[api.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "it is so")).Changed)
-	found := decode[api.TrafficRouting](e.call("GET", path, "").is(http.StatusOK, "it exists"))
-	require.Equal(t, api.TrafficRoutingStatusPhase("Initial"), found.Status.Phase)
+	require.False(t, decode[schema.PutTrafficRoutingResult](e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "it is so")).Changed)
+	found := decode[schema.TrafficRouting](e.call("GET", path, "").is(http.StatusOK, "it exists"))
+	require.Equal(t, schema.TrafficRoutingStatusPhase("Initial"), found.Status.Phase)
 	require.Contains(t, found.Spec, "objectRef")
-	require.Len(t, decode[api.TrafficRoutingList](e.call("GET", "/api/v1/trafficroutings?namespace="+namespace, "")).Items, 1)
+	require.Len(t, decode[schema.TrafficRoutingList](e.call("GET", "/api/v1/trafficroutings?namespace="+namespace, "")).Items, 1)
 
 	e.startRollout("x:2", "")
 	claim := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.waitApproval().Workflow.RunID}.String()
 	e.holdTraffic(namespace, claim, "rollout/default/shop/gone@run")
 	held := e.call("DELETE", path, "").is(http.StatusConflict, "a rollout that runs holds it")
-	require.Equal(t, []api.FieldProblem{{Field: "status.holders", Reason: "is held by rollout/default/shop/order"}}, held.problem().Errors, "the dead one does not count")
+	require.Equal(t, []schema.FieldProblem{{Field: "status.holders", Reason: "is held by rollout/default/shop/order"}}, held.problem().Errors, "the dead one does not count")
 	e.call("PUT", path, `{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusConflict, "its routes are in use")
 	e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "what changes nothing is no change")
 
 	e.holdTraffic(namespace, "rollout/default/shop/gone@run")
 	e.call("PUT", path, `{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusOK, "only a dead one holds it")
-	changed := decode[api.TrafficRouting](e.call("GET", path, ""))
+	changed := decode[schema.TrafficRouting](e.call("GET", path, ""))
 	require.Equal(t, []any{map[string]any{"service": "b", "ingress": map[string]any{"name": "b"}}}, changed.Spec["objectRef"], "the spec was replaced, not merged")
 	e.call("DELETE", path, "").is(http.StatusNoContent, "only a dead one holds it")
 	e.call("GET", path, "").is(http.StatusNotFound, "it is gone, its finalizer too")

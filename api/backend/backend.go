@@ -1,0 +1,29 @@
+// Package backend is what the handlers of the HTTP API have in common behind them: the home cluster, and Temporal with the questions that
+// are asked of it.
+package backend
+
+import (
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+)
+
+// Backend is what the front door works with.
+type Backend struct {
+	// Home is the engine's home cluster.
+	Home Home
+	// Temporal is where releases run, Namespace its namespace.
+	Temporal  client.Client
+	Namespace string
+	// TemporalUI is the address of the Temporal UI, "http://host:port"; "": releases carry no link to it.
+	TemporalUI string
+	Log        *slog.Logger
+	// MaxConcurrent is how many services of one task are released at once at most.
+	MaxConcurrent int
+	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted.
+	UnreachableBudget time.Duration
+}
+
+// BudgetSeconds is UnreachableBudget as workflows take it.
+func (b *Backend) BudgetSeconds() int64 { return int64(b.UnreachableBudget / time.Second) }

@@ -1,0 +1,57 @@
+package backend
+
+import (
+	"context"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// Reading is how releases of one kind are read; S is what is found.
+type Reading[S any] struct {
+	WorkflowID string
+	// Record is the release's record, whole.
+	Record func() (*v1alpha1.ReleaseRecord, error)
+	// Open reads a release whose workflow runs, complete one that is over.
+	Open     func(*workflowservice.DescribeWorkflowExecutionResponse) (S, error)
+	Complete func(*v1alpha1.ReleaseRecord) (S, error)
+	// Lost reads one that was never recorded as over and whose workflow does not run; nil: it is not known.
+	Lost func(*workflowservice.DescribeWorkflowExecutionResponse, *v1alpha1.ReleaseRecord) (S, error)
+}
+
+// Read reads a release as it is now: from its workflow while that runs, and from its record when it is over. While Temporal is away it answers what
+// the records know: releases that are over.
+func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
+	var nothing S
+	described, away := h.Describe(ctx, r.WorkflowID)
+	if away == nil && described != nil && IsOpen(described) {
+		return r.Open(described)
+	}
+	record, err := r.Record()
+	switch {
+	case problem.IsGone(err):
+		return nothing, err
+	case away != nil && (err != nil || record.Outcome == nil):
+		return nothing, away
+	case err != nil:
+		return nothing, err
+	case record.Outcome != nil:
+		return r.Complete(record)
+	}
+	return r.Lost(described, record)
+}
+
+// HowLost says how a workflow ended that did not end by itself.
+func HowLost(status enumspb.WorkflowExecutionStatus) string {
+	switch status {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "was terminated"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return "ran out of time"
+	default:
+		return "ended without a result"
+	}
+}

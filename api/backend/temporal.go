@@ -1,0 +1,117 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/workflows"
+)
+
+// brief bounds one question to Temporal: somebody waits for the answer.
+const brief = 3 * time.Second
+
+// Briefly bounds one question to Temporal.
+func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, brief)
+}
+
+// Attempts is how often an object that changes underneath is looked at anew.
+const Attempts = 5
+
+// closeWait is how long a release that is over in all but name may take to write its record and close.
+const closeWait = 5 * time.Second
+
+// ClosesSoon waits for a workflow whose release is in a final state to close: it only writes its record, unless services of a task beside a
+// failed one still run.
+func (h *Backend) ClosesSoon(ctx context.Context, workflowID string) bool {
+	wait, cancel := context.WithTimeout(ctx, closeWait)
+	defer cancel()
+	_ = h.Temporal.GetWorkflow(wait, workflowID, "").Get(wait, nil) // how it ended is not asked here
+	described, err := h.Describe(ctx, workflowID)
+	return err == nil && (described == nil || !IsOpen(described))
+}
+
+// HolderAlive asks Temporal whether the holder of a claim still runs. A claim names the run with which the workflow began.
+func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
+	described, err := h.Describe(ctx, holder.WorkflowID)
+	if err != nil || described == nil || !IsOpen(described) {
+		return false, err
+	}
+	info := described.GetWorkflowExecutionInfo()
+	return holder.RunID == "" || holder.RunID == info.GetExecution().GetRunId() || holder.RunID == info.GetFirstRunId(), nil
+}
+
+// PublishedText is a search attribute that a workflow has published; "" until it has.
+func PublishedText(info *workflowpb.WorkflowExecutionInfo, attribute string) string {
+	var value string
+	payload, ok := info.GetSearchAttributes().GetIndexedFields()[attribute]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+		return ""
+	}
+	return value
+}
+
+// PublishedTime is a search attribute that a workflow has published; the zero time until it has.
+func PublishedTime(info *workflowpb.WorkflowExecutionInfo, attribute string) time.Time {
+	var value time.Time
+	payload, ok := info.GetSearchAttributes().GetIndexedFields()[attribute]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+		return time.Time{}
+	}
+	return value.UTC()
+}
+
+// Describe is what Temporal knows of the newest run of a workflow without asking its worker; nil when it knows no such workflow.
+func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	ctx, cancel := Briefly(ctx)
+	defer cancel()
+	described, err := h.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
+	return described, err
+}
+
+// IsOpen says whether the workflow still runs.
+func IsOpen(described *workflowservice.DescribeWorkflowExecutionResponse) bool {
+	return described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+}
+
+// Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.
+func (h *Backend) Query(ctx context.Context, workflowID string, into any) error {
+	ctx, cancel := Briefly(ctx)
+	defer cancel()
+	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, "", workflows.QueryState)
+	if err != nil {
+		return err
+	}
+	return value.Get(into)
+}
+
+// workflowURL is the page of a run in the Temporal UI; "" when there is none.
+func (h *Backend) workflowURL(workflowID, runID string) string {
+	if h.TemporalUI == "" {
+		return ""
+	}
+	address := strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) + "/workflows/" + url.PathEscape(workflowID)
+	if runID == "" {
+		return address
+	}
+	return address + "/" + url.PathEscape(runID) + "/history"
+}
+
+func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
+	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
+}

@@ -1,0 +1,241 @@
+package parties
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs none.
+func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
+	limit, err := page.Limit(params.Limit)
+	if err != nil {
+		return err
+	}
+	after, err := partyCursor(params.Cursor)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	objects, err := h.Home.ListParties(ctx)
+	if err != nil {
+		return err
+	}
+	list := schema.PartyList{Items: []schema.PartyState{}}
+	for _, state := range withDefault(objects) {
+		if state.Name <= after {
+			continue
+		}
+		if len(list.Items) == limit {
+			list.NextCursor = base64.RawURLEncoding.EncodeToString([]byte(list.Items[limit-1].Name))
+			break
+		}
+		list.Items = append(list.Items, state)
+	}
+	h.addPresence(ctx, list.Items)
+	return c.JSON(http.StatusOK, list)
+}
+
+// partyCursor is the name after which a page begins.
+func partyCursor(cursor *schema.Cursor) (string, error) {
+	name, err := base64.RawURLEncoding.DecodeString(input.Text(cursor))
+	if err != nil || len(name) > 0 && catalog.ValidParty(string(name)) != nil {
+		return "", page.BadCursor()
+	}
+	return string(name), nil
+}
+
+// withDefault are the parties of these objects and the party "default", in order of name.
+func withDefault(objects []v1alpha1.Party) []schema.PartyState {
+	states := make([]schema.PartyState, 0, len(objects)+1)
+	for i := range objects {
+		states = append(states, partyOf(&objects[i]))
+	}
+	if !slices.ContainsFunc(states, func(s schema.PartyState) bool { return s.Name == catalog.DefaultParty }) {
+		states = append(states, builtInParty())
+	}
+	slices.SortFunc(states, func(a, b schema.PartyState) int { return strings.Compare(a.Name, b.Name) })
+	return states
+}
+
+func partyOf(object *v1alpha1.Party) schema.PartyState {
+	return schema.PartyState{Name: object.Name, Queue: queueOf(object), Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
+		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
+}
+
+func queueOf(object *v1alpha1.Party) string {
+	if object.Spec.Queue != "" {
+		return object.Spec.Queue
+	}
+	return catalog.PartyQueue(object.Name)
+}
+
+// builtInParty is the party "default" where no object says anything of it.
+func builtInParty() schema.PartyState {
+	return schema.PartyState{Name: catalog.DefaultParty, Queue: catalog.PartyQueue(catalog.DefaultParty)}
+}
+
+// addPresence says of each party who of it is there.
+func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) {
+	queues := map[string]bool{}
+	for _, state := range states {
+		queues[state.Queue] = true
+	}
+	found := h.Presence(ctx, slices.Sorted(maps.Keys(queues))...)
+	for i := range states {
+		present(&states[i], found[states[i].Queue])
+	}
+}
+
+func present(s *schema.PartyState, p party.Presence) {
+	s.Reachable, s.Reason, s.Workers = p.Reachable, p.Reason, make([]schema.PartyWorker, len(p.Workers))
+	if s.ServedBy != "" {
+		s.Reason = fmt.Sprintf("%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name, s.ServedBy, p.Reason)
+	}
+	if !p.LastSeenAt.IsZero() {
+		s.LastSeenAt = answer.UTC(p.LastSeenAt)
+	}
+	for i, w := range p.Workers {
+		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
+	}
+}
+
+// GetParty answers GET /api/v1/parties/{name}.
+func (h *Handlers) GetParty(c echo.Context, name schema.PartyName) error {
+	ctx := c.Request().Context()
+	state, _, err := h.findParty(ctx, name)
+	if err != nil {
+		return err
+	}
+	states := []schema.PartyState{state}
+	h.addPresence(ctx, states)
+	return c.JSON(http.StatusOK, states[0])
+}
+
+// findParty reads a party: its object, or what is known of one that needs none; object is nil then.
+func (h *Handlers) findParty(ctx context.Context, name string) (state schema.PartyState, object *v1alpha1.Party, err error) {
+	if catalog.ValidParty(name) != nil {
+		return state, nil, problem.NotFound.Because("party %s does not exist", name)
+	}
+	object, err = h.Home.GetParty(ctx, name)
+	if err == nil {
+		return partyOf(object), object, nil
+	}
+	if !problem.IsFailure(err, failure.NotFound) {
+		return state, nil, err
+	}
+	if name == catalog.DefaultParty {
+		return builtInParty(), nil, nil
+	}
+	queue, known, err := h.Home.Queue(ctx, name)
+	if err != nil {
+		return state, nil, err
+	}
+	if !known {
+		return state, nil, problem.NotFound.Because("party %s does not exist: create it (PUT /api/v1/parties/%s), or create a namespace of that name in the home cluster",
+			name, name)
+	}
+	return schema.PartyState{Name: name, Queue: queue, ServedBy: catalog.DefaultParty}, nil, nil
+}
+
+// PutParty answers PUT /api/v1/parties/{name}.
+func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
+	body, isJSON, err := input.Document(c)
+	if err != nil {
+		return err
+	}
+	if err := catalog.ValidParty(name); err != nil {
+		return problem.Malformed.Because("the party cannot be called so: %v", err)
+	}
+	spec, wrong := party.Decode(body)
+	if len(wrong) == 0 {
+		wrong = input.NotJSON(body, isJSON)
+	}
+	if len(wrong) > 0 {
+		return problem.WrongDocument("party "+name, wrong)
+	}
+	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
+	if err != nil {
+		return problem.RefusedIsMalformed(err)
+	}
+	return c.JSON(answer.PutStatus(created), schema.PutPartyResult{Name: name, Changed: changed})
+}
+
+// DeleteParty answers DELETE /api/v1/parties/{name}.
+func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
+	ctx := c.Request().Context()
+	for range backend.Attempts {
+		state, object, err := h.findParty(ctx, name)
+		if err != nil {
+			return err
+		}
+		if object == nil {
+			return nothingToDelete(state)
+		}
+		if err := h.partyInUse(ctx, name); err != nil {
+			return err
+		}
+		err = h.Home.DeleteParty(ctx, object)
+		if !problem.IsFailure(err, failure.Conflict) {
+			return answer.NoContent(c, err)
+		}
+	}
+	return problem.Conflict.Because("party %s keeps being changed by others: repeat", name)
+}
+
+func nothingToDelete(state schema.PartyState) error {
+	if state.ServedBy != "" {
+		return problem.Conflict.Because("party %s has no Party object that could be deleted: it is a namespace of the home cluster, which the party %s serves", state.Name, state.ServedBy)
+	}
+	return problem.Conflict.Because("the party %s always exists, and has no Party object that could be deleted: it is found on queue %s as it is", state.Name, state.Queue)
+}
+
+// partyInUse refuses while a release that is not over names the party. Temporal's lists lag behind: what they show is looked at again.
+func (h *Handlers) partyInUse(ctx context.Context, name string) error {
+	attribute := workflows.AttributeParties.GetName()
+	open := backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute, workflows.CutMarker)}
+	if err := open.Find(ctx); err != nil {
+		return err
+	}
+	for _, workflowID := range slices.Sorted(maps.Keys(open.Found)) {
+		described, err := h.Describe(ctx, workflowID)
+		if err != nil {
+			return err
+		}
+		if described != nil && backend.IsOpen(described) {
+			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is not over: wait until it is, or stop it",
+				name, workflowID, namesParty(open.Found[workflowID], name)).HeldBy(workflowID)
+		}
+	}
+	return nil
+}
+
+// namesParty says how a workflow that was found by its parties names this one.
+func namesParty(info *workflowpb.WorkflowExecutionInfo, name string) string {
+	var parties []string
+	payload := info.GetSearchAttributes().GetIndexedFields()[workflows.AttributeParties.GetName()]
+	if converter.GetDefaultDataConverter().FromPayload(payload, &parties) == nil && slices.Contains(parties, name) {
+		return "names it"
+	}
+	return "names too many parties to list them and may name it"
+}

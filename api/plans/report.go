@@ -1,0 +1,63 @@
+package plans
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// GetTaskReport answers GET /api/v1/tasks/{id}/report.
+func (h *Handlers) GetTaskReport(c echo.Context, id schema.TaskID, params schema.GetTaskReportParams) error {
+	form, err := reportForm(c, params.Format)
+	if err != nil {
+		return err
+	}
+	report, err := h.report(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if form == answer.TypeMarkdown {
+		return c.Blob(http.StatusOK, answer.TypeMarkdown+"; charset=utf-8", []byte(report.Markdown()))
+	}
+	return c.JSON(http.StatusOK, report)
+}
+
+func reportForm(c echo.Context, format *schema.ReportFormat) (string, error) {
+	if format == nil {
+		return answer.Type(c, answer.TypeJSON, answer.TypeMarkdown)
+	}
+	switch *format {
+	case schema.ReportFormatJSON:
+		return answer.TypeJSON, nil
+	case schema.ReportFormatMarkdown:
+		return answer.TypeMarkdown, nil
+	}
+	return "", problem.BadQuery(schema.FieldProblem{Field: "format", Reason: "must be json or markdown"})
+}
+
+func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
+	seen, err := h.readTask(ctx, id, newTaskReader(h))
+	if err != nil {
+		return plan.Report{}, err
+	}
+	record, err := h.Home.GetRecord(ctx, id)
+	if problem.IsFailure(err, failure.NotFound) {
+		return plan.Report{}, problem.NotFound.Because("task %s has no record any more, so that there is no report of it", id)
+	}
+	if err != nil {
+		return plan.Report{}, err
+	}
+	var snapshot plan.Snapshot
+	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
+		return plan.Report{}, err
+	}
+	return plan.NewReport(seen.task, snapshot), nil
+}

@@ -1,0 +1,136 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// ListTasks answers GET /api/v1/tasks: the records, joined with what Temporal's lists say of the tasks that are not over (design §4).
+func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) error {
+	wanted, err := taskFilter(params)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
+	if wanted.plan != "" {
+		labels[v1alpha1.LabelSubject] = wanted.plan
+	}
+	records, err := h.Home.ListRecords(ctx, labels)
+	if err != nil {
+		return err
+	}
+	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
+	if wanted.plan != "" {
+		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
+	}
+	lister := &taskLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: query}}
+	list := schema.TaskList{}
+	list.Items, list.NextCursor, err = page.Of(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+		summary, err := lister.summary(ctx, record)
+		return summary, wanted.hasState(summary.State), err
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// wantedTasks is what a list was asked for.
+type wantedTasks struct {
+	states []plan.TaskState
+	plan   string
+	page   page.Asked
+}
+
+func (w wantedTasks) hasState(state plan.TaskState) bool {
+	return len(w.states) == 0 || slices.Contains(w.states, state)
+}
+
+var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
+	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
+
+func taskFilter(params schema.ListTasksParams) (wantedTasks, error) {
+	page, err := page.Parse(params.Limit, params.Cursor)
+	if err != nil {
+		return wantedTasks{}, err
+	}
+	wanted := wantedTasks{page: page, plan: input.Text(params.Plan)}
+	if params.Plan != nil {
+		if err := catalog.ValidID(wanted.plan); err != nil {
+			return wantedTasks{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
+		}
+	}
+	if params.State != nil {
+		wanted.states = *params.State
+	}
+	for _, state := range wanted.states {
+		if !slices.Contains(taskStates, state) {
+			return wantedTasks{}, problem.BadQuery(schema.FieldProblem{Field: "state", Reason: fmt.Sprintf("%q is none of %s", state, problem.Join(taskStates))})
+		}
+	}
+	return wanted, nil
+}
+
+// taskLister makes the summaries of one list.
+type taskLister struct {
+	*Handlers
+	open backend.OpenWorkflows
+}
+
+func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (schema.TaskSummary, error) {
+	id, _ := plan.TaskOfWorkflow(record.Spec.WorkflowID)
+	summary := schema.TaskSummary{ID: id, Plan: record.Spec.Subject, Comment: record.Spec.Comment, CreatedAt: record.Spec.CreatedAt.UTC(),
+		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
+	if outcome := record.Outcome; outcome != nil {
+		summary.State, summary.Reason = plan.TaskState(outcome.State), outcome.Reason
+		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
+		if outcome.StartedAt != nil {
+			summary.StartedAt = answer.UTC(outcome.StartedAt.Time)
+		}
+		if outcome.FinishedAt != nil {
+			summary.FinishedAt = answer.UTC(outcome.FinishedAt.Time)
+		}
+		return summary, nil
+	}
+	info, err := l.open.Running(ctx, record.Spec.WorkflowID)
+	if err != nil {
+		return summary, err
+	}
+	if info == nil {
+		return l.lost(ctx, id, summary)
+	}
+	summary.State = publishedState(info)
+	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
+	if summary.State != plan.TaskPending {
+		summary.StartedAt = answer.UTC(info.GetStartTime().AsTime())
+	}
+	return summary, nil
+}
+
+// lost is for the few tasks whose record is not complete and whose workflow does not run: they are read in full.
+func (l *taskLister) lost(ctx context.Context, id string, summary schema.TaskSummary) (schema.TaskSummary, error) {
+	seen, err := l.readTask(ctx, id, newTaskReader(l.Handlers))
+	if err != nil {
+		return summary, err
+	}
+	summary.State, summary.Reason = seen.task.State, seen.task.Reason
+	summary.StartedAt, summary.FinishedAt = seen.task.StartedAt, seen.task.FinishedAt
+	summary.Workflow = seen.task.Workflow
+	return summary, nil
+}

@@ -1,0 +1,80 @@
+package problem
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"go.temporal.io/api/serviceerror"
+
+	"slipway.io/slipway/release/failure"
+)
+
+// Of is the problem that an error is.
+func Of(err error) *Error {
+	var ready *Error
+	if errors.As(err, &ready) {
+		return ready
+	}
+	var typed *failure.Error
+	if errors.As(err, &typed) {
+		return ofFailure(typed)
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return TooLarge.Because("the body is larger than %d MiB: split the document", tooLarge.Limit>>20)
+	}
+	var web *echo.HTTPError
+	if errors.As(err, &web) {
+		return ofEcho(web)
+	}
+	if TemporalAway(err) {
+		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
+	}
+	return Internal.Because("the engine could not answer: look up the request's ID in its log")
+}
+
+func ofFailure(err *failure.Error) *Error {
+	switch err.Kind {
+	case failure.NotFound:
+		return NotFound.Because("%s", err.Message)
+	case failure.Conflict, failure.Claimed, failure.ClaimLost:
+		return Conflict.Because("%s", err.Message)
+	case failure.Refused, failure.WorkloadFailed:
+		return Refused.Because("%s", err.Message)
+	case failure.Unreachable, failure.Forbidden, failure.NotReady:
+		return Unreachable.Because("%s", err.Message)
+	}
+	return Internal.Because("%s", err.Message)
+}
+
+func ofEcho(err *echo.HTTPError) *Error {
+	switch err.Code {
+	case http.StatusNotFound:
+		return NotFound.Because("this address does not exist: /docs lists all that do")
+	case http.StatusMethodNotAllowed:
+		return MethodNotAllowed.Because("this address does not take that method: see the header Allow, or /docs")
+	}
+	text, ok := err.Message.(string)
+	if !ok {
+		text = http.StatusText(err.Code)
+	}
+	return OfStatus(err.Code).Because("%s", text)
+}
+
+// TemporalAway says whether the error means that Temporal did not answer, so that nothing is known.
+func TemporalAway(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	var deadline *serviceerror.DeadlineExceeded
+	var exhausted *serviceerror.ResourceExhausted
+	var canceled *serviceerror.Canceled
+	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) || errors.As(err, &canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// IsFailure says whether the error is a failure of that kind.
+func IsFailure(err error, kind failure.Kind) bool {
+	var typed *failure.Error
+	return errors.As(err, &typed) && typed.Kind == kind
+}

@@ -1,0 +1,147 @@
+package rollouts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/workflows"
+)
+
+// check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out (design §1, principle 6).
+func (s *rolloutStart) check(ctx context.Context) error {
+	found, err := s.findings(ctx)
+	if err != nil {
+		return err
+	}
+	problems, warnings := s.weigh(found)
+	if len(problems) > 0 {
+		return s.refused(problems...)
+	}
+	s.request.Warnings = append(s.request.Warnings, warnings...)
+	held, err := s.heldBy(ctx, found)
+	if err != nil || held == "" {
+		return err
+	}
+	return problem.Conflict.Because("%s: wait until it is over, or stop it", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
+}
+
+// weigh parts what was found into what refuses the rollout and what is only said.
+func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []schema.FieldProblem, warnings []string) {
+	for _, refusal := range found.Refusals {
+		problems = append(problems, schema.FieldProblem{Field: refusal.Field, Reason: refusal.Reason})
+	}
+	spec := s.request.Spec
+	wait := time.Duration(spec.Policy.SettleSeconds) * time.Second
+	switch {
+	case found.Unsettled != "" && wait == 0:
+		problems = append(problems, schema.FieldProblem{Field: "workloadRef", Reason: found.Unsettled + ": wait until that is done, or leave out policy.settleSeconds"})
+	case found.Unsettled != "":
+		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins", found.Unsettled, wait))
+	}
+	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
+}
+
+// findings are what the party's worker says of the rollout.
+func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
+	if err := s.findShared(ctx); err != nil {
+		return nil, err
+	}
+	spec := s.request.Spec
+	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared, Subject: rollout.Subject{
+		Workload: spec.Workload(), Name: spec.Name, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
+	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() + " be carried out?"}
+	outcomes, err := check.Run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue, Request: request}})
+	if err != nil {
+		return nil, err
+	}
+	if len(outcomes) != 1 {
+		return nil, fmt.Errorf("the preflight of %s answered %d outcomes", s.key, len(outcomes))
+	}
+	outcome := outcomes[0]
+	if outcome.Unreachable != "" || outcome.Rollout == nil {
+		unreachable := s.WhoIsAbsent(ctx, backend.AbsentParty{Name: s.key.party, Queue: s.queue, Trouble: outcome.Unreachable})
+		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed", s.key,
+			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
+	}
+	return outcome.Rollout, nil
+}
+
+// findShared reads the TrafficRouting that the strategy refers to.
+func (s *rolloutStart) findShared(ctx context.Context) error {
+	name := s.request.Spec.Strategy.TrafficRoutingRef
+	if name == "" {
+		return nil
+	}
+	const field = "strategy.trafficRoutingRef"
+	found, err := s.Home.GetTrafficRouting(ctx, s.key.namespace, name)
+	if problem.IsFailure(err, failure.NotFound) {
+		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/%s/%s)",
+			s.key.namespace, name, s.key.namespace, name)})
+	}
+	if err != nil {
+		return err
+	}
+	if found.Deleting {
+		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is being deleted", s.key.namespace, name)})
+	}
+	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
+	if len(wrong) > 0 {
+		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is not as it should be: %s", s.key.namespace, name, problem.Summary(problem.Fields(wrong)))})
+	}
+	s.shared = &shared
+	return nil
+}
+
+// heldBy says, in a sentence, which living release has the workload or something that routes to it; "" when it is free for this one.
+func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResult) (string, error) {
+	if found.Holder == "" {
+		return "", nil
+	}
+	holder := workloadops.ParseHolder(found.Holder)
+	if holder.WorkflowID == s.key.workflowID() {
+		return "", nil // its own: the live release that is superseded, or a dead one
+	}
+	if namespace, name, ok := v1alpha1.ParseTrafficClaim(found.Holder); ok {
+		return s.trafficHeldBy(ctx, found.On, namespace, name)
+	}
+	alive, err := s.HolderAlive(ctx, holder)
+	if err != nil || !alive {
+		return "", err
+	}
+	return fmt.Sprintf("%s is held by the release %s", found.On, holder.WorkflowID), nil
+}
+
+// trafficHeldBy is for routes that a TrafficRouting holds for its rollouts.
+func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name string) (string, error) {
+	if namespace == s.key.namespace && name == s.request.Spec.Strategy.TrafficRoutingRef {
+		return "", nil
+	}
+	routing, err := s.Home.GetTrafficRouting(ctx, namespace, name)
+	if problem.IsFailure(err, failure.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, claim := range routing.Status.Holders {
+		holder := workloadops.ParseHolder(claim)
+		alive, err := s.HolderAlive(ctx, holder)
+		if err != nil {
+			return "", err
+		}
+		if alive {
+			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s", on, namespace, name, holder.WorkflowID), nil
+		}
+	}
+	return "", nil
+}

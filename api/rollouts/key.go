@@ -1,0 +1,106 @@
+package rollouts
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// rolloutKey is what a rollout is found by: one name in one namespace of one party has one live release.
+type rolloutKey struct {
+	party, namespace, name string
+}
+
+// newRolloutKey reads the parts of an address; what nothing can be called is not found.
+func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, error) {
+	key := rolloutKey{cmp.Or(input.Text(party), catalog.DefaultParty), namespace, name}
+	if catalog.ValidID(key.party) != nil || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return key, key.missing()
+	}
+	return key, nil
+}
+
+func rolloutKeyOf(spec rollout.Spec) rolloutKey {
+	return rolloutKey{cmp.Or(spec.Party, catalog.DefaultParty), spec.Namespace, spec.Name}
+}
+
+const rolloutPrefix = "rollout/"
+
+// rolloutOfWorkflow is the reverse of workflowID; ok is false for the workflow of anything else.
+func rolloutOfWorkflow(workflowID string) (key rolloutKey, ok bool) {
+	rest, ok := strings.CutPrefix(workflowID, rolloutPrefix)
+	if !ok {
+		return rolloutKey{}, false
+	}
+	return rolloutOfSubject(rest)
+}
+
+// rolloutOfSubject reads the subject of a rollout's record.
+func rolloutOfSubject(subject string) (key rolloutKey, ok bool) {
+	parts := strings.Split(subject, "/")
+	if len(parts) != 3 {
+		return rolloutKey{}, false
+	}
+	return rolloutKey{parts[0], parts[1], parts[2]}, true
+}
+
+func (k rolloutKey) workflowID() string { return rollout.WorkflowID(k.party, k.namespace, k.name) }
+
+func (k rolloutKey) subject() string {
+	return v1alpha1.RolloutSubject(k.party, k.namespace, k.name)
+}
+
+// labels find the records of all releases of this name.
+func (k rolloutKey) labels() map[string]string {
+	return map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(k.subject())}
+}
+
+// String is how messages name it.
+func (k rolloutKey) String() string {
+	if k.party == catalog.DefaultParty {
+		return fmt.Sprintf("rollout %s/%s", k.namespace, k.name)
+	}
+	return fmt.Sprintf("rollout %s/%s of party %s", k.namespace, k.name, k.party)
+}
+
+// path is the address under which it is read, verb the address of a verb.
+func (k rolloutKey) path() string { return k.verb("") }
+
+func (k rolloutKey) verb(verb string) string {
+	address := "/api/v1/rollouts/" + url.PathEscape(k.namespace) + "/" + url.PathEscape(k.name)
+	if verb != "" {
+		address += "/" + verb
+	}
+	if k.party != catalog.DefaultParty {
+		address += "?party=" + url.QueryEscape(k.party)
+	}
+	return address
+}
+
+func (k rolloutKey) missing() error { return problem.NotFound.Because("%s does not exist", k) }
+
+// newRecordID is an ID that no release has: "<name>-<yyyymmddhhmmss>-<5 random letters and digits>".
+func (k rolloutKey) newRecordID(now time.Time) string {
+	return start.NamePrefix(k.name) + "-" + now.Format("20060102150405") + "-" + strings.ToLower(rand.Text()[:5])
+}
+
+// keyedRecordID is the ID that belongs to an Idempotency-Key, so that two requests at once make one release. after is the record that the
+// key made more than 30 days ago, if any.
+func (k rolloutKey) keyedRecordID(key, after string) string {
+	digest := sha256.Sum256([]byte(key + "\n" + k.subject() + "\n" + after))
+	return start.NamePrefix(k.name) + "-" + start.LowerBase32.EncodeToString(digest[:10])
+}

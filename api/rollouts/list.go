@@ -1,0 +1,158 @@
+package rollouts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// ListRollouts answers GET /api/v1/rollouts: the newest record of each name, joined with what Temporal's lists say of the rollouts that are
+// not over (design §4).
+func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams) error {
+	wanted, err := rolloutFilter(params)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
+	if err != nil {
+		return err
+	}
+	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
+	list := schema.RolloutList{}
+	list.Items, list.NextCursor, err = page.Of(wanted.page, newestOfEach(records), func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
+		key, ok := rolloutOfSubject(record.Spec.Subject)
+		if !ok || !wanted.hasKey(key) {
+			return schema.RolloutSummary{}, false, nil
+		}
+		summary, err := lister.summary(ctx, key, record)
+		return summary, wanted.hasState(summary), err
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// newestOfEach keeps the newest record of each name; records come newest first.
+func newestOfEach(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(records, func(record v1alpha1.ReleaseRecord) bool {
+		older := seen[record.Spec.Subject]
+		seen[record.Spec.Subject] = true
+		return older
+	})
+}
+
+// wantedRollouts is what a list was asked for.
+type wantedRollouts struct {
+	party, namespace string
+	phases           []rollout.Phase
+	waits            []rollout.WaitKind
+	page             page.Asked
+}
+
+func (w wantedRollouts) hasKey(key rolloutKey) bool {
+	return (w.party == "" || w.party == key.party) && (w.namespace == "" || w.namespace == key.namespace)
+}
+
+func (w wantedRollouts) hasState(s schema.RolloutSummary) bool {
+	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) && (len(w.waits) == 0 || slices.Contains(w.waits, s.WaitingFor))
+}
+
+var (
+	rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack, rollout.PhaseCancelled}
+	rolloutWaits  = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty, rollout.WaitDrift, rollout.WaitResume}
+)
+
+func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
+	wanted := wantedRollouts{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
+	var err error
+	if wanted.page, err = page.Parse(params.Limit, params.Cursor); err != nil {
+		return wanted, err
+	}
+	if params.Phase != nil {
+		wanted.phases = *params.Phase
+	}
+	if params.WaitingFor != nil {
+		wanted.waits = *params.WaitingFor
+	}
+	for _, phase := range wanted.phases {
+		if !slices.Contains(rolloutPhases, phase) {
+			return wanted, problem.BadQuery(schema.FieldProblem{Field: "phase", Reason: fmt.Sprintf("%q is none of %s", phase, problem.Join(rolloutPhases))})
+		}
+	}
+	for _, wait := range wanted.waits {
+		if !slices.Contains(rolloutWaits, wait) {
+			return wanted, problem.BadQuery(schema.FieldProblem{Field: "waitingFor", Reason: fmt.Sprintf("%q is none of %s", wait, problem.Join(rolloutWaits))})
+		}
+	}
+	return wanted, nil
+}
+
+// rolloutLister makes the summaries of one list.
+type rolloutLister struct {
+	*Handlers
+	open backend.OpenWorkflows
+}
+
+func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
+	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload, Style: rollout.Style(record.Spec.Style),
+		Summary: record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(), Record: record.Name,
+		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
+	if outcome := record.Outcome; outcome != nil {
+		summary.Phase, summary.Reason = rollout.Phase(outcome.State), outcome.Reason
+		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
+		if outcome.FinishedAt != nil {
+			summary.FinishedAt = answer.UTC(outcome.FinishedAt.Time)
+		}
+		return summary, nil
+	}
+	info, err := l.open.Running(ctx, record.Spec.WorkflowID)
+	if err != nil {
+		return summary, err
+	}
+	if info == nil {
+		return l.lost(ctx, key, summary)
+	}
+	summary.Phase = publishedPhase(info)
+	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
+	if waiting := backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()); waiting != "" {
+		summary.WaitingFor = rollout.WaitKind(waiting)
+		if since := backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName()); !since.IsZero() {
+			summary.WaitingSince = &since
+			summary.Reason = fmt.Sprintf("waits for %s since %s", waiting, since.Format(time.RFC3339))
+		}
+	}
+	return summary, nil
+}
+
+// lost is for the few rollouts whose record is not complete and whose workflow does not run: they are read in full.
+func (l *rolloutLister) lost(ctx context.Context, key rolloutKey, summary schema.RolloutSummary) (schema.RolloutSummary, error) {
+	seen, err := l.readRollout(ctx, key)
+	if err != nil {
+		return summary, err
+	}
+	summary.Phase, summary.Reason, summary.FinishedAt = seen.status.Phase, seen.status.Reason, seen.status.FinishedAt
+	summary.Record = cmp.Or(seen.status.Record, summary.Record)
+	if seen.status.WaitingFor != nil {
+		summary.WaitingFor, summary.WaitingSince = seen.status.WaitingFor.Kind, &seen.status.WaitingFor.Since
+	}
+	summary.Workflow = seen.status.Workflow
+	return summary, nil
+}

@@ -1,0 +1,213 @@
+package rollouts
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
+func (h *Handlers) GetRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.GetRolloutParams) error {
+	key, err := newRolloutKey(params.Party, namespace, name)
+	if err != nil {
+		return err
+	}
+	seen, err := h.readRollout(c.Request().Context(), key)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, seen.status)
+}
+
+// rolloutSnapshot is a rollout as it was found.
+type rolloutSnapshot struct {
+	status rollout.Status
+	// open says that its workflow runs, so that it can still change.
+	open bool
+	// starting says that its workflow does not run yet.
+	starting bool
+	// unanswered says why its workflow was not heard, so that parts of this may be old; "" when it was.
+	unanswered string
+}
+
+func (h *Handlers) readRollout(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
+	return (&rolloutReader{Handlers: h}).read(ctx, key)
+}
+
+// rolloutReader reads a rollout, and remembers what has not changed since: whoever looks again and again asks its worker only for what is
+// new. Only one goroutine at a time may use it.
+type rolloutReader struct {
+	*Handlers
+	// runID and length say which run, and how much of its history, the remembered status is of.
+	runID  string
+	length int64
+	status rollout.Status
+}
+
+// Read reads a rollout as it is now: from its workflow while that runs, and from its newest record when it is over.
+func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
+	return backend.Read(ctx, r.Backend, backend.Reading[rolloutSnapshot]{
+		WorkflowID: key.workflowID(),
+		Record:     func() (*v1alpha1.ReleaseRecord, error) { return r.newestRecord(ctx, key) },
+		Open: func(described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
+			return r.readOpen(ctx, key, described)
+		},
+		Complete: r.readComplete,
+		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
+			return r.readLost(ctx, described, record)
+		},
+	})
+}
+
+// newestRecord is the record of the newest release of that name, whole.
+func (h *Handlers) newestRecord(ctx context.Context, key rolloutKey) (*v1alpha1.ReleaseRecord, error) {
+	records, err := h.Home.ListRecords(ctx, key.labels())
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		whole, err := h.Home.GetRelease(ctx, record.Name)
+		if problem.IsFailure(err, failure.NotFound) {
+			continue // it was withdrawn or pruned meanwhile
+		}
+		return whole, err
+	}
+	return nil, key.missing()
+}
+
+// readComplete is a rollout that is over.
+func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
+	var status rollout.Status
+	if err := v1alpha1.DecodeBody(record.Outcome.Body, &status); err != nil {
+		return rolloutSnapshot{}, fmt.Errorf("record %s: %w", record.Name, err)
+	}
+	status.Workflow = h.WorkflowRef(record.Spec.WorkflowID, record.Outcome.RunID)
+	status.Record = record.Name
+	return rolloutSnapshot{status: status}, nil
+}
+
+// readOpen asks the rollout's own workflow, when its history has grown since it was last asked. When no worker answers, what Temporal itself
+// and the record know has to do.
+func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey, described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
+	info := described.GetWorkflowExecutionInfo()
+	if runID := info.GetExecution().GetRunId(); runID != r.runID || info.GetHistoryLength() != r.length {
+		var status rollout.Status
+		if err := r.Query(ctx, key.workflowID(), &status); err != nil {
+			return r.readUnanswered(ctx, key, info, err)
+		}
+		r.runID, r.length, r.status = runID, info.GetHistoryLength(), status
+	}
+	seen := rolloutSnapshot{status: r.status, open: true}
+	seen.status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
+	showRolloutProgress(&seen.status, described.GetPendingActivities())
+	return seen, nil
+}
+
+// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, and the phase that was last published.
+func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo, cause error) (rolloutSnapshot, error) {
+	record, err := r.newestRecord(ctx, key)
+	if err != nil {
+		return rolloutSnapshot{}, err
+	}
+	status, err := r.outlineRollout(record)
+	if err != nil {
+		return rolloutSnapshot{}, err
+	}
+	status.Phase = publishedPhase(info)
+	status.Reason = "the engine's workflow worker does not answer: this is the phase that was last published; how far its steps are is not known"
+	if waiting := backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()); waiting != "" {
+		status.WaitingFor = &rollout.WaitingFor{Kind: rollout.WaitKind(waiting), Since: backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName()),
+			Message: "what it waits for was last published; the engine's workflow worker does not answer"}
+	}
+	status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
+	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
+}
+
+// readLost is a rollout that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
+// terminated.
+func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
+	var status rollout.Status
+	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil && (status.Record == record.Name || status.Record == "") {
+		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID, described.GetWorkflowExecutionInfo().GetExecution().GetRunId())
+		if status.Phase.Final() || status.FinishedAt != nil {
+			return rolloutSnapshot{status: status}, nil // it ended well, only its record could not be written
+		}
+		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
+	}
+	status, err := r.outlineRollout(record)
+	if err != nil {
+		return rolloutSnapshot{}, err
+	}
+	if described != nil && memoRecord(described) == record.Name {
+		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
+	}
+	if time.Since(record.Spec.CreatedAt.Time) < start.Window {
+		status.Reason = "is being started"
+		return rolloutSnapshot{status: status, starting: true}, nil
+	}
+	status.Phase = rollout.PhaseFailed
+	status.Reason = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; start it anew"
+	return rolloutSnapshot{status: status}, nil
+}
+
+// lostRollout is a rollout whose workflow did not end by itself: what it left on the workload is still there.
+func lostRollout(status rollout.Status, how enumspb.WorkflowExecutionStatus) rolloutSnapshot {
+	status.Phase, status.WaitingFor = rollout.PhaseFailed, nil
+	status.Reason = "its workflow " + backend.HowLost(how) + ": pods and traffic are where it left them; start a new rollout of the workload, which brings them home " +
+		"first, or run slipway repair"
+	return rolloutSnapshot{status: status}
+}
+
+// outlineRollout is what a record alone says of a rollout: everything is still to be done.
+func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
+	spec, err := specOf(record)
+	if err != nil {
+		return rollout.Status{}, err
+	}
+	created := record.Spec.CreatedAt.UTC()
+	return rollout.NewMachine(rollout.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
+		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)}, created).Status(), nil
+}
+
+// specOf is what a rollout was asked.
+func specOf(record *v1alpha1.ReleaseRecord) (rollout.Spec, error) {
+	var spec rollout.Spec
+	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &spec); err != nil {
+		return spec, fmt.Errorf("record %s: %w", record.Name, err)
+	}
+	return spec, nil
+}
+
+// memoRecord is the record with which a workflow was started.
+func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) string {
+	var record string
+	payload, ok := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoKeyRecord]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &record) != nil {
+		return ""
+	}
+	return record
+}
+
+// publishedPhase is the phase that a rollout's workflow last published; Progressing until it has published one.
+func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
+	if phase := backend.PublishedText(info, workflows.AttributeState.GetName()); phase != "" {
+		return rollout.Phase(phase)
+	}
+	return rollout.PhaseProgressing
+}

@@ -1,0 +1,16 @@
+// Package servings answers the native HTTP API of servings.
+package servings
+
+import (
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/stream"
+)
+
+// Handlers answer the operations of openapi.yaml on servings.
+type Handlers struct {
+	*backend.Backend
+	streams *stream.Hub
+}
+
+// New makes the handlers.
+func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }

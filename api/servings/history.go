@@ -1,0 +1,148 @@
+package servings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// GetServingHistory answers GET /api/v1/servings/{id}/history: the operation that is under way, and the past ones from their records (design §1, principle 1).
+func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params schema.GetServingHistoryParams) error {
+	asked, err := page.Parse(params.Limit, params.Cursor)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindServing, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(id)})
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		if _, err := h.findServing(ctx, id); err != nil {
+			return withoutHistory(id, err)
+		}
+	}
+	list := schema.ServingHistory{}
+	list.Items, list.NextCursor, err = page.Of(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
+		release, err := h.servingRelease(ctx, record.Name)
+		return release, true, err
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// withoutHistory answers for a serving that has neither records nor an object.
+func withoutHistory(id string, err error) error {
+	if !problem.IsGone(err) {
+		return err
+	}
+	return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is recorded: GET /api/v1/servings lists those that exist", id)
+}
+
+// servingRelease is one operation on a serving, from its record and, while that is not complete, from its workflow.
+func (h *Handlers) servingRelease(ctx context.Context, name string) (serving.Release, error) {
+	release, err := h.recordedServing(ctx, name)
+	if err == nil && release.State == serving.StateProgressing {
+		release, err = h.joinServing(ctx, release)
+	}
+	release.Workflow = h.WorkflowRef(release.Workflow.ID, release.Workflow.RunID)
+	return release, err
+}
+
+// recordedServing is what a record alone says of an operation.
+func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Release, error) {
+	nothing := serving.Release{Workflow: &plan.WorkflowRef{}}
+	record, err := h.Home.GetRelease(ctx, name)
+	if err != nil {
+		return nothing, err
+	}
+	var release serving.Release
+	var asked serving.Asked
+	if record.Outcome != nil {
+		err = v1alpha1.DecodeBody(record.Outcome.Body, &release)
+	} else if err = v1alpha1.DecodeBody(record.Spec.Snapshot, &asked); err == nil {
+		release = asked.Release()
+	}
+	if err != nil {
+		return nothing, fmt.Errorf("record %s: %w", name, err)
+	}
+	release.Record = name
+	return release, nil
+}
+
+// joinServing adds to what an operation was asked how it is now. One whose workflow is over although its record is not complete was ended by somebody else.
+func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (serving.Release, error) {
+	run := release.Workflow
+	asking, cancel := backend.Briefly(ctx)
+	defer cancel()
+	described, err := h.Temporal.DescribeWorkflowExecution(asking, run.ID, run.RunID)
+	var missing *serviceerror.NotFound
+	if err != nil && !errors.As(err, &missing) {
+		return release, err
+	}
+	if err == nil && backend.IsOpen(described) {
+		return h.askServing(ctx, release), nil
+	}
+	// It may have been over since its record was read.
+	if recorded, readErr := h.recordedServing(ctx, release.Record); readErr != nil || recorded.State != serving.StateProgressing {
+		return recorded, readErr
+	}
+	if err != nil {
+		return lostServing(release, "is known to Temporal no more"), nil
+	}
+	info := described.GetWorkflowExecutionInfo()
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED { // only its record could not be written
+		if asked := h.askServing(ctx, release); asked.State != serving.StateProgressing {
+			return asked, nil
+		}
+	}
+	at := info.GetCloseTime().AsTime()
+	release.FinishedAt = &at
+	return lostServing(release, backend.HowLost(info.GetStatus())), nil
+}
+
+// lostServing is an operation that was never recorded as over and is not under way.
+func lostServing(release serving.Release, how string) serving.Release {
+	release.State = serving.StateFailed
+	release.Message = "it was never recorded as over, and its workflow " + how + ": what it left undone is for a newer operation, which the engine starts by itself"
+	return release
+}
+
+// askServing asks the workflow of an operation what it does, or how it ended. What its worker does not answer stays untold.
+func (h *Handlers) askServing(ctx context.Context, release serving.Release) serving.Release {
+	asking, cancel := backend.Briefly(ctx)
+	defer cancel()
+	var state workflows.ServingState
+	value, err := h.Temporal.QueryWorkflow(asking, release.Workflow.ID, release.Workflow.RunID, workflows.QueryState)
+	if err == nil {
+		err = value.Get(&state)
+	}
+	switch {
+	case err != nil:
+		release.Message = "the engine's workflow worker does not answer: what it does now is not known"
+		return release
+	case state.Ending != nil:
+		return release.Ended(*state.Ending)
+	}
+	release.Message, release.WaitingFor = state.Message, state.WaitingFor
+	if state.History != nil {
+		release.History = state.History
+	}
+	return release
+}

@@ -1,0 +1,89 @@
+package servings
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// PutServingPolicy answers PUT /api/v1/servings/{id}/policy.
+func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
+	policy, err := readPolicy(c)
+	if err != nil {
+		return err
+	}
+	for range backend.Attempts {
+		created, changed, err := h.putPolicy(c.Request().Context(), id, policy)
+		if problem.IsFailure(err, failure.Conflict) {
+			continue // somebody else was faster: look again
+		}
+		if err != nil {
+			return problem.RefusedIsMalformed(err)
+		}
+		return c.JSON(answer.PutStatus(created), schema.PutServingPolicyResult{ID: id, Changed: changed})
+	}
+	return problem.Conflict.Because("serving %s keeps being changed by others: repeat", id)
+}
+
+func readPolicy(c echo.Context) (serving.Policy, error) {
+	body, isJSON, err := input.Document(c)
+	if err != nil {
+		return serving.Policy{}, err
+	}
+	if len(body) == 0 {
+		// An annotation that is not there is the default policy; a body that is not there says nothing.
+		return serving.Policy{}, problem.WrongDocument("the policy", strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}})
+	}
+	policy, wrong := serving.DecodePolicy(body)
+	if len(wrong) == 0 {
+		wrong = input.NotJSON(body, isJSON)
+	}
+	if len(wrong) > 0 {
+		return policy, problem.WrongDocument("the policy", wrong)
+	}
+	return policy, nil
+}
+
+func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Policy) (created, changed bool, err error) {
+	kd, err := h.findServing(ctx, id)
+	if err != nil {
+		return false, false, err
+	}
+	if kd.DeletionTimestamp != nil {
+		return false, false, problem.Conflict.Because("serving %s is being deleted: nothing about it can be changed any more", id)
+	}
+	if strangers := strangersIn(policy, kd); len(strangers) > 0 {
+		return false, false, problem.Refused.Because("the policy of serving %s cannot be kept: %s", id, problem.Summary(strangers)).Listing(strangers)
+	}
+	text, err := json.Marshal(policy)
+	if err != nil {
+		return false, false, fmt.Errorf("policy of serving %s: %w", id, err)
+	}
+	former, there := kd.Annotations[serving.AnnotationPolicy]
+	if stored, wrong := serving.DecodePolicy([]byte(former)); there && len(wrong) == 0 && reflect.DeepEqual(stored, policy) {
+		return false, false, nil
+	}
+	return !there, true, h.Home.AnnotateServing(ctx, kd, serving.AnnotationPolicy, string(text))
+}
+
+// strangersIn are the domains of a policy that are no parties of the serving.
+func strangersIn(policy serving.Policy, kd *kuscia.KusciaDeployment) []schema.FieldProblem {
+	var problems []schema.FieldProblem
+	for _, i := range policy.Strangers(kd.Spec.Parties) {
+		problems = append(problems, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i), Reason: policy.Parties[i] + " is no party of the serving"})
+	}
+	return problems
+}

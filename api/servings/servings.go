@@ -1,0 +1,131 @@
+package servings
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// ListServings answers GET /api/v1/servings.
+func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {
+	limit, err := page.Limit(params.Limit)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	items, next, err := h.Home.ListServings(ctx, limit, input.Text(params.Cursor))
+	if err != nil {
+		return page.CursorError(err, params.Cursor)
+	}
+	list := schema.ServingList{Items: make([]schema.Serving, len(items)), NextCursor: next}
+	reader := newServingReader(h)
+	for i := range items {
+		if list.Items[i], err = reader.view(ctx, &items[i]); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// GetServing answers GET /api/v1/servings/{id}.
+func (h *Handlers) GetServing(c echo.Context, id schema.ServingID) error {
+	view, err := h.readServing(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, view)
+}
+
+func (h *Handlers) readServing(ctx context.Context, id string) (serving.View, error) {
+	kd, err := h.findServing(ctx, id)
+	if err != nil {
+		return serving.View{}, err
+	}
+	return newServingReader(h).view(ctx, kd)
+}
+
+// findServing reads a serving, also one that is being deleted.
+func (h *Handlers) findServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error) {
+	if len(validation.IsDNS1123Subdomain(id)) > 0 {
+		return nil, noSuchServing(id) // nothing can be called so, and the API server would say it less plainly
+	}
+	kd, err := h.Home.GetServing(ctx, id)
+	if problem.IsFailure(err, failure.NotFound) {
+		return nil, noSuchServing(id)
+	}
+	return kd, err
+}
+
+func noSuchServing(id string) error {
+	return problem.NotFound.Because("serving %s does not exist: GET /api/v1/servings lists those that do", id)
+}
+
+// servingReader makes views of servings, and asks once for what they have in common.
+type servingReader struct {
+	*Handlers
+	around serving.Surroundings
+	asked  map[string]bool
+}
+
+func newServingReader(h *Handlers) *servingReader {
+	return &servingReader{Handlers: h, asked: map[string]bool{},
+		around: serving.Surroundings{Images: map[string]kuscia.AppImageSpec{}, Queues: map[string]string{}}}
+}
+
+func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.View, error) {
+	for _, party := range kd.Spec.Parties {
+		if err := r.learnImage(ctx, party.AppImageRef); err != nil {
+			return serving.View{}, err
+		}
+		if err := r.learnQueue(ctx, party.DomainID); err != nil {
+			return serving.View{}, err
+		}
+	}
+	view, err := serving.Show(kd, r.around)
+	if op := view.Operation; op != nil && op.Workflow != nil {
+		op.Workflow = r.WorkflowRef(op.Workflow.ID, op.Workflow.RunID)
+	}
+	return view, err
+}
+
+// first says whether this is the first question of its kind.
+func (r *servingReader) first(question string) bool {
+	known := r.asked[question]
+	r.asked[question] = true
+	return !known
+}
+
+func (r *servingReader) learnImage(ctx context.Context, name string) error {
+	if !r.first("image "+name) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil
+	}
+	image, err := r.Home.GetAppImage(ctx, name)
+	if problem.IsFailure(err, failure.NotFound) {
+		return nil
+	}
+	if err == nil {
+		r.around.Images[name] = image.Spec
+	}
+	return err
+}
+
+func (r *servingReader) learnQueue(ctx context.Context, domain string) error {
+	if !r.first("queue "+domain) || len(validation.IsDNS1123Subdomain(domain)) > 0 {
+		return nil
+	}
+	queue, known, err := r.Home.Queue(ctx, domain)
+	if known {
+		r.around.Queues[domain] = queue
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/workflows"
+)
+
+// preflightTimeout is how long the parties have to say whether they can do it.
+const preflightTimeout = 15 * time.Second
+
+// workerPatience is how long the workflow worker may take to begin.
+const workerPatience = 4 * time.Second
+
+// Preflight is one run of the Preflight workflow while somebody waits for its answer.
+type Preflight struct {
+	*backend.Backend
+	// Refusal begins the answer when nobody can be asked: "plan shop was not executed".
+	Refusal string
+	// Summary is the workflow's title in the Temporal UI.
+	Summary string
+}
+
+func (p Preflight) Run(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	begin, cancelBegin := backend.Briefly(ctx)
+	defer cancelBegin()
+	run, err := p.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
+		ID:                       "preflight/" + uuid.NewString(),
+		TaskQueue:                workflows.QueueEngine,
+		WorkflowExecutionTimeout: 2 * preflightTimeout,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		StaticSummary:            p.Summary,
+	}, workflows.TypePreflight, input)
+	if err != nil {
+		return nil, err
+	}
+	err = p.await(ctx, run, &outcomes)
+	return outcomes, err
+}
+
+// await waits for the preflight's end, but not for a workflow worker that is not there.
+func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *[]workflows.PreflightOutcome) error {
+	begin, cancel := context.WithTimeout(ctx, workerPatience)
+	defer cancel()
+	err := run.Get(begin, outcomes)
+	if err == nil || !problem.TemporalAway(err) {
+		return preflightError(err)
+	}
+	described, err := p.Describe(ctx, run.GetID())
+	if err == nil && backend.IsOpen(described) && described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED {
+		p.end(ctx, run)
+		return problem.Unreachable.Because("%s: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", p.Refusal)
+	}
+	if err = run.Get(ctx, outcomes); problem.TemporalAway(err) {
+		p.end(ctx, run)
+		return problem.Unreachable.Because("%s: the parties did not answer within %s; nothing was changed", p.Refusal, preflightTimeout)
+	}
+	return preflightError(err)
+}
+
+// end spares a worker that comes later a check that nobody waits for. If it fails, the workflow's own timeout does the same.
+func (p Preflight) end(ctx context.Context, run client.WorkflowRun) {
+	ctx, cancel := backend.Briefly(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := p.Temporal.TerminateWorkflow(ctx, run.GetID(), run.GetRunID(), "nobody waits for it any more"); err != nil {
+		p.Log.Debug("preflight not ended", "workflow", run.GetID(), "error", err)
+	}
+}
+
+// preflightError is the answer to a preflight that ended without an outcome.
+func preflightError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	return problem.Unreachable.Because("the check of the parties failed (%v): nothing was changed; repeat", err)
+}

@@ -1,0 +1,194 @@
+package trafficroutings
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/api/answer"
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/input"
+	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// ListTrafficRoutings answers GET /api/v1/trafficroutings.
+func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
+	limit, err := page.Limit(params.Limit)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Home.ListTrafficRoutings(c.Request().Context(), input.Text(params.Namespace), limit, input.Text(params.Cursor))
+	if err != nil {
+		return page.CursorError(err, params.Cursor)
+	}
+	list := schema.TrafficRoutingList{Items: make([]schema.TrafficRouting, len(items)), NextCursor: next}
+	for i := range items {
+		if list.Items[i], err = trafficAnswer(&items[i]); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// GetTrafficRouting answers GET /api/v1/trafficroutings/{namespace}/{name}.
+func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
+	found, err := h.Home.GetTrafficRouting(c.Request().Context(), namespace, name)
+	if err != nil {
+		return err
+	}
+	answer, err := trafficAnswer(found)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+func trafficAnswer(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
+	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
+		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message, Holders: holdersOf(found)}}
+	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
+		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
+	}
+	return answer, nil
+}
+
+// holdersOf are the workflows that hold a TrafficRouting.
+func holdersOf(found *v1alpha1.TrafficRouting) []string {
+	holders := []string{}
+	for _, claim := range found.Status.Holders {
+		holders = append(holders, workloadops.ParseHolder(claim).WorkflowID)
+	}
+	return holders
+}
+
+// PutTrafficRouting answers PUT /api/v1/trafficroutings/{namespace}/{name}.
+func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
+	body, isJSON, err := input.Document(c)
+	if err != nil {
+		return err
+	}
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return problem.Malformed.Because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace, name)
+	}
+	document, wrong := trafficrouting.Decode(body)
+	if len(wrong) == 0 {
+		wrong = input.NotJSON(body, isJSON)
+	}
+	wrong = append(wrong, otherName("metadata.namespace", document.Namespace, namespace)...)
+	wrong = append(wrong, otherName("metadata.name", document.Name, name)...)
+	if len(wrong) > 0 {
+		return problem.WrongDocument("the traffic routing", wrong)
+	}
+	for range backend.Attempts {
+		created, changed, err := h.putTrafficRouting(c, namespace, name, document)
+		if problem.IsFailure(err, failure.Conflict) {
+			continue // somebody else was faster: look again
+		}
+		if err != nil {
+			return problem.RefusedIsMalformed(err)
+		}
+		return c.JSON(answer.PutStatus(created), schema.PutTrafficRoutingResult{Namespace: namespace, Name: name, Changed: changed, Warnings: append([]string{}, document.Warnings...)})
+	}
+	return problem.Conflict.Because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+}
+
+// otherName refuses a document that says another name than its address.
+func otherName(field, said, address string) strictyaml.Errors {
+	if said == "" || said == address {
+		return nil
+	}
+	return strictyaml.Errors{{Field: field, Reason: fmt.Sprintf("is %s, but the address says %s: make them agree", said, address)}}
+}
+
+func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool, err error) {
+	ctx := c.Request().Context()
+	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
+	if problem.IsFailure(err, failure.NotFound) {
+		stored, err = nil, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if stored != nil && len(stored.Status.Holders) > 0 && !sameSpec(stored.Spec, document.Spec) {
+		held, err := h.livingHolders(c, stored)
+		if err != nil {
+			return false, false, err
+		}
+		if len(held) > 0 {
+			return false, false, trafficHeld(stored, held, "changed")
+		}
+	}
+	changed, err = h.Home.PutTrafficRouting(ctx, namespace, name, document.Spec, stored)
+	return stored == nil, changed, err
+}
+
+// sameSpec says whether two specs ask the same, whatever their spelling.
+func sameSpec(a, b json.RawMessage) bool {
+	left, wrongLeft := trafficrouting.DecodeSpec("", a)
+	right, wrongRight := trafficrouting.DecodeSpec("", b)
+	if len(wrongLeft) > 0 || len(wrongRight) > 0 {
+		return false
+	}
+	leftText, errLeft := json.Marshal(left)
+	rightText, errRight := json.Marshal(right)
+	return errLeft == nil && errRight == nil && string(leftText) == string(rightText)
+}
+
+// DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
+func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
+	ctx := c.Request().Context()
+	for range backend.Attempts {
+		found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		held, err := h.livingHolders(c, found)
+		if err != nil {
+			return err
+		}
+		if len(held) > 0 {
+			return trafficHeld(found, held, "deleted")
+		}
+		err = h.Home.DeleteTrafficRouting(ctx, found)
+		if !problem.IsFailure(err, failure.Conflict) {
+			return answer.NoContent(c, err)
+		}
+	}
+	return problem.Conflict.Because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+}
+
+// livingHolders are the workflows that hold it and still run.
+func (h *Handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
+	var living []string
+	for _, claim := range found.Status.Holders {
+		holder := workloadops.ParseHolder(claim)
+		alive, err := h.HolderAlive(c.Request().Context(), holder)
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			living = append(living, holder.WorkflowID)
+		}
+	}
+	return living, nil
+}
+
+func trafficHeld(found *v1alpha1.TrafficRouting, held []string, verb string) error {
+	problems := make([]schema.FieldProblem, len(held))
+	for i, workflowID := range held {
+		problems[i] = schema.FieldProblem{Field: "status.holders", Reason: "is held by " + workflowID}
+	}
+	return problem.Conflict.Because("TrafficRouting %s/%s cannot be %s while it is held by %s: wait until they are over, or stop them",
+		found.Namespace, found.Name, verb, strings.Join(held, ", ")).HeldBy(held[0]).Listing(problems)
+}
