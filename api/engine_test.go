@@ -30,12 +30,13 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/activities/centre"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/workflows"
 )
@@ -52,7 +53,7 @@ type engine struct {
 	url      string
 	router   routers.Router
 	temporal client.Client
-	store    *home.Store
+	store    *store.Store
 	home     *brokenHome
 	party    *party
 	rollouts *rolloutParty
@@ -79,7 +80,7 @@ func newEngine(t *testing.T) *engine {
 	e.addSearchAttributes(namespace)
 	var err error
 	own := stack.Namespace(t, "api")
-	e.store, err = home.NewStore(stack.REST, own, own)
+	e.store, err = store.New(stack.REST, own, own)
 	require.NoError(t, err)
 	e.home = &brokenHome{Store: e.store}
 	go e.store.Run(t.Context())
@@ -133,21 +134,21 @@ func (e *engine) addSearchAttributes(namespace string) {
 // work starts the engine's worker and that of the party "default".
 func (e *engine) work() *engine {
 	e.t.Helper()
-	centre := worker.New(e.temporal, workflows.QueueEngine, worker.Options{DisableRegistrationAliasing: true,
+	engine := worker.New(e.temporal, workflows.QueueEngine, worker.Options{DisableRegistrationAliasing: true,
 		Interceptors: []interceptor.WorkerInterceptor{workflows.NewInterceptor()}})
-	centre.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
-	centre.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
-	centre.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
-	registerRollout(centre)
-	centre.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
-	home.NewActivities(e.store, e.temporal, versions.NewReader(e.temporal, e.namespace), 0).Register(centre)
-	require.NoError(e.t, centre.Start())
+	engine.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
+	engine.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
+	engine.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
+	registerRollout(engine)
+	engine.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
+	centre.NewActivities(e.store, e.temporal, versions.NewReader(e.temporal, e.namespace), 0).Register(engine)
+	require.NoError(e.t, engine.Start())
 	pods := worker.New(e.temporal, catalog.PartyQueue(catalog.DefaultParty), worker.Options{DisableWorkflowWorker: true, MaxHeartbeatThrottleInterval: tick})
 	e.party.register(pods)
 	e.rollouts.register(pods)
 	registerServingParty(pods)
 	require.NoError(e.t, pods.Start())
-	e.ends = append(e.ends, centre.Stop, pods.Stop)
+	e.ends = append(e.ends, engine.Stop, pods.Stop)
 	e.t.Cleanup(e.rest)
 	return e
 }

@@ -10,10 +10,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
-	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
 )
 
 // party plays a party's worker: each workload is restarted at once, unless the test holds it, fails it or refuses it.
@@ -110,7 +110,7 @@ func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (w
 
 // brokenHome is the real store, which the test can have fail at one place, as if the process had died there.
 type brokenHome struct {
-	*home.Store
+	*store.Store
 	mu     sync.Mutex
 	broken map[string]bool
 }

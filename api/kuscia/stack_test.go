@@ -19,16 +19,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/api/kuscia"
 	v1alpha1 "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/store"
 )
 
 // stack is Kuscia's API on the home cluster of the local stack, with two parties that are namespaces of it.
 type stack struct {
 	t          *testing.T
 	url        string
-	store      *home.Store
+	store      *store.Store
 	alice, bob string
 }
 
@@ -41,7 +41,7 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, err)
 	s := &stack{t: t}
 	own := "kuscia-" + rand.String(8)
-	s.store, err = home.NewStore(config, own, own)
+	s.store, err = store.New(config, own, own)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

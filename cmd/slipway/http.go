@@ -14,10 +14,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/fx"
 
-	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/store"
 )
 
 // apiParts are what the HTTP API is made of.
@@ -25,7 +25,7 @@ type apiParts struct {
 	fx.In
 
 	Settings settings.Settings
-	Store    *home.Store
+	Store    *store.Store
 	Temporal client.Client
 	Kuscia   *kuscia.Handler
 	Registry *prometheus.Registry

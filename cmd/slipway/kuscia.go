@@ -13,16 +13,16 @@ import (
 	"go.uber.org/fx"
 	"google.golang.org/grpc"
 
-	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/store"
 )
 
 // kusciaModule is Kuscia's API on listeners of its own, and the handler that the HTTP API answers Kuscia's paths with.
 var kusciaModule = fx.Module("kuscia",
 	fx.Provide(
 		newKusciaSecurity,
-		func(store *home.Store, log *slog.Logger) *kuscia.Service { return kuscia.NewService(store, log) },
+		func(store *store.Store, log *slog.Logger) *kuscia.Service { return kuscia.NewService(store, log) },
 		func(service *kuscia.Service, security kuscia.Security) *kuscia.Handler {
 			return kuscia.NewHandler(service, security.Token)
 		},

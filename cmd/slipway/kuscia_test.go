@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/rest"
 
-	"slipway.io/slipway/activities/home"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/store"
 )
 
 func TestTheGuardOfKusciasAPI(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTheGuardOfKusciasAPI(t *testing.T) {
 // kusciaOn are the parts of listeners at these settings, in front of a home cluster that is not there.
 func kusciaOn(t *testing.T, s settings.Settings) kusciaParts {
 	t.Helper()
-	store, err := home.NewStore(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
+	store, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	service := kuscia.NewService(store, log)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"slipway.io/slipway/activities/home"
+	"slipway.io/slipway/activities/centre"
 	partyservings "slipway.io/slipway/activities/serving"
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/versions"
@@ -26,6 +26,7 @@ import (
 	"slipway.io/slipway/cmd/slipway/settings"
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )
@@ -111,15 +112,15 @@ func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) 
 // homeModule is the home cluster. Without credentials for it there is no server and no centre.
 var homeModule = fx.Module("home",
 	fx.Provide(
-		func(config *rest.Config, s settings.Settings) (*home.Store, error) {
-			return home.NewStore(config, s.Namespace, s.ServingNamespace)
+		func(config *rest.Config, s settings.Settings) (*store.Store, error) {
+			return store.New(config, s.Namespace, s.ServingNamespace)
 		},
-		func(store *home.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *home.Activities {
-			return home.NewActivities(store, temporal, reader, s.RecordLimit)
+		func(store *store.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *centre.Activities {
+			return centre.NewActivities(store, temporal, reader, s.RecordLimit)
 		},
 	),
-	fx.Invoke(func(lc fx.Lifecycle, store *home.Store, s settings.Settings, log *slog.Logger) {
-		setup := home.NewSetup(store, s.InstallCRDs, log)
+	fx.Invoke(func(lc fx.Lifecycle, home *store.Store, s settings.Settings, log *slog.Logger) {
+		setup := store.NewSetup(home, s.InstallCRDs, log)
 		lc.Append(fx.Hook{OnStart: setup.Start, OnStop: setup.Stop})
 	}),
 )
@@ -167,7 +168,7 @@ var partyServingModule = fx.Module("party-servings",
 
 // servingControllerModule starts what KusciaDeployments ask for.
 var servingControllerModule = fx.Module("serving-controller",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *home.Store, temporal client.Client, s settings.Settings, log *slog.Logger) error {
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings, log *slog.Logger) error {
 		objects, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
@@ -200,7 +201,7 @@ var sentinelModule = fx.Module("sentinel",
 	}),
 )
 
-var centreQueues = fx.Provide(func(centre *home.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
+var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
 		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings}},

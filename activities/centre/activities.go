@@ -1,0 +1,85 @@
+// Package centre is what workflows ask of the home cluster: they read and write records there, and ask Temporal about other workflows.
+package centre
+
+import (
+	"context"
+	"sync"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
+)
+
+// Activities are the centre's own: they read and write records in the home cluster, and ask Temporal about other workflows.
+type Activities struct {
+	store       *store.Store
+	temporal    client.Client
+	recordLimit int
+	versions    Inputs
+
+	mu        sync.Mutex
+	snapshots map[string]plan.Snapshot
+}
+
+// Inputs reads what operations on servings were started with, as versions.Reader does.
+type Inputs interface {
+	Input(ctx context.Context, source serving.Source) (serving.Input, error)
+	Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error)
+}
+
+// NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of each subject are kept.
+func NewActivities(store *store.Store, temporal client.Client, reader Inputs, recordLimit int) *Activities {
+	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
+}
+
+// Register makes the activities known to a worker of the centre's queue.
+func (a *Activities) Register(w worker.ActivityRegistry) {
+	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
+	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
+	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
+	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
+	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
+	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
+	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workloadops.ActivityClaimHolder})
+	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
+	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
+	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
+	w.RegisterActivityWithOptions(a.ObserveServing, activity.RegisterOptions{Name: serving.ActivityObserve})
+}
+
+// maxAttempts is how often a write is tried against a changed object before the attempt ends.
+const maxAttempts = 5
+
+// maxSnapshots is how many snapshots are held: the items of a task ask for the same one.
+const maxSnapshots = 8
+
+// snapshot reads what a task runs. It never changes, so that it is read once.
+func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s, ok := a.snapshots[task]; ok {
+		return s, nil
+	}
+	s, err := a.store.Snapshot(ctx, task)
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	if len(a.snapshots) >= maxSnapshots {
+		clear(a.snapshots)
+	}
+	a.snapshots[task] = s
+	return s, nil
+}
+
+// Forget drops what is held of a task; it is called when the task is over.
+func (a *Activities) forget(task string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.snapshots, task)
+}

@@ -1,0 +1,150 @@
+package centre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
+)
+
+// ClaimHolder says whether the workflow that holds a workload is dead: closed, forgotten, or of an interrupted task of the same plan
+// that the asking task has replaced. Only then may its claim be taken over (design §4).
+func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	if namespace, name, ok := v1alpha1.ParseTrafficClaim(in.Claim); ok {
+		return a.trafficHolder(ctx, namespace, name)
+	}
+	holder := workloadops.ParseHolder(in.Claim)
+	life, err := a.life(ctx, holder)
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, err
+	}
+	if !life.alive {
+		return workloadops.ClaimHolderResult{Dead: true, Reason: life.reason}, nil
+	}
+	return a.replaced(ctx, holder, in)
+}
+
+// life is what Temporal says of the holder of a claim.
+type life struct {
+	alive  bool
+	reason string
+}
+
+// life asks Temporal whether a holder still runs. One workflow of an ID runs at a time, and one that was continued as new keeps the run with
+// which it began: a claim may name either that one or the present one.
+func (a *Activities) life(ctx context.Context, holder workloadops.Holder) (life, error) {
+	described, err := a.temporal.DescribeWorkflowExecution(ctx, holder.WorkflowID, "")
+	var missing *serviceerror.NotFound
+	var malformed *serviceerror.InvalidArgument
+	if errors.As(err, &missing) || errors.As(err, &malformed) {
+		return life{reason: fmt.Sprintf("workflow %s is not known any more", holder.WorkflowID)}, nil
+	}
+	if err != nil {
+		return life{}, err
+	}
+	info := described.GetWorkflowExecutionInfo()
+	same := holder.RunID == "" || holder.RunID == info.GetExecution().GetRunId() || holder.RunID == info.GetFirstRunId()
+	if !same || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return life{reason: fmt.Sprintf("workflow %s is closed", holder.WorkflowID)}, nil
+	}
+	return life{alive: true, reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}, nil
+}
+
+// trafficHolder is for the claim of a TrafficRouting, which lives as long as one of its holders does.
+func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (workloadops.ClaimHolderResult, error) {
+	object := store.TrafficObject(namespace, name)
+	found, err := a.store.GetTrafficRouting(ctx, namespace, name)
+	if failure.Is(err, failure.NotFound) {
+		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " does not exist any more"}, nil
+	}
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+	}
+	holders, err := a.living(ctx, found.Status.Holders)
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, err
+	}
+	if len(holders) == 0 {
+		return workloadops.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
+	}
+	return workloadops.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object, workflowsOf(holders))}, nil
+}
+
+// living are the holders whose workflow still runs.
+func (a *Activities) living(ctx context.Context, holders []string) ([]string, error) {
+	living := []string{}
+	for _, claim := range holders {
+		life, err := a.life(ctx, workloadops.ParseHolder(claim))
+		if err != nil {
+			return nil, err
+		}
+		if life.alive {
+			living = append(living, claim)
+		}
+	}
+	return living, nil
+}
+
+// workflowsOf names the workflows of some claims.
+func workflowsOf(claims []string) string {
+	names := make([]string, len(claims))
+	for i, claim := range claims {
+		names[i] = workloadops.ParseHolder(claim).WorkflowID
+	}
+	return strings.Join(names, ", ")
+}
+
+// replaced looks at a holder that is open: an interrupted task of the same plan has been replaced by the task that asks.
+func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	alive := workloadops.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}
+	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)
+	if !ok || other == in.Task {
+		return alive, nil
+	}
+	otherPlan, err := a.store.PlanOfTask(ctx, other)
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+	}
+	live, err := a.store.LiveTask(ctx, in.Plan)
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+	}
+	if otherPlan != in.Plan || live.Task != in.Task {
+		return alive, nil
+	}
+	described, err := a.temporal.DescribeWorkflowExecution(ctx, plan.WorkflowID(other), "")
+	var missing *serviceerror.NotFound
+	if err != nil && !errors.As(err, &missing) {
+		return workloadops.ClaimHolderResult{}, err
+	}
+	if err == nil && status(described) == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && taskState(described) != string(plan.TaskInterrupted) {
+		return alive, nil
+	}
+	return workloadops.ClaimHolderResult{Dead: true, Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
+}
+
+func status(d *workflowservice.DescribeWorkflowExecutionResponse) enumspb.WorkflowExecutionStatus {
+	return d.GetWorkflowExecutionInfo().GetStatus()
+}
+
+// taskState reads the state that the task's workflow last published.
+func taskState(d *workflowservice.DescribeWorkflowExecutionResponse) string {
+	var state string
+	payload, ok := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[workloadops.SearchAttributeState]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &state) != nil {
+		return ""
+	}
+	return state
+}

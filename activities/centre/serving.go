@@ -1,0 +1,182 @@
+package centre
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// errNothingNew ends a change of a status that would change nothing.
+var errNothingNew = failure.New(failure.Conflict, "nothing is new")
+
+// onServing changes the status of a serving as it is now, and again when somebody else was faster. A serving that is not there, or is another one of its
+// name, is NotFound. why tells the failpoints of the write apart.
+func (a *Activities) onServing(ctx context.Context, id, uid, why string, change func(kd *kuscia.KusciaDeployment) error) error {
+	for range maxAttempts {
+		kd, err := a.store.GetServing(ctx, id)
+		if err != nil {
+			return err
+		}
+		if uid != "" && string(kd.UID) != uid {
+			return failure.New(failure.NotFound, "serving %s is another one by now", id)
+		}
+		if err := change(kd); err != nil {
+			if err == errNothingNew { //nolint:errorlint // it is that very value
+				return nil
+			}
+			return err
+		}
+		serving.Settle(kd)
+		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		kd.Status.LastReconcileTime = &now
+		failpoint.Hit("serving.status." + why + ".before")
+		err = a.store.UpdateServingStatus(ctx, kd)
+		failpoint.Hit("serving.status." + why + ".after")
+		if !failure.Is(err, failure.Conflict) {
+			return err
+		}
+	}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + id + " keeps being changed by others: it is tried again"}
+}
+
+// BeginServing writes that an operation on a serving has begun, and says which one was under way before it.
+func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (serving.BeginResult, error) {
+	var result serving.BeginResult
+	err := a.onServing(ctx, in.ID, in.UID, "begin", func(kd *kuscia.KusciaDeployment) error {
+		result = serving.BeginResult{}
+		if kd.Generation > in.Operation.Generation {
+			result.Newer = true
+			return errNothingNew
+		}
+		former := kd.Status.Operation
+		if former != nil && former.WorkflowID == in.Operation.WorkflowID && former.RunID == in.Operation.RunID {
+			// This is a repetition: who was before it is written down no more, and may be asked again without harm.
+			result.Predecessor = former.Former
+			return errNothingNew
+		}
+		if result.Served = servedOtherwise(kd, in); result.Served != nil {
+			return errNothingNew
+		}
+		if former != nil && !former.Done && former.WorkflowID != "" {
+			result.Predecessor = former
+			result.Predecessor.Former, result.Predecessor.WaitingFor, result.Predecessor.History = nil, nil, nil
+		}
+		op := in.Operation
+		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		op.StartedAt, op.Former = &now, result.Predecessor
+		serving.Carry(former, &op)
+		serving.MarkFailed(kd, nil, nil)
+		serving.Begun(kd, in.Parties)
+		kd.Status.Operation, kd.Status.ObservedGeneration = &op, kd.Generation
+		return nil
+	})
+	switch {
+	case failure.Is(err, failure.NotFound):
+		return serving.BeginResult{Gone: true}, nil
+	case err != nil:
+		return result, outcome.WrapPatiently(err)
+	case result.Newer || result.Served != nil:
+		return result, nil
+	}
+	result.Unrecorded, err = a.recordServing(ctx, in)
+	return result, err
+}
+
+// servedOtherwise is the last good version when it is another one than an operation was started with, else nil.
+func servedOtherwise(kd *kuscia.KusciaDeployment, in serving.NoteRequest) *kuscia.Served {
+	served, taken := kd.Status.Served, in.Previous
+	if in.Operation.Kind == serving.KindRecreate {
+		taken = in.Operation.Version
+	}
+	if in.Operation.Kind == serving.KindDelete || served == nil || served.Digest == taken {
+		return nil
+	}
+	return served
+}
+
+// NoteServing writes how an operation stands, or that it is over. An operation whose place another has taken has nothing to say any more.
+func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) error {
+	var served *kuscia.Served
+	if in.Served {
+		packed, digest, err := a.versions.Packed(ctx, in.Source)
+		if err != nil {
+			return outcome.WrapPatiently(err)
+		}
+		served = &kuscia.Served{Generation: in.Operation.Generation, Digest: digest, Version: packed}
+	}
+	err := a.onServing(ctx, in.ID, in.UID, "note", func(kd *kuscia.KusciaDeployment) error {
+		now := kd.Status.Operation
+		if now == nil || now.WorkflowID != in.Operation.WorkflowID || now.RunID != in.Operation.RunID {
+			return errNothingNew
+		}
+		op := in.Operation
+		op.StartedAt = now.StartedAt
+		serving.Carry(now, &op)
+		kd.Status.Operation = &op
+		if served != nil {
+			kd.Status.Served = served
+		}
+		serving.MarkFailed(kd, in.Parties, in.Failures)
+		serving.MarkComplete(kd, in.Parties, in.Complete)
+		return nil
+	})
+	if err != nil && !failure.Is(err, failure.NotFound) {
+		return outcome.WrapPatiently(err)
+	}
+	return a.completeServing(ctx, in)
+}
+
+// ReleaseServing lets a KusciaDeployment that is being deleted go. With an Ending the deletion is over, and its record is completed.
+func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest) error {
+	if err := a.letServingGo(ctx, in); err != nil {
+		return err
+	}
+	return a.completeServing(ctx, in)
+}
+
+func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) error {
+	for range maxAttempts {
+		kd, err := a.store.GetServing(ctx, in.ID)
+		if failure.Is(err, failure.NotFound) || err == nil && string(kd.UID) != in.UID {
+			return nil
+		}
+		if err != nil {
+			return outcome.WrapPatiently(err)
+		}
+		if !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
+			return nil
+		}
+		failpoint.Hit("serving.release.before")
+		err = a.store.GuardServing(ctx, kd, false)
+		failpoint.Hit("serving.release.after")
+		if err == nil || failure.Is(err, failure.NotFound) {
+			return nil
+		}
+		if !failure.Is(err, failure.Conflict) {
+			return outcome.WrapPatiently(err)
+		}
+	}
+	return outcome.WrapPatiently(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID + " keeps being changed by others"})
+}
+
+// ObserveServing takes what parties' workers have seen over into the status, where it is new.
+func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveRequest) error {
+	err := a.onServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
+		if !serving.Observe(kd, in.Observations, in.At) {
+			return errNothingNew
+		}
+		return nil
+	})
+	if failure.Is(err, failure.NotFound) {
+		return nil // what is left of a serving that is gone is nobody's news
+	}
+	return outcome.WrapPatiently(err)
+}

@@ -1,0 +1,142 @@
+package centre_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"slipway.io/slipway/activities/centre"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// operationOn is what an operation on a serving has to say.
+func operationOn(kd *kuscia.KusciaDeployment, kind, run string) serving.NoteRequest {
+	return serving.NoteRequest{ID: kd.Name, UID: string(kd.UID), Started: time.Now(), Source: serving.Source{WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run},
+		Operation: kuscia.Operation{Kind: kind, Generation: kd.Generation, WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run, Version: "v"}}
+}
+
+func TestWhatOperationsSayOfAServing(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	id := "serving-" + rand.String(8)
+	require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
+		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
+	kd, err := store.GetServing(ctx, id)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
+	now := func() kuscia.KusciaDeploymentStatus {
+		kd, err := store.GetServing(ctx, id)
+		require.NoError(t, err)
+		return kd.Status
+	}
+	begin := func(in serving.NoteRequest) serving.BeginResult {
+		result, err := activities.BeginServing(ctx, in)
+		require.NoError(t, err)
+		return result
+	}
+	entry := func() kuscia.PartyDeploymentStatus { return now().PartyDeploymentStatuses["alice"][id] }
+
+	update := operationOn(kd, serving.KindUpdate, "r1")
+	require.Equal(t, serving.BeginResult{}, begin(update), "nobody was before it")
+	update.Operation.Done, update.Operation.Reason, update.Operation.Message = true, serving.ReasonUpdateRolledBack, "bad image"
+	update.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: id}}
+	update.Failures = map[int]string{0: "it cannot go back"}
+	require.NoError(t, activities.NoteServing(ctx, update))
+	require.Equal(t, "it cannot go back", entry().Failure)
+
+	recreation := operationOn(kd, serving.KindRecreate, "r2")
+	require.Equal(t, serving.BeginResult{}, begin(recreation), "the one before is over")
+	require.Equal(t, "bad image", now().Operation.Message, "that an update was rolled back is told until the next good one")
+	require.Empty(t, entry().Failure, "it is being put right")
+	require.NoError(t, activities.NoteServing(ctx, update), "who is not at work any more has nothing to say")
+	require.Empty(t, entry().Failure)
+
+	missing := serving.Observation{ID: id, UID: string(kd.UID), Domain: "alice", Deployment: id,
+		Seen: serving.Seen{DeploymentUID: "d", Replicas: 1, Missing: []string{"Service/a"}}}
+	seen := time.Now()
+	require.NoError(t, activities.ObserveServing(ctx, serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen}))
+	recreation.Operation.Done = true
+	recreation.Parties = update.Parties
+	recreation.Complete = map[int]time.Time{0: seen.Add(-time.Second)}
+	require.NoError(t, activities.NoteServing(ctx, recreation))
+	require.Equal(t, []string{"Service/a"}, entry().Missing, "it was deleted after the recreation had seen it")
+	require.Equal(t, serving.ReasonUpdateRolledBack, now().Operation.Reason)
+
+	next := operationOn(kd, serving.KindUpdate, "r3")
+	require.Equal(t, serving.BeginResult{}, begin(next))
+	require.Empty(t, now().Operation.Reason)
+	next.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.Now(), Message: "approve it"}
+	next.Operation.History = []kuscia.Decision{{At: metav1.Now(), Actor: "ann", Via: "cli", Verb: "approve", Outcome: "refused", Message: "too early"}}
+	require.NoError(t, activities.NoteServing(ctx, next))
+	last := operationOn(kd, serving.KindUpdate, "r4")
+	require.Equal(t, "r3", begin(last).Predecessor.RunID, "who was under way is asked to give way")
+	former := begin(last).Predecessor
+	require.Equal(t, "r3", former.RunID, "also when it is asked once more")
+	require.Nil(t, former.WaitingFor, "what was sent to it, or was to be, is over with it")
+	require.Empty(t, former.History)
+
+	other := last
+	other.UID = "another"
+	require.True(t, begin(other).Gone)
+	older := last
+	older.Operation.Generation = 0
+	require.True(t, begin(older).Newer)
+}
+
+func TestAnOperationBeginsOnWhatServes(t *testing.T) {
+	t.Parallel()
+	served := &kuscia.Served{Digest: "v1", Version: []byte("packed")}
+	cases := map[string]struct {
+		reason   string
+		kind     string
+		target   string
+		previous string
+		served   *kuscia.Served
+		anew     bool
+	}{
+		"creation":              {"nothing serves yet", serving.KindCreate, "v2", "", nil, false},
+		"creation after all":    {"the operation before has come to its end since: now there is something to go back to", serving.KindCreate, "v2", "", served, true},
+		"update":                {"it goes back to what serves", serving.KindUpdate, "v2", "v1", served, false},
+		"update of another":     {"it would go back to what does not serve any more", serving.KindUpdate, "v2", "v0", served, true},
+		"recreation":            {"what serves is put back", serving.KindRecreate, "v1", "", served, false},
+		"recreation of another": {"it would put back what does not serve any more", serving.KindRecreate, "v0", "", served, true},
+		"deletion":              {"nobody goes back from that", serving.KindDelete, "", "", served, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, ctx := newStore(t), testContext(t)
+			id := "serving-" + rand.String(8)
+			require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
+				Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
+			kd, err := store.GetServing(ctx, id)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
+			kd.Status.Served = tc.served
+			require.NoError(t, store.UpdateServingStatus(ctx, kd))
+			in := operationOn(kd, tc.kind, "r1")
+			in.Operation.Version, in.Previous = tc.target, tc.previous
+			in.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: id, Queue: "q"}}
+			activities := centre.NewActivities(store, nil, startedWith{}, 1)
+			for range 2 { // also when it is asked once more
+				result, err := activities.BeginServing(ctx, in)
+				require.NoError(t, err)
+				require.Equal(t, tc.anew, result.Served != nil, tc.reason)
+			}
+			now, err := store.GetServing(ctx, id)
+			require.NoError(t, err)
+			if tc.anew {
+				require.Nil(t, now.Status.Operation, "it has not begun")
+				return
+			}
+			require.Equal(t, "r1", now.Status.Operation.RunID)
+			require.Equal(t, "q", now.Status.PartyDeploymentStatuses["alice"][id].Queue, "with whom it has begun is not forgotten")
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package centre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
+)
+
+// holdRetry is how long a rollout waits for another one that is giving the routes back.
+const holdRetry = 2 * time.Second
+
+// HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks (design §6.1). Holders whose workflow is dead are
+// dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
+func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
+	beat, stop := heartbeat.Start(ctx, workloadops.Progress{})
+	defer stop()
+	var result rollout.HoldTrafficResult
+	err := a.onTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
+		shared, err := sharedTraffic(t)
+		if err != nil {
+			return err
+		}
+		result = rollout.HoldTrafficResult{Shared: shared, Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name)}
+		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
+		switch held := len(others) < len(t.Status.Holders); {
+		case t.Deleting && !held:
+			return failure.New(failure.Refused, "%s is being deleted: create it anew when it is gone, then start the rollout again", store.TrafficObject(in.Namespace, in.Name))
+		case t.Status.Phase == v1alpha1.TrafficFinalizing && len(others) > 0:
+			return &failure.Error{Kind: failure.NotReady, RetryAfter: holdRetry,
+				Message: fmt.Sprintf("%s gives its routes back for %s: this rollout begins after that", store.TrafficObject(in.Namespace, in.Name), workflowsOf(others))}
+		case held && t.Status.Phase == v1alpha1.TrafficProgressing:
+			return nil
+		}
+		if err := a.store.GuardTraffic(ctx, t, true); err != nil {
+			return err
+		}
+		t.Status.Holders, t.Status.Phase = append(others, in.Holder), v1alpha1.TrafficProgressing
+		t.Status.Message = "held by " + workflowsOf(t.Status.Holders)
+		return a.writeTraffic(ctx, t)
+	})
+	if err != nil {
+		return rollout.HoldTrafficResult{}, outcome.WrapPatiently(inTime(beat, in, err))
+	}
+	return result, nil
+}
+
+// inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not counted.
+func inTime(beat *heartbeat.Beat[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
+	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
+	var f *failure.Error
+	switch {
+	case !errors.As(err, &f) || f.Kind.System():
+		beat.Note(func(p *workloadops.Progress) { p.Failed(now) })
+		return err
+	case f.Kind != failure.NotReady:
+		return err
+	}
+	beat.Note(func(p *workloadops.Progress) {
+		p.Read(now)
+		p.Reached()
+		p.Message = f.Message
+	})
+	if waited := beat.Now().Elapsed(); deadline > 0 && waited >= deadline {
+		return failure.New(failure.WorkloadFailed, "waited for %d s in vain: %s", int64(waited/time.Second), f.Message)
+	}
+	return err
+}
+
+// LeaveTraffic lets a holder go. The last one stays, in phase Finalizing, until it has given the routes back and says so with Restored.
+func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
+	result := rollout.LeaveTrafficResult{Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name)}
+	err := a.onTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
+		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
+		if len(others) == len(t.Status.Holders) {
+			return nil // it has left before
+		}
+		if len(others) > 0 || in.Restored {
+			return a.letGo(ctx, t, others)
+		}
+		shared, err := sharedTraffic(t)
+		if err != nil {
+			return err
+		}
+		result.Restore, result.Shared = true, shared
+		if t.Status.Phase == v1alpha1.TrafficFinalizing {
+			return nil
+		}
+		t.Status.Phase, t.Status.Message = v1alpha1.TrafficFinalizing, workflowsOf([]string{in.Holder})+" gives the routes back"
+		return a.writeTraffic(ctx, t)
+	})
+	if err != nil && !in.Restored && failure.Is(err, failure.NotFound) {
+		// Somebody has forced it away although it was held: the caller restores what it has noted itself.
+		result.Restore, result.Shared = true, rollout.SharedTraffic{Name: in.Name}
+		return result, nil
+	}
+	if err != nil && !failure.Is(err, failure.NotFound) {
+		return rollout.LeaveTrafficResult{}, outcome.WrapPatiently(err)
+	}
+	return result, nil
+}
+
+// letGo writes that only these hold a TrafficRouting; without any it is free, and may be deleted.
+func (a *Activities) letGo(ctx context.Context, t *v1alpha1.TrafficRouting, holders []string) error {
+	t.Status.Holders = holders
+	t.Status.Phase, t.Status.Message = v1alpha1.TrafficProgressing, "held by "+workflowsOf(holders)
+	if len(holders) == 0 {
+		t.Status.Phase, t.Status.Message = v1alpha1.TrafficHealthy, "no rollout holds it"
+	}
+	if err := a.writeTraffic(ctx, t); err != nil {
+		return err
+	}
+	if len(holders) > 0 {
+		return nil
+	}
+	err := a.store.GuardTraffic(ctx, t, false)
+	if failure.Is(err, failure.NotFound) {
+		return nil // it was deleted, and only waited for this
+	}
+	return err
+}
+
+func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
+	failpoint.Hit("traffic.hold.before")
+	err := a.store.SetTrafficStatus(ctx, t)
+	failpoint.Hit("traffic.hold.after")
+	return err
+}
+
+// onTraffic does something to a TrafficRouting as it is now, its dead holders left out, and again when somebody else was faster.
+func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficRequest, do func(t *v1alpha1.TrafficRouting) error) error {
+	for range maxAttempts {
+		t, err := a.store.GetTrafficRouting(ctx, in.Namespace, in.Name)
+		if err != nil {
+			return err
+		}
+		if t.Status.Holders, err = a.livingWith(ctx, t.Status.Holders, in.Holder); err != nil {
+			return err
+		}
+		err = do(t)
+		if !failure.Is(err, failure.Conflict) {
+			return err
+		}
+	}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
+		Message: store.TrafficObject(in.Namespace, in.Name) + " keeps being changed by others: it is tried again"}
+}
+
+// livingWith are the living holders, and the one that asks, if it is one: it lives.
+func (a *Activities) livingWith(ctx context.Context, holders []string, asking string) ([]string, error) {
+	living := []string{}
+	for _, claim := range holders {
+		if claim == asking {
+			living = append(living, claim)
+			continue
+		}
+		alive, err := a.living(ctx, []string{claim})
+		if err != nil {
+			return nil, err
+		}
+		living = append(living, alive...)
+	}
+	return living, nil
+}
+
+// sharedTraffic is what a TrafficRouting asks of the rollouts that hold it.
+func sharedTraffic(t *v1alpha1.TrafficRouting) (rollout.SharedTraffic, error) {
+	shared, wrong := trafficrouting.DecodeSpec(t.Name, t.Spec)
+	if len(wrong) > 0 {
+		return shared, failure.New(failure.Refused, "%s is invalid, correct it: %v", store.TrafficObject(t.Namespace, t.Name), wrong)
+	}
+	return shared, nil
+}

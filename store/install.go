@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/deploy/crds"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+const (
+	// fieldManager owns what the engine applies.
+	fieldManager = "slipway"
+	// establishTimeout is how long the API server may take to serve a definition that was applied.
+	establishTimeout = 30 * time.Second
+	establishPoll    = 100 * time.Millisecond
+)
+
+// EnsureNamespace creates the engine's namespace, and the one of servings, when they are not there.
+func (s *Store) EnsureNamespace(ctx context.Context) error {
+	for _, name := range []string{s.namespace, s.servingNamespace} {
+		if err := s.ensureNamespace(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) ensureNamespace(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	object := "namespace " + name
+	_, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return failed(err, object)
+	}
+	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return failed(err, object)
+}
+
+// EnsureCRDs applies the definitions that this build carries and returns when the API server serves them all.
+func (s *Store) EnsureCRDs(ctx context.Context) error {
+	names, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		return fmt.Errorf("list the definitions: %w", err)
+	}
+	for _, name := range names {
+		text, err := crds.Files.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("read the definition %s: %w", name, err)
+		}
+		if err := s.ensureCRD(ctx, name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+		return fmt.Errorf("read the definition %s: %w", file, err)
+	}
+	object := "definition " + definition.Name
+	call, cancel := bounded(ctx)
+	defer cancel()
+	if foreign, err := s.isForeign(call, definition); foreign || err != nil {
+		return err
+	}
+	force := true
+	if _, err := s.crds.CustomResourceDefinitions().Patch(call, definition.Name, types.ApplyYAMLPatchType, text,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}); err != nil {
+		return failed(err, object)
+	}
+	err := wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
+		found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+		return err == nil && established(found), err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: look at its conditions", object, establishTimeout)
+	}
+	return failed(err, object)
+}
+
+// labelManagedBy is on the definitions of other groups that are ours.
+const labelManagedBy = "app.kubernetes.io/managed-by"
+
+// isForeign says whether the cluster has a definition of another group that another product brought: that one stays as it is.
+func (s *Store) isForeign(ctx context.Context, definition apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	if definition.Spec.Group == v1alpha1.GroupVersion.Group {
+		return false, nil
+	}
+	found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failed(err, "definition "+definition.Name)
+	}
+	return found.Labels[labelManagedBy] != definition.Labels[labelManagedBy], nil
+}
+
+func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, condition := range definition.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckCluster says what is wrong when the home cluster, or the engine's namespace in it, cannot be read.
+func (s *Store) CheckCluster(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+	return failed(err, "namespace "+s.namespace)
+}
+
+// CheckCRDs says what is wrong when one of the engine's own kinds cannot be read.
+func (s *Store) CheckCRDs(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	one := metav1.ListOptions{Limit: 1}
+	if _, err := s.services.List(ctx, one); err != nil {
+		return failed(err, "kind ReleaseService")
+	}
+	if _, err := s.plans.List(ctx, one); err != nil {
+		return failed(err, "kind DeployPlan")
+	}
+	if _, err := s.parties.List(ctx, one); err != nil {
+		return failed(err, "kind Party")
+	}
+	if _, err := s.traffic.List(ctx, one); err != nil {
+		return failed(err, "kind TrafficRouting")
+	}
+	if _, err := s.appImages.List(ctx, one); err != nil {
+		return failed(err, "kind AppImage")
+	}
+	if _, err := s.servings.List(ctx, one); err != nil {
+		return failed(err, "kind KusciaDeployment")
+	}
+	resource := s.metadata.Resource(recordResource).Namespace(s.namespace)
+	_, err := resource.List(ctx, one)
+	return failed(err, "kind ReleaseRecord")
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// KeepRecords is how many records of one subject are kept unless told otherwise (design §1, principle 1).
+const KeepRecords = 50
+
+var recordResource = v1alpha1.GroupVersion.WithResource("releaserecords")
+
+// EncodeBody and DecodeBody are the compressed JSON of a record's snapshot and body.
+var (
+	EncodeBody = v1alpha1.EncodeBody
+	DecodeBody = v1alpha1.DecodeBody
+)
+
+// CreateRecord writes the record of a release that begins. A record of that name that is already there is a Conflict.
+func (s *Store) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord) error {
+	call, cancel := bounded(ctx)
+	defer cancel()
+	created, err := s.records.Create(call, record, metav1.CreateOptions{})
+	if err != nil {
+		return failed(err, "record "+record.Name)
+	}
+	s.awaitSeen(ctx, created.Name, created.ResourceVersion)
+	return nil
+}
+
+// GetRecord reads the whole record of a task.
+func (s *Store) GetRecord(ctx context.Context, task string) (*v1alpha1.ReleaseRecord, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	record, err := s.records.Get(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), metav1.GetOptions{})
+	if err != nil {
+		return nil, failed(err, "task "+task)
+	}
+	if record.Labels[v1alpha1.LabelKind] == v1alpha1.KindKey {
+		return nil, failure.New(failure.NotFound, "the record of task %s is not kept any more", task)
+	}
+	return record, nil
+}
+
+// ListRecords lists the records with these labels, newest first, without Snapshot and Body. Once Run keeps up with the records the
+// answer comes from memory and costs nothing; what this store wrote itself is always in it.
+func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
+	if s.Watching() {
+		return newestFirst(s.seenRecords(labels.SelectorFromSet(with))), nil
+	}
+	return s.FindRecords(ctx, with)
+}
+
+// FindRecords is ListRecords from the API server itself: it sees what any other process wrote up to now.
+func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
+	var found []v1alpha1.ReleaseRecord
+	for cursor := ""; ; {
+		list, err := s.recordPage(ctx, with, cursor)
+		if err != nil {
+			return nil, failed(err, "the list of records")
+		}
+		for i := range list.Items {
+			dropBodies(&list.Items[i])
+		}
+		found = append(found, list.Items...)
+		if list.Continue == "" {
+			return newestFirst(found), nil
+		}
+		cursor = list.Continue
+	}
+}
+
+func (s *Store) recordPage(ctx context.Context, with map[string]string, cursor string) (*v1alpha1.ReleaseRecordList, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return s.records.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String(), Limit: pageSize, Continue: cursor})
+}
+
+// CompleteRecord writes what became of a task. The first outcome stays: to complete a complete record again changes nothing.
+func (s *Store) CompleteRecord(ctx context.Context, task string, outcome v1alpha1.ReleaseOutcome) error {
+	return s.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), outcome)
+}
+
+func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) error {
+	call, cancel := bounded(ctx)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": record.ResourceVersion, "labels": map[string]string{v1alpha1.LabelState: outcome.State}},
+		"outcome":  outcome,
+	})
+	if err != nil {
+		return failed(err, "record "+record.Name)
+	}
+	written, err := s.records.Patch(call, record.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return failed(err, "record "+record.Name)
+	}
+	s.awaitSeen(ctx, written.Name, written.ResourceVersion)
+	return nil
+}
+
+// DeleteRecord deletes the record of a task.
+func (s *Store) DeleteRecord(ctx context.Context, task string) error {
+	name := v1alpha1.RecordName(v1alpha1.KindTask, task)
+	call, cancel := bounded(ctx)
+	defer cancel()
+	if err := s.records.Delete(call, name, metav1.DeleteOptions{}); err != nil {
+		return failed(err, "task "+task)
+	}
+	s.awaitGone(ctx, name)
+	return nil
+}
+
+func newestFirst(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {
+	slices.SortFunc(records, func(a, b v1alpha1.ReleaseRecord) int {
+		return cmp.Or(b.Spec.CreatedAt.Compare(a.Spec.CreatedAt.Time), cmp.Compare(b.Name, a.Name))
+	})
+	return records
+}

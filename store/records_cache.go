@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+const (
+	// seenTimeout is how long a write waits for the watch to bring it back. A watch that is late costs a list that is late, not the write.
+	seenTimeout = 2 * time.Second
+	// seenPoll is how often it looks.
+	seenPoll = 5 * time.Millisecond
+)
+
+// Run keeps the list of records in memory, and tells of changes of servings, until the context ends. Without it the store reads lists from the API server,
+// and tells nothing.
+func (s *Store) Run(ctx context.Context) {
+	var watches sync.WaitGroup
+	watches.Go(func() { s.seen.RunWithContext(ctx) })
+	watches.Go(func() { s.events.informer.RunWithContext(ctx) })
+	watches.Wait()
+}
+
+// newRecordInformer watches the records and keeps of each what a list shows: the bodies, most of their weight, are dropped on arrival.
+func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
+	watcher := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return s.records.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return s.records.Watch(ctx, options)
+		},
+	}
+	informer := cache.NewSharedIndexInformer(watcher, &v1alpha1.ReleaseRecord{}, 0, cache.Indexers{})
+	err := informer.SetTransform(func(value any) (any, error) {
+		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
+			dropBodies(record)
+		}
+		return value, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the watch on records: %w", err)
+	}
+	return informer, nil
+}
+
+func dropBodies(record *v1alpha1.ReleaseRecord) {
+	record.ManagedFields = nil
+	record.Spec.Snapshot = nil
+	if record.Outcome != nil {
+		record.Outcome.Body = nil
+	}
+}
+
+func (s *Store) seenRecords(selector labels.Selector) []v1alpha1.ReleaseRecord {
+	var found []v1alpha1.ReleaseRecord
+	for _, value := range s.seen.GetStore().List() {
+		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && selector.Matches(labels.Set(record.Labels)) {
+			found = append(found, *record)
+		}
+	}
+	return found
+}
+
+// awaitSeen returns when the list in memory has the object at that version or a later one, so that whoever writes and then lists finds it.
+func (s *Store) awaitSeen(ctx context.Context, name, version string) {
+	s.await(ctx, func() bool {
+		value, exists, err := s.seen.GetStore().GetByKey(s.namespace + "/" + name)
+		record, ok := value.(*v1alpha1.ReleaseRecord)
+		if err != nil || !exists || !ok {
+			return false
+		}
+		order, err := resourceversion.CompareResourceVersion(record.ResourceVersion, version)
+		return err == nil && order >= 0
+	})
+}
+
+func (s *Store) awaitGone(ctx context.Context, name string) {
+	s.await(ctx, func() bool {
+		_, exists, err := s.seen.GetStore().GetByKey(s.namespace + "/" + name)
+		return err == nil && !exists
+	})
+}
+
+func (s *Store) await(ctx context.Context, done func() bool) {
+	if !s.Watching() {
+		return
+	}
+	// The write is done whether or not it was seen in time, so there is no error to give back.
+	_ = wait.PollUntilContextTimeout(ctx, seenPoll, seenTimeout, true, func(context.Context) (bool, error) { return done(), nil })
+}
+
+// Watching says whether the list in memory is complete and kept up to date.
+func (s *Store) Watching() bool { return s.seen.HasSynced() && !s.seen.IsStopped() }

@@ -1,0 +1,157 @@
+// Package store reads and writes the objects of the home cluster: what is declared there (services, plans, parties, AppImages, servings) and what has
+// been (records).
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/gentype"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// DefaultNamespace is where the engine keeps its objects unless it is told otherwise.
+const DefaultNamespace = "slipway"
+
+const (
+	// callTimeout bounds one call to the API server.
+	callTimeout = 10 * time.Second
+	// maxAttempts is how often a write is tried against a changed object before the conflict is given back.
+	maxAttempts = 5
+)
+
+// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of kuscia.secretflow in theirs.
+// All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,
+// Forbidden and Unreachable.
+type Store struct {
+	namespace, servingNamespace string
+
+	services  *gentype.ClientWithList[*v1alpha1.ReleaseService, *v1alpha1.ReleaseServiceList]
+	plans     *gentype.ClientWithList[*v1alpha1.DeployPlan, *v1alpha1.DeployPlanList]
+	records   *gentype.ClientWithList[*v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecordList]
+	parties   *gentype.ClientWithList[*v1alpha1.Party, *v1alpha1.PartyList]
+	appImages *gentype.ClientWithList[*kuscia.AppImage, *kuscia.AppImageList]
+	servings  *gentype.ClientWithList[*kuscia.KusciaDeployment, *kuscia.KusciaDeploymentList]
+	traffic   dynamic.NamespaceableResourceInterface
+	metadata  metadata.Interface
+	core      core.CoreV1Interface
+	crds      apiextensions.ApiextensionsV1Interface
+	// seen holds the records without their bodies, kept up to date by a watch once Run was called.
+	seen cache.SharedIndexInformer
+	// events tells of changes of servings, once Run was called.
+	events *servingEvents
+}
+
+// New prepares a store on the namespace ("": DefaultNamespace) of the cluster that config reaches, with its servings in another ("": that of Kuscia).
+// It calls nobody yet.
+func New(config *rest.Config, namespace, servings string) (*Store, error) {
+	if namespace == "" {
+		namespace = DefaultNamespace
+	}
+	config = homeConfig(config)
+	client, codec, err := typedClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
+		&v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace),
+		services: gentype.NewClientWithList("releaseservices", client, codec, namespace,
+			func() *v1alpha1.ReleaseService { return &v1alpha1.ReleaseService{} }, func() *v1alpha1.ReleaseServiceList { return &v1alpha1.ReleaseServiceList{} }),
+		plans: gentype.NewClientWithList("deployplans", client, codec, namespace,
+			func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} }, func() *v1alpha1.DeployPlanList { return &v1alpha1.DeployPlanList{} }),
+		records: gentype.NewClientWithList("releaserecords", client, codec, namespace,
+			func() *v1alpha1.ReleaseRecord { return &v1alpha1.ReleaseRecord{} }, func() *v1alpha1.ReleaseRecordList { return &v1alpha1.ReleaseRecordList{} }),
+		parties: gentype.NewClientWithList("parties", client, codec, namespace,
+			func() *v1alpha1.Party { return &v1alpha1.Party{} }, func() *v1alpha1.PartyList { return &v1alpha1.PartyList{} }),
+	}
+	if err := s.addKuscia(config); err != nil {
+		return nil, err
+	}
+	if s.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's metadata client: %w", err)
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's client of TrafficRoutings: %w", err)
+	}
+	s.traffic = untyped.Resource(v1alpha1.TrafficRoutingResource)
+	if s.core, err = core.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's core client: %w", err)
+	}
+	if s.crds, err = apiextensions.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's definitions client: %w", err)
+	}
+	if s.seen, err = s.newRecordInformer(); err != nil {
+		return nil, err
+	}
+	if s.events, err = s.newServingEvents(); err != nil {
+		return nil, fmt.Errorf("prepare the watch on servings: %w", err)
+	}
+	return s, nil
+}
+
+// Namespace is where the store's objects live.
+func (s *Store) Namespace() string { return s.namespace }
+
+// homeConfig asks for JSON, which is what custom resources speak, and leaves fairness to the API server: the client's own limit of five
+// calls a second would hold up a burst of requests.
+func homeConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
+	if config.UserAgent == "" {
+		config.UserAgent = "slipway"
+	}
+	return config
+}
+
+// addKuscia prepares the clients of the objects of kuscia.secretflow.
+func (s *Store) addKuscia(config *rest.Config) error {
+	client, codec, err := typedClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{}, &kuscia.KusciaDeploymentList{})
+	if err != nil {
+		return err
+	}
+	s.appImages = gentype.NewClientWithList(kuscia.AppImageResource.Resource, client, codec, "",
+		func() *kuscia.AppImage { return &kuscia.AppImage{} }, func() *kuscia.AppImageList { return &kuscia.AppImageList{} })
+	s.servings = gentype.NewClientWithList(kuscia.KusciaDeploymentResource.Resource, client, codec, s.servingNamespace,
+		func() *kuscia.KusciaDeployment { return &kuscia.KusciaDeployment{} }, func() *kuscia.KusciaDeploymentList { return &kuscia.KusciaDeploymentList{} })
+	return nil
+}
+
+// typedClient is a client of one API group and version that knows these types.
+func typedClient(config *rest.Config, version schema.GroupVersion, types ...runtime.Object) (rest.Interface, runtime.ParameterCodec, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(version, types...)
+	metav1.AddToGroupVersion(scheme, version)
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &version
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare the home cluster's client of %s: %w", version, err)
+	}
+	return client, runtime.NewParameterCodec(scheme), nil
+}
+
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, callTimeout)
+}

@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// TrafficObject is how errors name a TrafficRouting.
+func TrafficObject(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
+
+// ListTrafficRoutings reads one page of the TrafficRoutings of a namespace ("": of all), in order of namespace and name.
+func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int, cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
+	list, err := listPage(ctx, s.traffic.Namespace(namespace), limit, cursor)
+	if err != nil {
+		return nil, "", failed(err, "the list of TrafficRoutings")
+	}
+	for i := range list.Items {
+		one, err := readTraffic(&list.Items[i])
+		if err != nil {
+			return nil, "", err
+		}
+		items = append(items, *one)
+	}
+	return items, list.GetContinue(), nil
+}
+
+// GetTrafficRouting reads a TrafficRouting.
+func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (*v1alpha1.TrafficRouting, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := s.traffic.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, failed(err, TrafficObject(namespace, name))
+	}
+	return readTraffic(found)
+}
+
+// PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case a change since is a
+// Conflict. A spec equal to what is stored writes nothing: changed is false then.
+func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage, stored *v1alpha1.TrafficRouting) (changed bool, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var content map[string]any
+	if err := json.Unmarshal(spec, &content); err != nil {
+		return false, failure.New(failure.Refused, "the spec of %s is no JSON object: %v", TrafficObject(namespace, name), err)
+	}
+	if stored == nil {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
+		object.SetAPIVersion(v1alpha1.TrafficRoutingResource.GroupVersion().String())
+		object.SetKind(v1alpha1.TrafficRoutingKind)
+		object.SetName(name)
+		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		if apierrors.IsNotFound(err) {
+			return false, failure.New(failure.NotFound, "namespace %s does not exist in the home cluster: create it, then send %s again", namespace, TrafficObject(namespace, name))
+		}
+		return err == nil, failed(err, TrafficObject(namespace, name))
+	}
+	if sameJSON(stored.Spec, spec) {
+		return false, nil
+	}
+	return true, s.replaceTrafficSpec(ctx, stored, content)
+}
+
+// replaceTrafficSpec is an update of the whole object, since a merge would leave what the new spec has no more.
+func (s *Store) replaceTrafficSpec(ctx context.Context, stored *v1alpha1.TrafficRouting, spec map[string]any) error {
+	client := s.traffic.Namespace(stored.Namespace)
+	object, err := client.Get(ctx, stored.Name, metav1.GetOptions{})
+	if err != nil {
+		return failed(err, TrafficObject(stored.Namespace, stored.Name))
+	}
+	object.SetResourceVersion(stored.ResourceVersion)
+	object.Object["spec"] = spec
+	_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	return failed(err, TrafficObject(stored.Namespace, stored.Name))
+}
+
+// DeleteTrafficRouting deletes a TrafficRouting as it was read; one that was changed since is a Conflict. A finalizer of ours that nobody
+// needs any more goes first.
+func (s *Store) DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := s.GuardTraffic(ctx, stored, false); err != nil {
+		return err
+	}
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stored.ResourceVersion}}
+	err := s.traffic.Namespace(stored.Namespace).Delete(ctx, stored.Name, options)
+	if apierrors.IsNotFound(err) && stored.Deleting {
+		return nil // it only waited for the finalizer
+	}
+	return failed(err, TrafficObject(stored.Namespace, stored.Name))
+}
+
+// GuardTraffic puts the finalizer on a TrafficRouting as it was read, or takes it off, and notes the new version.
+func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, guarded bool) error {
+	if slices.Contains(t.Finalizers, v1alpha1.FinalizerTrafficRouting) == guarded {
+		return nil
+	}
+	finalizers := []string{}
+	for _, f := range t.Finalizers {
+		if f != v1alpha1.FinalizerTrafficRouting {
+			finalizers = append(finalizers, f)
+		}
+	}
+	if guarded {
+		finalizers = append(finalizers, v1alpha1.FinalizerTrafficRouting)
+	}
+	return s.patchTraffic(ctx, t, map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
+}
+
+// SetTrafficStatus writes the status of a TrafficRouting as it was read; one that was changed since is a Conflict. A definition that drops
+// the holders, as another controller's does, is Refused: without them nobody knows whose routes these are.
+func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting) error {
+	t.Status.ObservedGeneration = t.Generation
+	want := slices.Clone(t.Status.Holders)
+	err := s.patchTraffic(ctx, t, map[string]any{"metadata": map[string]any{"resourceVersion": t.ResourceVersion}, "status": t.Status}, "status")
+	if err == nil && !slices.Equal(want, t.Status.Holders) {
+		return failure.New(failure.Refused, "%s cannot be held: its definition in the home cluster is another product's, which keeps no holders; "+
+			"apply Slipway's definition of TrafficRouting", TrafficObject(t.Namespace, t.Name))
+	}
+	return err
+}
+
+// patchTraffic merges a change into a TrafficRouting that is still at the version that was read, and reads it back into t.
+func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, change map[string]any, subresources ...string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	object := TrafficObject(t.Namespace, t.Name)
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return failed(err, object)
+	}
+	written, err := s.traffic.Namespace(t.Namespace).Patch(ctx, t.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+	if err != nil {
+		return failed(err, object)
+	}
+	read, err := readTraffic(written)
+	if err != nil {
+		return err
+	}
+	*t = *read
+	return nil
+}
+
+func readTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
+	t := &v1alpha1.TrafficRouting{
+		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		CreatedAt: object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
+		Finalizers: object.GetFinalizers(),
+	}
+	var err error
+	if t.Spec, err = json.Marshal(object.Object["spec"]); err != nil {
+		return nil, failed(err, TrafficObject(t.Namespace, t.Name))
+	}
+	if status, ok := object.Object["status"].(map[string]any); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &t.Status); err != nil {
+			return nil, failure.New(failure.Refused, "the status of %s cannot be read: %v", TrafficObject(t.Namespace, t.Name), err)
+		}
+	}
+	if t.Status.Phase == "" {
+		t.Status.Phase = v1alpha1.TrafficInitial
+	}
+	return t, nil
+}
