@@ -4,10 +4,9 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // page is how many objects are asked for at once.
@@ -49,7 +48,7 @@ func (a *Activities) endpoints(ctx context.Context, namespace, service string) (
 	call, cancel := a.call(ctx)
 	defer cancel()
 	slices, err := a.client.DiscoveryV1().EndpointSlices(namespace).List(call, metav1.ListOptions{
-		LabelSelector: labels.Set{traffic.LabelServiceName: service}.String(),
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service}.String(),
 	})
 	if err != nil {
 		return nil, err

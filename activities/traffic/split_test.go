@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/release/rollout"
-	pure "slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/test/shares"
 )
 
 func replaceSpace(text, namespace string) string { return strings.ReplaceAll(text, "SPACE", namespace) }
 
 // look reads all objects that requests pass.
-func (b *bench) look() pure.Objects {
+func (b *bench) look() shares.Objects {
 	b.t.Helper()
 	list := func(gvr schema.GroupVersionResource) []map[string]any {
 		all, err := b.objects.Resource(gvr).Namespace(b.namespace).List(b.t.Context(), metav1.ListOptions{})
@@ -31,7 +31,7 @@ func (b *bench) look() pure.Objects {
 	}
 	pods, err := b.kube.CoreV1().Pods(b.namespace).List(b.t.Context(), metav1.ListOptions{})
 	require.NoError(b.t, err)
-	o := pure.Objects{
+	o := shares.Objects{
 		Services: list(gvrs["Service"]), Ingresses: list(gvrs["Ingress"]), HTTPRoutes: list(gvrs["HTTPRoute"]), Custom: list(gvrs["VirtualService"]),
 		EndpointSlices: list(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}),
 		Revisions:      map[string]string{},
@@ -54,16 +54,16 @@ func (b *bench) requireSplit(w way, asks rollout.Traffic) {
 	}
 	path := "/order"
 	for _, c := range []struct {
-		probe pure.Probe
+		probe shares.Probe
 		want  float64
 	}{
-		{pure.Probe{Host: "shop.example", Path: path}, ordinary},
-		{pure.Probe{Host: "shop.example", Path: path, Headers: map[string]string{"X-User": "tester"}}, matching},
+		{shares.Probe{Host: "shop.example", Path: path}, ordinary},
+		{shares.Probe{Host: "shop.example", Path: path, Headers: map[string]string{"X-User": "tester"}}, matching},
 	} {
-		var split pure.Split
+		var split shares.Split
 		var err error
 		require.Eventually(b.t, func() bool { // the EndpointSlices follow the Services
-			split, err = pure.Shares(b.look(), w.routing, c.probe)
+			split, err = shares.Of(b.look(), w.routing, c.probe)
 			return err == nil && split.Nowhere == 0 && near(split.ByRevision[canary], c.want) && near(split.ByRevision[stable], 1-c.want)
 		}, 10*time.Second, tick, "want %v of the requests at the canary", c.want)
 	}

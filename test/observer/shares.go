@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/test/shares"
 )
 
 // split is where requests of one kind go, in percent.
@@ -37,7 +38,7 @@ func newScene() *scene {
 // split asks the evaluator twice: with the pods behind the Services, for who is served, and with the Services themselves as endpoints, for what the routes say.
 func (s *scene) split(w world, stable string, routing rollout.Routing, like rollout.Match) (split, error) {
 	objects := s.objects(w)
-	served, err := traffic.Shares(objects, routing, probe(like))
+	served, err := shares.Of(objects, routing, probe(like))
 	if err != nil {
 		return split{}, err
 	}
@@ -54,7 +55,7 @@ func (s *scene) split(w world, stable string, routing rollout.Routing, like roll
 			objects.Revisions[svc.Name] = svc.Name
 		}
 	}
-	routed, err := traffic.Shares(objects, routing, probe(like))
+	routed, err := shares.Of(objects, routing, probe(like))
 	for service, share := range routed.ByRevision {
 		out.ByService[service] = 100 * share
 	}
@@ -63,12 +64,12 @@ func (s *scene) split(w world, stable string, routing rollout.Routing, like roll
 
 // standIn is an EndpointSlice whose one endpoint is the Service itself.
 func standIn(service string) traffic.Object {
-	return traffic.Object{"metadata": traffic.Object{"labels": traffic.Object{traffic.LabelServiceName: service}},
+	return traffic.Object{"metadata": traffic.Object{"labels": traffic.Object{discoveryv1.LabelServiceName: service}},
 		"endpoints": []any{traffic.Object{"targetRef": traffic.Object{"name": service}}}}
 }
 
-func (s *scene) objects(w world) traffic.Objects {
-	out := traffic.Objects{Revisions: s.revisions}
+func (s *scene) objects(w world) shares.Objects {
+	out := shares.Objects{Revisions: s.revisions}
 	for _, obj := range w {
 		switch o := obj.(type) {
 		case *corev1.Pod:
@@ -106,8 +107,8 @@ func (s *scene) convert(obj runtime.Object) traffic.Object {
 }
 
 // probe is a request that a match is met by.
-func probe(like rollout.Match) traffic.Probe {
-	p := traffic.Probe{Headers: map[string]string{}, Query: map[string]string{}}
+func probe(like rollout.Match) shares.Probe {
+	p := shares.Probe{Headers: map[string]string{}, Query: map[string]string{}}
 	if like.Path != nil {
 		p.Path = example(like.Path.Type, like.Path.Value)
 	}

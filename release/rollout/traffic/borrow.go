@@ -225,7 +225,7 @@ func (b Borrowed) drift() error {
 
 // tests are what must still hold when the write arrives.
 func (b Borrowed) tests() []Op {
-	out := []Op{{Op: opTest, Path: "/metadata/resourceVersion", Value: digString(b.live, "metadata", "resourceVersion")}}
+	out := []Op{{Op: opTest, Path: "/metadata/resourceVersion", Value: DigString(b.live, "metadata", "resourceVersion")}}
 	if holder := b.Holder(); holder != "" {
 		out = append(out, Op{Op: opTest, Path: annotationPath(rollout.AnnotationHeldBy), Value: holder})
 	}

@@ -23,7 +23,7 @@ func LookCreated(name string, live Object) Created { return Created{name: name, 
 
 // Foreign says that an object of that name is there, and that no release has made it.
 func (c Created) Foreign() bool {
-	return c.live != nil && digString(c.live, "metadata", "labels", rollout.LabelCanaryOf) == ""
+	return c.live != nil && DigString(c.live, "metadata", "labels", rollout.LabelCanaryOf) == ""
 }
 
 // Mine fails unless the hand may change or delete the object.

@@ -29,12 +29,12 @@ func CustomInput(original Object, pair ServicePair, asks rollout.Traffic) Object
 		canary = int64(*asks.Weight)
 	}
 	data := Object{
-		"spec":        clone(dig(original, "spec")),
+		"spec":        clone(Dig(original, "spec")),
 		"labels":      anyMap(digStrings(original, "metadata", "labels")),
 		"annotations": anyMap(ownAnnotations(original)),
 	}
 	in := Object{
-		"data": data, "namespace": digString(original, "metadata", "namespace"),
+		"data": data, "namespace": DigString(original, "metadata", "namespace"),
 		"canaryWeight": canary, "stableWeight": 100 - canary, "canaryService": pair.Canary, "stableService": pair.Stable,
 	}
 	return withAsks(in, asks)

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -32,10 +33,10 @@ func HTTPRoute(pair ServicePair, asks rollout.Traffic) func(original Object) (Ob
 // HTTPRouteRules are the rules of the original route, changed so that they do what the traffic asks. By weight, each rule that leads to the stable Service
 // divides that Service's part exactly; by matches, a rule for the canary is put before each of them. All other rules stay as they are.
 func HTTPRouteRules(original Object, pair ServicePair, asks rollout.Traffic) ([]any, error) {
-	name := "HTTPRoute " + digString(original, "metadata", "name")
-	namespace := digString(original, "metadata", "namespace")
+	name := "HTTPRoute " + DigString(original, "metadata", "name")
+	namespace := DigString(original, "metadata", "namespace")
 	r := routeWriter{name: name, namespace: namespace, pair: pair, asks: asks}
-	rules, _ := dig(original, "spec", "rules").([]any)
+	rules, _ := Dig(original, "spec", "rules").([]any)
 	var out []any
 	for _, item := range rules {
 		rule, ok := item.(map[string]any)
@@ -71,7 +72,7 @@ type routeWriter struct {
 
 // leadsTo says whether one of a rule's backends is this Service of the route's namespace.
 func (r *routeWriter) leadsTo(rule Object, service string) bool {
-	for _, ref := range digObjects(rule, "backendRefs") {
+	for _, ref := range DigObjects(rule, "backendRefs") {
 		if r.is(ref, service) {
 			return true
 		}
@@ -80,8 +81,8 @@ func (r *routeWriter) leadsTo(rule Object, service string) bool {
 }
 
 func (r *routeWriter) is(ref Object, service string) bool {
-	return digString(ref, "name") == service && digString(ref, "group") == "" && orElse(digString(ref, "kind"), "Service") == "Service" &&
-		orElse(digString(ref, "namespace"), r.namespace) == r.namespace
+	return DigString(ref, "name") == service && DigString(ref, "group") == "" && cmp.Or(DigString(ref, "kind"), "Service") == "Service" &&
+		cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
 }
 
 func (r *routeWriter) change(rule Object) ([]any, error) {
@@ -105,7 +106,7 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	w := int64(*r.asks.Weight)
 	var refs []any
 	var weights []int64
-	backends := digObjects(rule, "backendRefs")
+	backends := DigObjects(rule, "backendRefs")
 	for _, ref := range backends {
 		own := weightOf(ref)
 		if len(backends) == 1 {
@@ -164,7 +165,7 @@ func gcd(a, b int64) int64 {
 
 // weightOf is a backend's weight; absent is 1.
 func weightOf(ref Object) int64 {
-	if w, said := number(ref["weight"]); said {
+	if w, said := Number(ref["weight"]); said {
 		return w
 	}
 	return 1
@@ -172,7 +173,7 @@ func weightOf(ref Object) int64 {
 
 // byMatches puts a rule for the canary before a stable rule: the same rule with its matches narrowed by each of the step's.
 func (r *routeWriter) byMatches(rule Object) ([]any, error) {
-	own := digObjects(rule, "matches")
+	own := DigObjects(rule, "matches")
 	if len(own) == 0 {
 		own = []Object{{"path": Object{"type": string(rollout.MatchPathPrefix), "value": "/"}}}
 	}
@@ -204,7 +205,7 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 
 // onlyCanary are the backends of a rule for the canary alone: like the first that is the stable Service.
 func (r *routeWriter) onlyCanary(rule Object) []any {
-	for _, ref := range digObjects(rule, "backendRefs") {
+	for _, ref := range DigObjects(rule, "backendRefs") {
 		if r.is(ref, r.pair.Stable) {
 			canary := clone(ref)
 			canary["name"] = r.pair.Canary
@@ -222,16 +223,16 @@ func (r *routeWriter) limits(rules []any) error {
 	}
 	all := 0
 	for _, rule := range objectsOf(rules) {
-		matches := digObjects(rule, "matches")
+		matches := DigObjects(rule, "matches")
 		all += len(matches)
 		if len(matches) > maxMatches {
 			return refuse("a rule of %s would have %d matches, the most is %d: ask for fewer matches", r.name, len(matches), maxMatches)
 		}
-		if refs := len(digObjects(rule, "backendRefs")); refs > maxBackendRefs {
+		if refs := len(DigObjects(rule, "backendRefs")); refs > maxBackendRefs {
 			return refuse("a rule of %s would have %d backends, the most is %d", r.name, refs, maxBackendRefs)
 		}
 		for _, m := range matches {
-			if len(digObjects(m, "headers")) > maxValues || len(digObjects(m, "queryParams")) > maxValues {
+			if len(DigObjects(m, "headers")) > maxValues || len(DigObjects(m, "queryParams")) > maxValues {
 				return refuse("a match of %s would have more than %d headers or query parameters: ask for fewer", r.name, maxValues)
 			}
 		}

@@ -1,7 +1,9 @@
 package traffic
 
 import (
+	"cmp"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"slipway.io/slipway/release/rollout"
@@ -23,7 +25,7 @@ func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible 
 		asked []rollout.ValueMatch
 		fold  bool
 	}{{"headers", asked.Headers, true}, {"queryParams", asked.QueryParams, false}} {
-		values, possible, err := r.bothValues(digObjects(own, part.field), part.asked, part.fold)
+		values, possible, err := r.bothValues(DigObjects(own, part.field), part.asked, part.fold)
 		if err != nil || !possible {
 			return nil, false, err
 		}
@@ -36,7 +38,7 @@ func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible 
 
 // bothPaths is the path that meets both.
 func (r *routeWriter) bothPaths(own Object, asked rollout.PathMatch) (path Object, possible bool, err error) {
-	kind, value := pathOf(own)
+	kind, value := PathOf(own)
 	mine := Object{"type": kind, "value": value}
 	theirs := Object{"type": string(asked.Type), "value": asked.Value}
 	ownKind := rollout.MatchType(kind)
@@ -54,10 +56,10 @@ func (r *routeWriter) bothPaths(own Object, asked rollout.PathMatch) (path Objec
 	case asked.Type == rollout.MatchExact:
 		return theirs, pathMeets(ownKind, value, asked.Value), nil
 	case ownKind == rollout.MatchPathPrefix && asked.Type == rollout.MatchPathPrefix:
-		if prefixMatches(value, asked.Value) {
+		if PrefixMatches(value, asked.Value) {
 			return theirs, true, nil
 		}
-		return mine, prefixMatches(asked.Value, value), nil
+		return mine, PrefixMatches(asked.Value, value), nil
 	default:
 		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute compares a path with one expression only",
 			r.name, kind, value, asked.Type, asked.Value)
@@ -69,9 +71,9 @@ func pathMeets(kind rollout.MatchType, value, path string) bool {
 	case rollout.MatchExact:
 		return value == path
 	case rollout.MatchRegularExpression:
-		return fully(value, path)
+		return Fully(value, path)
 	default:
-		return prefixMatches(value, path)
+		return PrefixMatches(value, path)
 	}
 }
 
@@ -88,18 +90,18 @@ func (r *routeWriter) bothValues(own []Object, asked []rollout.ValueMatch, fold 
 			continue
 		}
 		mine, _ := values[i].(map[string]any)
-		mineExact := orElse(digString(mine, "type"), string(rollout.MatchExact)) == string(rollout.MatchExact)
+		mineExact := cmp.Or(DigString(mine, "type"), string(rollout.MatchExact)) == string(rollout.MatchExact)
 		theirsExact := a.Type == rollout.MatchExact
 		switch {
-		case mineExact == theirsExact && digString(mine, "value") == a.Value:
+		case mineExact == theirsExact && DigString(mine, "value") == a.Value:
 		case mineExact && theirsExact:
 			return nil, false, nil
 		case mineExact:
-			if !fully(a.Value, digString(mine, "value")) {
+			if !Fully(a.Value, DigString(mine, "value")) {
 				return nil, false, nil
 			}
 		case theirsExact:
-			if !fully(digString(mine, "value"), a.Value) {
+			if !Fully(DigString(mine, "value"), a.Value) {
 				return nil, false, nil
 			}
 			values[i] = theirs
@@ -113,7 +115,7 @@ func (r *routeWriter) bothValues(own []Object, asked []rollout.ValueMatch, fold 
 func indexOfName(values []any, name string, fold bool) int {
 	for i, v := range values {
 		m, _ := v.(map[string]any)
-		have := digString(m, "name")
+		have := DigString(m, "name")
 		if have == name || fold && strings.EqualFold(have, name) {
 			return i
 		}
@@ -139,10 +141,10 @@ func (r *routeWriter) modify(holder Object) error {
 	}
 	filters, _ := clone(holder["filters"]).([]any)
 	for _, f := range objectsOf(filters) {
-		if digString(f, "type") == filterHeaders {
-			f[fieldHeaders] = merged(digObject(f, fieldHeaders), asked)
+		if DigString(f, "type") == filterHeaders {
+			f[fieldHeaders] = merged(DigObject(f, fieldHeaders), asked)
 			holder["filters"] = filters
-			return r.countHeaders(digObject(f, fieldHeaders))
+			return r.countHeaders(DigObject(f, fieldHeaders))
 		}
 	}
 	modifier := merged(nil, asked)
@@ -166,9 +168,9 @@ func (r *routeWriter) countHeaders(modifier Object) error {
 
 // merged is one modifier that does what the route's own does, and then the step's.
 func merged(own Object, asked *rollout.HeaderModifier) Object {
-	set, add := digObjects(own, "set"), digObjects(own, "add")
+	set, add := DigObjects(own, "set"), DigObjects(own, "add")
 	var remove []string
-	removed, _ := dig(own, "remove").([]any)
+	removed, _ := Dig(own, "remove").([]any)
 	for _, name := range removed {
 		if s, ok := name.(string); ok {
 			remove = append(remove, s)
@@ -188,10 +190,10 @@ func merged(own Object, asked *rollout.HeaderModifier) Object {
 		switch {
 		case valueOf(add, h.Name) != nil:
 			m := valueOf(add, h.Name)
-			m["value"] = digString(m, "value") + "," + h.Value
+			m["value"] = DigString(m, "value") + "," + h.Value
 		case valueOf(set, h.Name) != nil:
 			m := valueOf(set, h.Name)
-			m["value"] = digString(m, "value") + "," + h.Value
+			m["value"] = DigString(m, "value") + "," + h.Value
 		default:
 			add = append(add, Object{"name": h.Name, "value": h.Value})
 		}
@@ -218,7 +220,7 @@ func anyList[T any](list []T) []any {
 
 func valueOf(list []Object, name string) Object {
 	for _, m := range list {
-		if strings.EqualFold(digString(m, "name"), name) {
+		if strings.EqualFold(DigString(m, "name"), name) {
 			return m
 		}
 	}
@@ -228,7 +230,7 @@ func valueOf(list []Object, name string) Object {
 func withoutName(list []Object, name string) []Object {
 	var out []Object
 	for _, m := range list {
-		if !strings.EqualFold(digString(m, "name"), name) {
+		if !strings.EqualFold(DigString(m, "name"), name) {
 			out = append(out, clone(m))
 		}
 	}
@@ -243,4 +245,21 @@ func withoutFold(list []string, name string) []string {
 		}
 	}
 	return out
+}
+
+// Fully says whether an expression matches a whole text, as Envoy compares.
+func Fully(expression, text string) bool {
+	re, err := regexp.Compile("^(?:" + expression + ")$")
+	return err == nil && re.MatchString(text)
+}
+
+// PathOf is a match's path with the defaults of the Gateway API.
+func PathOf(m Object) (kind, value string) {
+	return cmp.Or(DigString(m, "path", "type"), string(rollout.MatchPathPrefix)), cmp.Or(DigString(m, "path", "value"), "/")
+}
+
+// PrefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.
+func PrefixMatches(prefix, path string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }

@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/test/shares"
 )
 
 var pair = traffic.ServicePair{Stable: "order", Canary: "order-canary"}
@@ -101,28 +102,28 @@ func (r *release) finish() {
 }
 
 // share is the canary's part of requests like the probe.
-func (r *release) share(probe traffic.Probe) float64 {
+func (r *release) share(probe shares.Probe) float64 {
 	r.t.Helper()
-	split, err := traffic.Shares(world(r.live), rollout.Routing{Service: "order", HTTPRoute: "order"}, probe)
+	split, err := shares.Of(world(r.live), rollout.Routing{Service: "order", HTTPRoute: "order"}, probe)
 	require.NoError(r.t, err)
 	require.Zero(r.t, split.Nowhere)
 	return split.ByRevision["new"]
 }
 
-func world(route traffic.Object) traffic.Objects {
-	o := traffic.Objects{HTTPRoutes: []traffic.Object{route}, Revisions: map[string]string{"order-1": "old", "order-canary-1": "new", "legacy-1": "legacy", "cart-1": "cart"}}
+func world(route traffic.Object) shares.Objects {
+	o := shares.Objects{HTTPRoutes: []traffic.Object{route}, Revisions: map[string]string{"order-1": "old", "order-canary-1": "new", "legacy-1": "legacy", "cart-1": "cart"}}
 	for _, name := range []string{"order", "order-canary", "legacy", "cart"} {
 		o.Services = append(o.Services, traffic.Object{"metadata": traffic.Object{"name": name}})
 		o.EndpointSlices = append(o.EndpointSlices, traffic.Object{
-			"metadata":  traffic.Object{"labels": traffic.Object{traffic.LabelServiceName: name}},
+			"metadata":  traffic.Object{"labels": traffic.Object{"kubernetes.io/service-name": name}},
 			"endpoints": []any{traffic.Object{"conditions": traffic.Object{"ready": true}, "targetRef": traffic.Object{"name": name + "-1"}}},
 		})
 	}
 	return o
 }
 
-func on(path string, headers ...string) traffic.Probe {
-	p := traffic.Probe{Path: path, Headers: map[string]string{}}
+func on(path string, headers ...string) shares.Probe {
+	p := shares.Probe{Path: path, Headers: map[string]string{}}
 	for i := 0; i+1 < len(headers); i += 2 {
 		p.Headers[headers[i]] = headers[i+1]
 	}

@@ -9,12 +9,12 @@ import (
 // Rules for other Services, rules without http and backends that are no Service are left out; class, TLS and labels are the same. It fails with failure.Refused
 // when nothing of the Ingress leads to the Service.
 func CanaryIngress(stable Object, routing ServicePair, annotations map[string]string, v Version) (Object, error) {
-	spec := clone(digObject(stable, "spec"))
+	spec := clone(DigObject(stable, "spec"))
 	var rules []any
-	for _, rule := range digObjects(spec, "rules") {
+	for _, rule := range DigObjects(spec, "rules") {
 		var paths []any
-		for _, path := range digObjects(rule, "http", "paths") {
-			if redirected(digObject(path, "backend"), routing) {
+		for _, path := range DigObjects(rule, "http", "paths") {
+			if redirected(DigObject(path, "backend"), routing) {
 				paths = append(paths, path)
 			}
 		}
@@ -27,11 +27,11 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	if len(rules) > 0 {
 		spec["rules"] = rules
 	}
-	byDefault := redirected(digObject(spec, "defaultBackend"), routing)
+	byDefault := redirected(DigObject(spec, "defaultBackend"), routing)
 	if !byDefault {
 		delete(spec, "defaultBackend")
 	}
-	name := digString(stable, "metadata", "name")
+	name := DigString(stable, "metadata", "name")
 	if len(rules) == 0 && !byDefault {
 		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service", name, routing.Stable)
 	}
@@ -45,7 +45,7 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 		}
 	}
 	meta["annotations"] = anyMap(all)
-	return Object{"apiVersion": digString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
+	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
 }
 
 // canarySuffix is that of package rollout.
@@ -59,7 +59,7 @@ func (p ServicePair) Same() bool { return p.Stable == p.Canary }
 
 // redirected points a backend at the canary Service; it says whether it is one of the stable Service.
 func redirected(backend Object, routing ServicePair) bool {
-	if digString(backend, "service", "name") != routing.Stable {
+	if DigString(backend, "service", "name") != routing.Stable {
 		return false
 	}
 	put(backend, "/service/name", routing.Canary)
@@ -80,6 +80,33 @@ func IngressPaths(canary Object) []string {
 
 // IsCanaryIngress says whether an Ingress is itself a canary by the annotations of one of the classes.
 func IsCanaryIngress(ingress Object) bool {
-	_, is := canaryAnnotations(ingress)
+	_, is := CanaryAnnotations(ingress)
 	return is
+}
+
+// queryPrefix is where class mse keeps what only it knows.
+const queryPrefix = "mse.ingress.kubernetes.io/canary-by-query"
+
+// canaryPrefixes are the prefixes under which the classes keep the canary annotations of ingress-nginx.
+var canaryPrefixes = []string{"nginx.ingress.kubernetes.io/", "alb.ingress.kubernetes.io/"}
+
+// CanaryAnnotations are the canary annotations of an Ingress without their prefix; is says whether it is a canary at all.
+func CanaryAnnotations(ingress Object) (annotations map[string]string, is bool) {
+	all := digStrings(ingress, "metadata", "annotations")
+	for _, prefix := range canaryPrefixes {
+		if all[prefix+"canary"] != "true" {
+			continue
+		}
+		out := map[string]string{}
+		for key, value := range all {
+			if rest, ours := strings.CutPrefix(key, prefix); ours {
+				out[rest] = value
+			}
+			if rest, query := strings.CutPrefix(key, queryPrefix); query {
+				out["canary-by-query"+rest] = value
+			}
+		}
+		return out, true
+	}
+	return nil, false
 }

@@ -1,5 +1,5 @@
-// Package traffic decides how requests are moved between two versions (design §6.3): the canary Service and Ingress, the rules of an HTTPRoute, what scripts are
-// given and what they may return, what a borrowed object was like, and, looking at the objects of a namespace, which version gets which share of the requests.
+// Package traffic decides how requests are moved between two versions: the canary Service and Ingress, the rules of an HTTPRoute, what scripts are
+// given and what they may return, and what a borrowed object was like.
 // It works on objects as the API server has them, so that no field is lost that a Go type does not know. It touches nothing.
 package traffic
 
@@ -21,8 +21,8 @@ func clone[T any](value T) T {
 	return c
 }
 
-// dig is the value at a path of member names, nil when there is none.
-func dig(o Object, path ...string) any {
+// Dig is the value at a path of member names, nil when there is none.
+func Dig(o Object, path ...string) any {
 	var at any = o
 	for _, name := range path {
 		m, ok := at.(map[string]any)
@@ -34,19 +34,21 @@ func dig(o Object, path ...string) any {
 	return at
 }
 
-func digObject(o Object, path ...string) Object {
-	m, _ := dig(o, path...).(map[string]any)
+// DigObject is the object at a path, nil when there is none.
+func DigObject(o Object, path ...string) Object {
+	m, _ := Dig(o, path...).(map[string]any)
 	return m
 }
 
-func digString(o Object, path ...string) string {
-	s, _ := dig(o, path...).(string)
+// DigString is the string at a path, "" when there is none.
+func DigString(o Object, path ...string) string {
+	s, _ := Dig(o, path...).(string)
 	return s
 }
 
-// digObjects are the members of a list that are objects.
-func digObjects(o Object, path ...string) []Object {
-	list, _ := dig(o, path...).([]any)
+// DigObjects are the members of a list that are objects.
+func DigObjects(o Object, path ...string) []Object {
+	list, _ := Dig(o, path...).([]any)
 	return objectsOf(list)
 }
 
@@ -60,10 +62,10 @@ func objectsOf(list []any) []Object {
 	return out
 }
 
-// digStrings are the members of a map whose values are strings.
+// DigStrings are the members of a map whose values are strings.
 func digStrings(o Object, path ...string) map[string]string {
 	out := map[string]string{}
-	for name, value := range digObject(o, path...) {
+	for name, value := range DigObject(o, path...) {
 		if s, ok := value.(string); ok {
 			out[name] = s
 		}
@@ -71,8 +73,8 @@ func digStrings(o Object, path ...string) map[string]string {
 	return out
 }
 
-// number reads a JSON number.
-func number(value any) (int64, bool) {
+// Number reads a JSON number.
+func Number(value any) (int64, bool) {
 	switch n := value.(type) {
 	case int64:
 		return n, true

@@ -76,10 +76,10 @@ func put(o Object, pointer string, value any) {
 // drop removes the value at a pointer, and a map of annotations or labels that is empty then, as the API server does.
 func drop(o Object, pointer string) {
 	path := steps(pointer)
-	parent := digObject(o, path[:len(path)-1]...)
+	parent := DigObject(o, path[:len(path)-1]...)
 	delete(parent, path[len(path)-1])
 	if len(parent) == 0 && len(path) == 3 && path[0] == "metadata" {
-		delete(digObject(o, path[0]), path[1])
+		delete(DigObject(o, path[0]), path[1])
 	}
 }
 

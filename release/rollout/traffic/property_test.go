@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/test/shares"
 )
 
 func drawRoute(t *rapid.T) traffic.Object {
@@ -73,9 +74,9 @@ func requireShares(t *rapid.T, original, live traffic.Object, asks rollout.Traff
 			continue
 		}
 		probe := on(fmt.Sprintf("/r%d", i))
-		before, err := traffic.Shares(world(original), routing, probe)
+		before, err := shares.Of(world(original), routing, probe)
 		require.NoError(t, err)
-		now, err := traffic.Shares(world(live), routing, probe)
+		now, err := shares.Of(world(live), routing, probe)
 		require.NoError(t, err)
 		part := 0.0
 		if asks.Weight != nil {

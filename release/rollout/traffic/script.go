@@ -7,6 +7,12 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
+// The names of Istio's object.
+const (
+	KindVirtualService = "VirtualService"
+	GroupIstio         = "networking.istio.io"
+)
+
 // ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones (design §6.3). They lie with the objects
 // that they are for: whoever may change those may write scripts for them, and nobody else's.
 const ScriptsConfigMap = "slipway-traffic-scripts"
@@ -29,7 +35,7 @@ func IngressScript(class string) Script {
 func CustomScript(ref rollout.ObjectRef) Script {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	s := Script{Key: "lua.traffic.routing." + ref.Kind + "." + group}
-	if group == groupIstio && (ref.Kind == kindVirtualService || ref.Kind == "DestinationRule") {
+	if group == GroupIstio && (ref.Kind == KindVirtualService || ref.Kind == "DestinationRule") {
 		s.File = ref.Kind
 	}
 	return s

@@ -28,17 +28,17 @@ var ofTheServer = []string{
 // CanaryService is the Service <name>-canary that selects one version's pods: the stable Service without the addresses and ports that were handed out to it.
 // Behind a load balancer it is of type ClusterIP: requests come to it by the routes only. A headless Service stays headless.
 func CanaryService(stable Object, name string, v Version) Object {
-	spec := clone(digObject(stable, "spec"))
-	if digString(spec, "clusterIP") != "None" {
+	spec := clone(DigObject(stable, "spec"))
+	if DigString(spec, "clusterIP") != "None" {
 		delete(spec, "clusterIP")
 	}
 	for _, field := range ofTheServer {
 		delete(spec, field)
 	}
-	if digString(spec, "type") == "LoadBalancer" {
+	if DigString(spec, "type") == "LoadBalancer" {
 		spec["type"] = "ClusterIP"
 	}
-	for _, port := range digObjects(spec, "ports") {
+	for _, port := range DigObjects(spec, "ports") {
 		delete(port, "nodePort")
 	}
 	spec["selector"] = anyMap(v.selector(SelectorOf(stable)))
@@ -78,11 +78,11 @@ func createdMetadata(of Object, name string, v Version) Object {
 	labels := digStrings(of, "metadata", "labels")
 	labels[rollout.LabelCanaryOf] = LabelValue(v.Workload)
 	return Object{
-		"name": name, "namespace": digString(of, "metadata", "namespace"),
+		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),
 		"ownerReferences": []any{Object{
-			"apiVersion": digString(of, "apiVersion"), "kind": digString(of, "kind"),
-			"name": digString(of, "metadata", "name"), "uid": digString(of, "metadata", "uid"),
+			"apiVersion": DigString(of, "apiVersion"), "kind": DigString(of, "kind"),
+			"name": DigString(of, "metadata", "name"), "uid": DigString(of, "metadata", "uid"),
 		}},
 	}
 }

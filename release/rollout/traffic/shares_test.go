@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/test/shares"
 )
 
 func canaryIngress(t *testing.T, annotations traffic.Object) traffic.Object {
@@ -28,11 +29,11 @@ func TestSharesThroughAnIngress(t *testing.T) {
 		}
 		return out
 	}
-	header := func(v string) traffic.Probe { return traffic.Probe{Headers: map[string]string{"U": v}} }
+	header := func(v string) shares.Probe { return shares.Probe{Headers: map[string]string{"U": v}} }
 	cases := map[string]struct {
 		reason      string
 		annotations traffic.Object
-		probe       traffic.Probe
+		probe       shares.Probe
 		empty       string
 		want        float64
 		nowhere     float64
@@ -44,11 +45,11 @@ func TestSharesThroughAnIngress(t *testing.T) {
 		"header not met":   {reason: "another value decides nothing: the weight does", annotations: by("canary-by-header", "u", "canary-by-header-value", "t", "canary-weight", "5"), probe: header("x"), want: 0.05},
 		"pattern":          {reason: "found anywhere", annotations: by("canary-by-header", "u", "canary-by-header-pattern", "es"), probe: header("test"), want: 1},
 		"never":            {reason: "without a value the words decide", annotations: by("canary-by-header", "u", "canary-weight", "50"), probe: header("never")},
-		"cookie":           {reason: "the words decide", annotations: by("canary-by-cookie", "beta"), probe: traffic.Probe{Cookies: map[string]string{"beta": "always"}}, want: 1},
+		"cookie":           {reason: "the words decide", annotations: by("canary-by-cookie", "beta"), probe: shares.Probe{Cookies: map[string]string{"beta": "always"}}, want: 1},
 		"canary is empty":  {reason: "its part meets nothing", annotations: by("canary-weight", "20"), empty: "order-canary", nowhere: 0.2},
 		"stable is empty":  {reason: "the canary is looked at only when the main backend has endpoints", annotations: by("canary-weight", "100"), empty: "order", nowhere: 1},
-		"elsewhere":        {reason: "the canary has no rule for it", annotations: by("canary-weight", "50"), probe: traffic.Probe{Host: "shop.example", Path: "/cart"}},
-		"query of its own": {reason: "class mse", annotations: traffic.Object{p + "canary": "true", "mse.ingress.kubernetes.io/canary-by-query": "b", "mse.ingress.kubernetes.io/canary-by-query-value": "1"}, probe: traffic.Probe{Query: map[string]string{"b": "1"}}, want: 1},
+		"elsewhere":        {reason: "the canary has no rule for it", annotations: by("canary-weight", "50"), probe: shares.Probe{Host: "shop.example", Path: "/cart"}},
+		"query of its own": {reason: "class mse", annotations: traffic.Object{p + "canary": "true", "mse.ingress.kubernetes.io/canary-by-query": "b", "mse.ingress.kubernetes.io/canary-by-query-value": "1"}, probe: shares.Probe{Query: map[string]string{"b": "1"}}, want: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -59,11 +60,11 @@ metadata: {name: order}
 spec: {rules: [{host: shop.example, http: {paths: [
   {path: /order, pathType: Prefix, backend: {service: {name: order}}}, {path: /cart, pathType: Prefix, backend: {service: {name: cart}}}]}}]}`), canaryIngress(t, tc.annotations)}
 			for _, slice := range o.EndpointSlices {
-				if slice["metadata"].(traffic.Object)["labels"].(traffic.Object)[traffic.LabelServiceName] == tc.empty {
+				if slice["metadata"].(traffic.Object)["labels"].(traffic.Object)["kubernetes.io/service-name"] == tc.empty {
 					slice["endpoints"] = []any{traffic.Object{"conditions": traffic.Object{"ready": false}, "targetRef": traffic.Object{"name": "x"}}}
 				}
 			}
-			got, err := traffic.Shares(o, rollout.Routing{Service: "order", Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}, tc.probe)
+			got, err := shares.Of(o, rollout.Routing{Service: "order", Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}, tc.probe)
 			require.NoError(t, err)
 			require.InDelta(t, tc.want, got.ByRevision["new"], 1e-9, tc.reason)
 			require.InDelta(t, tc.nowhere, got.Nowhere, 1e-9, tc.reason)
@@ -78,12 +79,12 @@ func TestSharesThroughAService(t *testing.T) {
 	o.EndpointSlices = append(o.EndpointSlices, object(t, `
 metadata: {labels: {kubernetes.io/service-name: order}}
 endpoints: [{targetRef: {name: order-canary-1}}, {targetRef: {name: order-1}}, {addresses: [10.0.0.9]}]`))
-	got, err := traffic.Shares(o, rollout.Routing{Service: "order"}, traffic.Probe{})
+	got, err := shares.Of(o, rollout.Routing{Service: "order"}, shares.Probe{})
 	require.NoError(t, err)
 	require.InDelta(t, 1.0/3, got.ByRevision["old"], 1e-9, "a pod in two slices is one endpoint")
 	require.InDelta(t, 1.0/3, got.ByRevision["new"], 1e-9, "who does not say is ready")
 	require.InDelta(t, 1.0/3, got.ByRevision[""], 1e-9)
-	got, err = traffic.Shares(o, rollout.Routing{Service: "gone"}, traffic.Probe{})
+	got, err = shares.Of(o, rollout.Routing{Service: "gone"}, shares.Probe{})
 	require.NoError(t, err)
 	require.InDelta(t, 1, got.Nowhere, 1e-9)
 }
@@ -91,8 +92,8 @@ endpoints: [{targetRef: {name: order-canary-1}}, {targetRef: {name: order-1}}, {
 // TestSharesThatCannotBeTold names what is missing.
 func TestSharesThatCannotBeTold(t *testing.T) {
 	t.Parallel()
-	_, err := traffic.Shares(world(object(t, usersRoute)), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/nowhere"))
+	_, err := shares.Of(world(object(t, usersRoute)), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/nowhere"))
 	require.ErrorContains(t, err, "HTTPRoute order has no rule for a request to /nowhere")
-	_, err = traffic.Shares(world(nil), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/"))
+	_, err = shares.Of(world(nil), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/"))
 	require.ErrorContains(t, err, "there is no HTTPRoute order")
 }

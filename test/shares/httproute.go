@@ -1,10 +1,10 @@
-package traffic
+package shares
 
 import (
 	"fmt"
-	"regexp"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
 )
 
 func (o Objects) throughHTTPRoute(routing rollout.Routing, request Probe) ([]destination, error) {
@@ -12,7 +12,7 @@ func (o Objects) throughHTTPRoute(routing rollout.Routing, request Probe) ([]des
 	if route == nil {
 		return nil, fmt.Errorf("there is no HTTPRoute %s", routing.HTTPRoute)
 	}
-	rules := digObjects(route, "spec", "rules")
+	rules := traffic.DigObjects(route, "spec", "rules")
 	rule := chosenRule(rules, request)
 	if rule == nil && request.Path == "" {
 		request.Path = firstPath(rules, routing)
@@ -22,12 +22,12 @@ func (o Objects) throughHTTPRoute(routing rollout.Routing, request Probe) ([]des
 		return nil, noRule("HTTPRoute", routing.HTTPRoute, request)
 	}
 	var to []destination
-	for _, ref := range digObjects(rule, "backendRefs") {
+	for _, ref := range traffic.DigObjects(rule, "backendRefs") {
 		weight := int64(1)
-		if w, said := number(ref["weight"]); said {
+		if w, said := traffic.Number(ref["weight"]); said {
 			weight = w
 		}
-		to = append(to, destination{digString(ref, "name"), float64(weight)})
+		to = append(to, destination{traffic.DigString(ref, "name"), float64(weight)})
 	}
 	return to, nil
 }
@@ -45,13 +45,13 @@ func (r rank) above(s rank) bool {
 }
 
 // chosenRule is the rule with the most specific match that the request meets; of equals the first; nil when there is none.
-func chosenRule(rules []Object, request Probe) Object {
-	var chosen Object
+func chosenRule(rules []traffic.Object, request Probe) traffic.Object {
+	var chosen traffic.Object
 	var best rank
 	for _, rule := range rules {
-		matches := digObjects(rule, "matches")
+		matches := traffic.DigObjects(rule, "matches")
 		if len(matches) == 0 {
-			matches = []Object{{}}
+			matches = []traffic.Object{{}}
 		}
 		for _, m := range matches {
 			if r, met := meets(m, request); met && (chosen == nil || r.above(best)) {
@@ -62,8 +62,8 @@ func chosenRule(rules []Object, request Probe) Object {
 	return chosen
 }
 
-func meets(m Object, request Probe) (rank, bool) {
-	kind, value := pathOf(m)
+func meets(m traffic.Object, request Probe) (rank, bool) {
+	kind, value := traffic.PathOf(m)
 	var r rank
 	switch kind {
 	case string(rollout.MatchExact):
@@ -72,30 +72,30 @@ func meets(m Object, request Probe) (rank, bool) {
 		}
 		r[0] = 1
 	case string(rollout.MatchRegularExpression):
-		if !fully(value, request.path()) {
+		if !traffic.Fully(value, request.path()) {
 			return r, false
 		}
 		r[1] = len(value)
 	default:
-		if !prefixMatches(value, request.path()) {
+		if !traffic.PrefixMatches(value, request.path()) {
 			return r, false
 		}
 		r[1] = len(value)
 	}
-	if method := digString(m, "method"); method != "" {
+	if method := traffic.DigString(m, "method"); method != "" {
 		if method != request.method() {
 			return r, false
 		}
 		r[2] = 1
 	}
-	headers, query := digObjects(m, "headers"), digObjects(m, "queryParams")
+	headers, query := traffic.DigObjects(m, "headers"), traffic.DigObjects(m, "queryParams")
 	for _, h := range headers {
-		if !meetsValue(h, header(request, digString(h, "name"))) {
+		if !meetsValue(h, header(request, traffic.DigString(h, "name"))) {
 			return r, false
 		}
 	}
 	for _, q := range query {
-		if !meetsValue(q, request.Query[digString(q, "name")]) {
+		if !meetsValue(q, request.Query[traffic.DigString(q, "name")]) {
 			return r, false
 		}
 	}
@@ -103,33 +103,22 @@ func meets(m Object, request Probe) (rank, bool) {
 	return r, true
 }
 
-func meetsValue(m Object, value string) bool {
-	if digString(m, "type") == string(rollout.MatchRegularExpression) {
-		return value != "" && fully(digString(m, "value"), value)
+func meetsValue(m traffic.Object, value string) bool {
+	if traffic.DigString(m, "type") == string(rollout.MatchRegularExpression) {
+		return value != "" && traffic.Fully(traffic.DigString(m, "value"), value)
 	}
-	return value == digString(m, "value")
-}
-
-// fully says whether an expression matches a whole text, as Envoy compares.
-func fully(expression, text string) bool {
-	re, err := regexp.Compile("^(?:" + expression + ")$")
-	return err == nil && re.MatchString(text)
-}
-
-// pathOf is a match's path with the defaults of the Gateway API.
-func pathOf(m Object) (kind, value string) {
-	return orElse(digString(m, "path", "type"), string(rollout.MatchPathPrefix)), orElse(digString(m, "path", "value"), "/")
+	return value == traffic.DigString(m, "value")
 }
 
 // firstPath is the path of the first rule that routes to the routing's Service.
-func firstPath(rules []Object, routing rollout.Routing) string {
+func firstPath(rules []traffic.Object, routing rollout.Routing) string {
 	for _, rule := range rules {
-		for _, ref := range digObjects(rule, "backendRefs") {
-			if digString(ref, "name") != routing.Service {
+		for _, ref := range traffic.DigObjects(rule, "backendRefs") {
+			if traffic.DigString(ref, "name") != routing.Service {
 				continue
 			}
-			for _, m := range digObjects(rule, "matches") {
-				if kind, value := pathOf(m); kind != string(rollout.MatchRegularExpression) {
+			for _, m := range traffic.DigObjects(rule, "matches") {
+				if kind, value := traffic.PathOf(m); kind != string(rollout.MatchRegularExpression) {
 					return value
 				}
 			}

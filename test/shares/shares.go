@@ -1,19 +1,24 @@
-package traffic
+// Package shares evaluates the routes of a namespace for tests: given the objects that a request passes, it says which revision serves which share of the
+// requests, and which share reaches no endpoint.
+package shares
 
 import (
 	"fmt"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // Objects are the objects of one namespace that requests pass on their way.
 type Objects struct {
-	Services       []Object
-	EndpointSlices []Object
-	Ingresses      []Object
-	HTTPRoutes     []Object
+	Services       []traffic.Object
+	EndpointSlices []traffic.Object
+	Ingresses      []traffic.Object
+	HTTPRoutes     []traffic.Object
 	// Custom are the objects of customNetworkRefs; only an Istio VirtualService, as the built-in script writes it, can be evaluated.
-	Custom []Object
+	Custom []traffic.Object
 	// Revisions is the revision of every pod, by the pod's name: the value of its revision label (rollout.RevisionLabel).
 	Revisions map[string]string
 }
@@ -58,10 +63,10 @@ type destination struct {
 	weight  float64
 }
 
-// Shares says which share of the requests like the probe each revision gets, and which share reaches no endpoint, as the data plane of the routing's provider
+// Of says which share of the requests like the probe each revision gets, and which share reaches no endpoint, as the data plane of the routing's provider
 // would split them: an Ingress with canary annotations of ingress-nginx (those of its relatives read the same), an HTTPRoute, an Istio VirtualService. A routing
 // that names no provider is its Service alone. It fails when the routing's object is not there, or has no rule for the request.
-func Shares(objects Objects, routing rollout.Routing, request Probe) (Split, error) {
+func Of(objects Objects, routing rollout.Routing, request Probe) (Split, error) {
 	to, err := destinations(objects, routing, request)
 	if err != nil {
 		return Split{}, err
@@ -118,10 +123,10 @@ func (o Objects) endpoints(service string) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, slice := range o.EndpointSlices {
-		if digString(slice, "metadata", "labels", LabelServiceName) != service {
+		if traffic.DigString(slice, "metadata", "labels", discoveryv1.LabelServiceName) != service {
 			continue
 		}
-		for _, name := range ReadyEndpoints(slice) {
+		for _, name := range readyEndpoints(slice) {
 			if !seen[name] {
 				seen[name] = true
 				out = append(out, name)
@@ -131,20 +136,17 @@ func (o Objects) endpoints(service string) []string {
 	return out
 }
 
-// LabelServiceName is the label of an EndpointSlice that names its Service.
-const LabelServiceName = "kubernetes.io/service-name"
-
-// ReadyEndpoints names the ready endpoints of an EndpointSlice by their pods, or by their first address when no pod is behind them. An endpoint that does not
+// readyEndpoints names the ready endpoints of an EndpointSlice by their pods, or by their first address when no pod is behind them. An endpoint that does not
 // say whether it is ready is, by the rule of the EndpointSlice API.
-func ReadyEndpoints(slice Object) []string {
+func readyEndpoints(slice traffic.Object) []string {
 	var out []string
-	for _, e := range digObjects(slice, "endpoints") {
-		if ready, said := dig(e, "conditions", "ready").(bool); said && !ready {
+	for _, e := range traffic.DigObjects(slice, "endpoints") {
+		if ready, said := traffic.Dig(e, "conditions", "ready").(bool); said && !ready {
 			continue
 		}
-		name := digString(e, "targetRef", "name")
+		name := traffic.DigString(e, "targetRef", "name")
 		if name == "" {
-			if addresses, _ := dig(e, "addresses").([]any); len(addresses) > 0 {
+			if addresses, _ := traffic.Dig(e, "addresses").([]any); len(addresses) > 0 {
 				name, _ = addresses[0].(string)
 			}
 		}
@@ -156,9 +158,9 @@ func ReadyEndpoints(slice Object) []string {
 }
 
 // find is the object of that name, nil when there is none.
-func find(objects []Object, name string) Object {
+func find(objects []traffic.Object, name string) traffic.Object {
 	for _, o := range objects {
-		if digString(o, "metadata", "name") == name {
+		if traffic.DigString(o, "metadata", "name") == name {
 			return o
 		}
 	}

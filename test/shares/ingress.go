@@ -1,19 +1,15 @@
-package traffic
+package shares
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
 )
-
-// canaryPrefixes are the prefixes under which the classes keep the canary annotations of ingress-nginx.
-var canaryPrefixes = []string{"nginx.ingress.kubernetes.io/", "alb.ingress.kubernetes.io/"}
-
-// queryPrefix is where class mse keeps what only it knows.
-const queryPrefix = "mse.ingress.kubernetes.io/canary-by-query"
 
 func (o Objects) throughIngress(routing rollout.Routing, request Probe) ([]destination, error) {
 	name := routing.Ingress.Name
@@ -34,8 +30,8 @@ func (o Objects) throughIngress(routing rollout.Routing, request Probe) ([]desti
 		return []destination{{to, 1}}, nil
 	}
 	for _, canary := range o.Ingresses {
-		annotations, is := canaryAnnotations(canary)
-		if !is || digString(canary, "metadata", "name") == name {
+		annotations, is := traffic.CanaryAnnotations(canary)
+		if !is || traffic.DigString(canary, "metadata", "name") == name {
 			continue
 		}
 		if service := backendOf(canary, host, path); service != "" {
@@ -44,27 +40,6 @@ func (o Objects) throughIngress(routing rollout.Routing, request Probe) ([]desti
 		}
 	}
 	return []destination{{to, 1}}, nil
-}
-
-// canaryAnnotations are the canary annotations of an Ingress without their prefix; is says whether it is a canary at all.
-func canaryAnnotations(ingress Object) (annotations map[string]string, is bool) {
-	all := digStrings(ingress, "metadata", "annotations")
-	for _, prefix := range canaryPrefixes {
-		if all[prefix+"canary"] != "true" {
-			continue
-		}
-		out := map[string]string{}
-		for key, value := range all {
-			if rest, ours := strings.CutPrefix(key, prefix); ours {
-				out[rest] = value
-			}
-			if rest, query := strings.CutPrefix(key, queryPrefix); query {
-				out["canary-by-query"+rest] = value
-			}
-		}
-		return out, true
-	}
-	return nil, false
 }
 
 // canaryShare is the part of requests like this one that ingress-nginx sends to the canary: by header, then by cookie, then by weight.
@@ -133,22 +108,22 @@ func header(request Probe, name string) string {
 }
 
 // doorOf is the host and path by which a request comes in: those of the probe, or of the first rule to the Service where the probe leaves them open.
-func doorOf(ingress Object, service string, request Probe) (host, path string, ok bool) {
+func doorOf(ingress traffic.Object, service string, request Probe) (host, path string, ok bool) {
 	host, path = request.Host, request.Path
-	for _, rule := range digObjects(ingress, "spec", "rules") {
-		ruleHost := digString(rule, "host")
+	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
+		ruleHost := traffic.DigString(rule, "host")
 		if request.Host != "" && !hostMatches(ruleHost, request.Host) {
 			continue
 		}
-		for _, p := range digObjects(rule, "http", "paths") {
-			if digString(p, "backend", "service", "name") != service {
+		for _, p := range traffic.DigObjects(rule, "http", "paths") {
+			if traffic.DigString(p, "backend", "service", "name") != service {
 				continue
 			}
 			if host == "" {
 				host = strings.Replace(ruleHost, "*", "any", 1)
 			}
 			if path == "" {
-				path = orElse(digString(p, "path"), "/")
+				path = cmp.Or(traffic.DigString(p, "path"), "/")
 			}
 			return host, path, true
 		}
@@ -161,33 +136,33 @@ func doorOf(ingress Object, service string, request Probe) (host, path string, o
 
 // backendOf is the Service that an Ingress sends a request to, "" when it has no rule for it: the longest path of the host's rules wins, an exact one first;
 // then the default backend.
-func backendOf(ingress Object, host, path string) string {
+func backendOf(ingress traffic.Object, host, path string) string {
 	best, service := -1, ""
-	for _, rule := range digObjects(ingress, "spec", "rules") {
-		if !hostMatches(digString(rule, "host"), host) {
+	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
+		if !hostMatches(traffic.DigString(rule, "host"), host) {
 			continue
 		}
-		for _, p := range digObjects(rule, "http", "paths") {
-			value := orElse(digString(p, "path"), "/")
+		for _, p := range traffic.DigObjects(rule, "http", "paths") {
+			value := cmp.Or(traffic.DigString(p, "path"), "/")
 			rank := len(value) * 2
-			switch digString(p, "pathType") {
+			switch traffic.DigString(p, "pathType") {
 			case "Exact":
 				if value != path {
 					continue
 				}
 				rank++
 			default:
-				if !prefixMatches(value, path) {
+				if !traffic.PrefixMatches(value, path) {
 					continue
 				}
 			}
 			if rank > best {
-				best, service = rank, digString(p, "backend", "service", "name")
+				best, service = rank, traffic.DigString(p, "backend", "service", "name")
 			}
 		}
 	}
 	if best < 0 {
-		return digString(ingress, "spec", "defaultBackend", "service", "name")
+		return traffic.DigString(ingress, "spec", "defaultBackend", "service", "name")
 	}
 	return service
 }
@@ -203,17 +178,4 @@ func hostMatches(rule, host string) bool {
 	}
 	label, has := strings.CutSuffix(host, suffix)
 	return has && label != "" && !strings.Contains(label, ".")
-}
-
-// prefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.
-func prefixMatches(prefix, path string) bool {
-	prefix = strings.TrimSuffix(prefix, "/")
-	return path == prefix || strings.HasPrefix(path, prefix+"/")
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

@@ -1,0 +1,122 @@
+package shares
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
+)
+
+func (o Objects) throughVirtualService(routing rollout.Routing, request Probe) ([]destination, error) {
+	for _, ref := range routing.Custom {
+		if ref.Kind != traffic.KindVirtualService || !strings.HasPrefix(ref.APIVersion, traffic.GroupIstio+"/") {
+			continue
+		}
+		for _, vs := range o.Custom {
+			if traffic.DigString(vs, "kind") == traffic.KindVirtualService && traffic.DigString(vs, "metadata", "name") == ref.Name {
+				return virtualServiceTo(vs, routing, request)
+			}
+		}
+		return nil, fmt.Errorf("there is no VirtualService %s", ref.Name)
+	}
+	return nil, fmt.Errorf("the routing of Service %s has no VirtualService; of other objects nothing is known", routing.Service)
+}
+
+// virtualServiceTo takes the first rule that the request meets, as Istio does.
+func virtualServiceTo(vs traffic.Object, routing rollout.Routing, request Probe) ([]destination, error) {
+	rules := traffic.DigObjects(vs, "spec", "http")
+	if len(rules) == 0 {
+		rules = append(traffic.DigObjects(vs, "spec", "tcp"), traffic.DigObjects(vs, "spec", "tls")...)
+	}
+	rule := firstMet(rules, request)
+	if rule == nil && request.Path == "" {
+		request.Path = firstURI(rules, routing)
+		rule = firstMet(rules, request)
+	}
+	if rule == nil {
+		return nil, noRule(traffic.KindVirtualService, traffic.DigString(vs, "metadata", "name"), request)
+	}
+	routes := traffic.DigObjects(rule, "route")
+	var to []destination
+	for _, r := range routes {
+		weight, said := traffic.Number(r["weight"])
+		if !said && len(routes) == 1 {
+			weight = 1
+		}
+		service, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), ".")
+		to = append(to, destination{service, float64(weight)})
+	}
+	return to, nil
+}
+
+func firstMet(rules []traffic.Object, request Probe) traffic.Object {
+	for _, rule := range rules {
+		matches := traffic.DigObjects(rule, "match")
+		if len(matches) == 0 {
+			return rule
+		}
+		for _, m := range matches {
+			if meetsIstio(m, request) {
+				return rule
+			}
+		}
+	}
+	return nil
+}
+
+func meetsIstio(m traffic.Object, request Probe) bool {
+	if uri := traffic.DigObject(m, "uri"); uri != nil && !meetsString(uri, request.path(), true) {
+		return false
+	}
+	if method := traffic.DigObject(m, "method"); method != nil && !meetsString(method, request.method(), true) {
+		return false
+	}
+	for name := range traffic.DigObject(m, "headers") {
+		value := header(request, name)
+		if !meetsString(traffic.DigObject(m, "headers", name), value, value != "") {
+			return false
+		}
+	}
+	for name := range traffic.DigObject(m, "queryParams") {
+		value, there := request.Query[name]
+		if !meetsString(traffic.DigObject(m, "queryParams", name), value, there) {
+			return false
+		}
+	}
+	return true
+}
+
+// meetsString compares as Istio's StringMatch does; an empty one asks for presence.
+func meetsString(m traffic.Object, value string, there bool) bool {
+	if !there {
+		return false
+	}
+	if exact, is := m["exact"].(string); is {
+		return value == exact
+	}
+	if prefix, is := m["prefix"].(string); is {
+		return strings.HasPrefix(value, prefix)
+	}
+	if expression, is := m["regex"].(string); is {
+		return traffic.Fully(expression, value)
+	}
+	return true
+}
+
+func firstURI(rules []traffic.Object, routing rollout.Routing) string {
+	for _, rule := range rules {
+		for _, r := range traffic.DigObjects(rule, "route") {
+			if host, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), "."); host != routing.Service {
+				continue
+			}
+			for _, m := range traffic.DigObjects(rule, "match") {
+				if uri := cmp.Or(traffic.DigString(m, "uri", "exact"), traffic.DigString(m, "uri", "prefix")); uri != "" {
+					return uri
+				}
+			}
+		}
+	}
+	return "/"
+}
