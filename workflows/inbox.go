@@ -98,7 +98,7 @@ func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.
 		}
 		i.box.serving = append(i.box.serving, c)
 		return nil
-	case TypeServingStatus: // nobody's verbs
+	case TypeServingStatus, TypeServingCheck: // nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
 	if in.SignalName != SignalItem {

@@ -36,6 +36,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
 			replayer.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 			replayer.RegisterWorkflowWithOptions(ServingStatus, workflow.RegisterOptions{Name: TypeServingStatus})
+			replayer.RegisterWorkflowWithOptions(ServingCheck, workflow.RegisterOptions{Name: TypeServingCheck})
 			began := history.Events[0].GetWorkflowExecutionStartedEventAttributes()
 			// What a person approves is named by a token of the workflow's own ID and run: a replay needs the real ones.
 			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{

@@ -16,6 +16,8 @@ import (
 const (
 	TypeServing       = "Serving"
 	TypeServingStatus = serving.TypeStatus
+	// TypeServingCheck has a party's worker that has just started look for what should be there.
+	TypeServingCheck = serving.TypeCheck
 )
 
 // KindServing is the SlipwayKind of an operation on a serving. Its SlipwayState is the stage, SlipwayName the serving's ID.

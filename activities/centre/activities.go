@@ -51,6 +51,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
 	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
 	w.RegisterActivityWithOptions(a.ObserveServing, activity.RegisterOptions{Name: serving.ActivityObserve})
+	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
 }
 
 // maxAttempts is how often a write is tried against a changed object before the attempt ends.

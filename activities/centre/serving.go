@@ -74,6 +74,9 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 		op.StartedAt, op.Former = &now, result.Predecessor
 		serving.Carry(former, &op)
 		serving.MarkFailed(kd, nil, nil)
+		if op.Kind == serving.KindRecreate {
+			serving.Restoring(kd, now.Time)
+		}
 		serving.Begun(kd, in.Parties)
 		kd.Status.Operation, kd.Status.ObservedGeneration = &op, kd.Generation
 		return nil
@@ -165,6 +168,25 @@ func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) e
 		}
 	}
 	return outcome.WrapPatiently(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID + " keeps being changed by others"})
+}
+
+// expectedPage is how many servings are looked through at once.
+const expectedPage = 100
+
+// ExpectedServings lists what the worker of a queue should find in its cluster, one page of servings at a time.
+func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRequest) (serving.ExpectedPage, error) {
+	servings, next, err := a.store.ListServings(ctx, expectedPage, in.Cursor)
+	if failure.Is(err, failure.NotFound) {
+		return serving.ExpectedPage{}, nil // this engine has no servings
+	}
+	if err != nil {
+		return serving.ExpectedPage{}, outcome.WrapPatiently(err)
+	}
+	page := serving.ExpectedPage{Next: next}
+	for i := range servings {
+		page.Expected = append(page.Expected, serving.ExpectedOf(&servings[i], in.Queue)...)
+	}
+	return page, nil
 }
 
 // ObserveServing takes what parties' workers have seen over into the status, where it is new.

@@ -21,6 +21,8 @@ import (
 type Options struct {
 	// Namespaces are those that this worker serves; empty: all.
 	Namespaces []string
+	// Queues are the task queues that this worker serves.
+	Queues []string
 	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the same cluster is
 	// that one's news.
 	Engine string
@@ -66,7 +68,7 @@ func New(client kubernetes.Interface, reader *versions.Reader, watch *Watch, opt
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
-		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove,
+		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove, serving.ActivityCheck: a.Check,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

@@ -331,7 +331,7 @@ func (t *attempt) free(ctx context.Context) error {
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	failpoint.Hit("serving.Deployment.free.before")
-	_, err = t.a.client.AppsV1().Deployments(t.req.Domain).Patch(call, t.req.Deployment, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = t.a.client.AppsV1().Deployments(t.req.Domain).Patch(call, t.req.Deployment, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: serving.FieldManager})
 	failpoint.Hit("serving.Deployment.free.after")
 	if err != nil && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
 		return nil // it is not ours any more: there is nothing to give free

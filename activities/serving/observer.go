@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 const (
@@ -28,8 +29,9 @@ const (
 	tellTimeout = 10 * time.Second
 )
 
-// Teller starts a workflow with a signal, as client.Client does.
+// Teller starts workflows, with and without a signal, as client.Client does.
 type Teller interface {
+	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any, options client.StartWorkflowOptions, workflow any,
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
@@ -59,6 +61,7 @@ func (o *Observer) Start(context.Context) error {
 	o.cancel = cancel
 	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, gather) })
 	o.ending.Go(func() { o.work(ctx) })
+	o.ending.Go(func() { o.checkAll(ctx) })
 	return nil
 }
 
@@ -130,8 +133,12 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 		if d.DeletionTimestamp != nil || !serving.Settled(d) || d.Annotations[serving.AnnotationEngine] != o.activities.options.Engine {
 			return now, false
 		}
+		missing, drift := o.activities.watch.belongings(d, serving.ObjectsOf(d))
+		if drift = append(driftOf(d), drift...); d.Annotations[workloadops.AnnotationClaimedBy] != "" {
+			drift = nil // an operation works on it, and puts back what it finds
+		}
 		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace, Deployment: of.deployment,
-			Seen: serving.See(d, o.activities.watch.missing(d, serving.ObjectsOf(d)))}
+			Seen: serving.See(d, missing, drift)}
 		if lacks(now.Seen) {
 			o.ask(ctx, d, &now.Seen, last.Seen)
 		}

@@ -36,6 +36,10 @@ func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, 
 	return nil, nil
 }
 
+func (o *told) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun, error) {
+	return nil, nil
+}
+
 // words are the reasons of the pods that were told, in order.
 func (o *told) words() (words []string) {
 	o.mu.Lock()

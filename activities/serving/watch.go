@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -79,19 +78,13 @@ func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger
 				return nil, err
 			}
 		}
-		if err := configMaps.SetTransform(withoutData); err != nil {
-			return nil, err
+		for _, informer := range one.others {
+			if err := informer.SetTransform(toPart); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return w, nil
-}
-
-// withoutData forgets what is in a ConfigMap: only that it is there counts.
-func withoutData(object any) (any, error) {
-	if configMap, is := object.(*corev1.ConfigMap); is {
-		configMap.Data, configMap.BinaryData = nil, nil
-	}
-	return object, nil
 }
 
 func (w *Watch) prepare(one *scope, informer cache.SharedIndexInformer) error {
@@ -198,31 +191,26 @@ func (w *Watch) deployment(of name) (d *appsv1.Deployment, live bool) {
 	return d, is
 }
 
-// missing are the objects that belong to a Deployment and are not there.
-func (w *Watch) missing(d *appsv1.Deployment, objects []string) []string {
-	there := map[string]bool{}
+// belongings are what belongs to a Deployment: which of these objects are not there, and what others have changed of those that are.
+func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []string, drift []kuscia.Drift) {
 	watched := w.scope(d.Namespace)
 	if watched == nil {
-		return nil
+		return nil, nil
 	}
+	there := map[string]*part{}
 	for _, informer := range watched.others {
 		for _, object := range informer.GetStore().List() {
-			m, err := meta.Accessor(object)
-			if err != nil || m.GetNamespace() != d.Namespace || m.GetLabels()[kuscia.LabelWorkload] != d.Name {
-				continue
+			if b, is := object.(*part); is && b.Namespace == d.Namespace && b.Labels[kuscia.LabelWorkload] == d.Name {
+				there[b.Kind+"/"+b.Name] = b
 			}
-			kind := "ConfigMap"
-			if _, is := object.(*corev1.Service); is {
-				kind = "Service"
-			}
-			there[kind+"/"+m.GetName()] = true
 		}
 	}
-	var missing []string
 	for _, one := range objects {
-		if !there[one] {
+		if b, is := there[one]; is {
+			drift = append(drift, b.drift...)
+		} else {
 			missing = append(missing, one)
 		}
 	}
-	return missing
+	return missing, drift
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/release/failure"
@@ -19,28 +21,30 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-const fieldManager = "slipway-serving"
-
 // writer brings objects of one party about. dry makes it try without a write.
 type writer struct {
 	a   *Activities
 	req serving.PartyRequest
 	dry bool
-	// looked is when the Deployment was last asked whose turn it is.
+	// looked is when the Deployment's fencing token was last read.
 	looked time.Time
 }
 
-// turnLasts is how long the answer to that holds. An attempt that is frozen in between asks again before it writes: its turn may be over.
-const turnLasts = 2 * time.Second
+// tokenLasts is how long a fencing token that was read is relied on. An attempt that is frozen in between reads it again before it writes.
+const tokenLasts = 2 * time.Second
 
 // kindClient is what a writer needs of a kind.
-type kindClient[T metav1.Object] struct {
+type kindClient[T object] struct {
 	kind   string
 	get    func(ctx context.Context, name string, o metav1.GetOptions) (T, error)
 	create func(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
-	update func(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
-	// take takes over what the object is to be into what it is.
-	take func(is, wanted T)
+	patch  func(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+}
+
+// object is one of the kinds that a serving has in a party's namespace.
+type object interface {
+	metav1.Object
+	runtime.Object
 }
 
 // all writes everything of a party: the Deployment last, since its pods need the rest.
@@ -51,26 +55,21 @@ func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment
 	core := w.a.client.CoreV1()
 	services := core.Services(w.req.Domain)
 	for _, s := range o.Services {
-		_, err := put(ctx, w, kindClient[*corev1.Service]{"Service", services.Get, services.Create, services.Update,
-			func(is, wanted *corev1.Service) { takeService(is, wanted) }}, s)
-		if err != nil {
+		if _, err := put(ctx, w, kindClient[*corev1.Service]{"Service", services.Get, services.Create, services.Patch}, s); err != nil {
 			return nil, err
 		}
 	}
 	if o.ConfigMap != nil {
 		maps := core.ConfigMaps(w.req.Domain)
-		_, err := put(ctx, w, kindClient[*corev1.ConfigMap]{"ConfigMap", maps.Get, maps.Create, maps.Update,
-			func(is, wanted *corev1.ConfigMap) { is.Data, is.BinaryData = wanted.Data, nil }}, o.ConfigMap)
-		if err != nil {
+		if _, err := put(ctx, w, kindClient[*corev1.ConfigMap]{"ConfigMap", maps.Get, maps.Create, maps.Patch}, o.ConfigMap); err != nil {
 			return nil, err
 		}
 	}
 	deployments := w.a.client.AppsV1().Deployments(w.req.Domain)
-	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", deployments.Get, deployments.Create, deployments.Update,
-		func(is, wanted *appsv1.Deployment) { is.Spec = wanted.Spec }}, o.Deployment)
+	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", deployments.Get, deployments.Create, deployments.Patch}, o.Deployment)
 }
 
-// mayBegin looks at the Deployment before anything is written: it alone says whose turn it is.
+// mayBegin looks at the Deployment before anything is written: its fencing token decides for all objects.
 func (w *writer) mayBegin(ctx context.Context, name string) error {
 	w.looked = time.Now()
 	call, cancel := w.a.call(ctx)
@@ -88,7 +87,7 @@ func (w *writer) mayBegin(ctx context.Context, name string) error {
 // mayGoOn looks at it again when the last look is long ago.
 func (w *writer) mayGoOn(ctx context.Context) error {
 	switch silent := time.Since(w.looked); {
-	case silent < turnLasts:
+	case silent < tokenLasts:
 		return nil
 	case silent > frozenFor:
 		return errFrozen()
@@ -96,51 +95,100 @@ func (w *writer) mayGoOn(ctx context.Context) error {
 	return w.mayBegin(ctx, w.req.Deployment)
 }
 
-// takeService keeps what the API server has given the Service.
-func takeService(is, wanted *corev1.Service) {
-	given := is.Spec
-	is.Spec = *wanted.Spec.DeepCopy()
-	is.Spec.ClusterIP, is.Spec.ClusterIPs, is.Spec.IPFamilies, is.Spec.IPFamilyPolicy = given.ClusterIP, given.ClusterIPs, given.IPFamilies, given.IPFamilyPolicy
-}
-
 // put makes one object what it is to be, unless it is that already.
-func put[T metav1.Object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
+func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
 	var none T
 	call, cancel := w.a.call(ctx)
 	defer cancel()
 	is, err := c.get(call, wanted.GetName(), metav1.GetOptions{})
-	point := "serving." + c.kind
 	switch {
 	case apierrors.IsNotFound(err) && w.dry && c.kind != "Deployment":
 		return none, nil // what admission rules look at is the pods
 	case apierrors.IsNotFound(err):
-		if err := w.mayGoOn(ctx); err != nil {
-			return none, err
-		}
-		options := metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun()}
-		w.hit(point + ".create.before")
-		made, err := c.create(call, wanted, options)
-		w.hit(point + ".create.after")
-		return made, err
+		return create(ctx, w, c, wanted)
 	case err != nil:
 		return none, err
 	}
 	if err := w.mayWrite(c.kind, is); err != nil {
 		return none, err
 	}
-	if same(is, wanted) || w.dry && c.kind != "Deployment" {
+	if w.dry && c.kind != "Deployment" {
 		return is, nil
 	}
+	if same(is, wanted) {
+		intact, err := isIntact(is)
+		if err != nil || intact {
+			return is, err
+		}
+	}
+	return apply(ctx, w, c, wanted, is)
+}
+
+// create makes an object that is not there. An apply would not do: it writes over what another attempt, or somebody else, has made in the meantime.
+func create[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
+	var none T
 	if err := w.mayGoOn(ctx); err != nil {
 		return none, err
 	}
-	change(is, wanted)
-	c.take(is, wanted)
-	options := metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun()}
-	w.hit(point + ".update.before")
-	made, err := c.update(call, is, options)
-	w.hit(point + ".update.after")
-	return made, err
+	call, cancel := w.a.call(ctx)
+	defer cancel()
+	point := "serving." + c.kind + ".create"
+	w.hit(point + ".before")
+	made, err := c.create(call, wanted, metav1.CreateOptions{FieldManager: serving.FieldManager, DryRun: w.dryRun()})
+	w.hit(point + ".after")
+	if err != nil || w.dry {
+		return made, err
+	}
+	return apply(ctx, w, c, wanted, made)
+}
+
+// apply has the API server make an object what it is to be: what others have changed of it is taken back, what they have added stays.
+func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted, is T) (T, error) {
+	var none T
+	if err := w.mayGoOn(ctx); err != nil {
+		return none, err
+	}
+	call, cancel := w.a.call(ctx)
+	defer cancel()
+	if err := adopt(call, w, c, is); err != nil {
+		return none, err
+	}
+	body, err := applyBody(wanted, is)
+	if err != nil {
+		return none, err
+	}
+	point := "serving." + c.kind + ".update"
+	w.hit(point + ".before")
+	made, err := c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying())
+	w.hit(point + ".after")
+	if err != nil || w.dry {
+		return made, err
+	}
+	return seal(ctx, w, c, wanted, made)
+}
+
+// applying has what others have changed be Slipway's again.
+func (w *writer) applying() metav1.PatchOptions {
+	force := true
+	return metav1.PatchOptions{FieldManager: serving.FieldManager, Force: &force, DryRun: w.dryRun()}
+}
+
+// seal notes the digest of what the API server has made of an object, where that is not what was sent: an admission webhook may have changed it.
+func seal[T object](ctx context.Context, w *writer, c kindClient[T], wanted, made T) (T, error) {
+	digest, err := appliedDigest(made)
+	if err != nil || digest == made.GetAnnotations()[serving.AnnotationApplied] {
+		return made, err
+	}
+	annotations := maps.Clone(wanted.GetAnnotations())
+	annotations[serving.AnnotationApplied] = digest
+	wanted.SetAnnotations(annotations)
+	body, err := applyBody(wanted, made)
+	if err != nil {
+		return made, err
+	}
+	call, cancel := w.a.call(ctx)
+	defer cancel()
+	return c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying())
 }
 
 func (w *writer) dryRun() []string {
@@ -174,31 +222,16 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 		e.Holder = claim
 		return e
 	}
-	if serving.TurnOf(is).After(w.req.Turn()) {
+	if serving.TokenOf(is).After(w.req.Token()) {
 		return failure.New(failure.ClaimLost, "%s %s/%s was written by a newer operation, or by a later step of this one: this step has nothing to do there any more", kind,
 			w.req.Domain, is.GetName())
 	}
 	return nil
 }
 
-// same says whether an object was told to be this before, in this very turn: even where nothing else is new its turn is written, so that what was frozen with
-// an earlier one in its hands is refused.
+// same says whether an object was written as this before, by this very step. Where nothing but the fencing token is new the token is written, so that an
+// attempt that was frozen with an earlier one is refused.
 func same(is, wanted metav1.Object) bool {
-	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationTurn, workloadops.AnnotationClaimedBy}
+	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationToken, workloadops.AnnotationClaimedBy}
 	return !slices.ContainsFunc(keys, func(key string) bool { return is.GetAnnotations()[key] != wanted.GetAnnotations()[key] })
-}
-
-// change takes labels and annotations over; what others have written there stays.
-func change(is, wanted metav1.Object) {
-	labels, annotations := maps.Clone(is.GetLabels()), maps.Clone(is.GetAnnotations())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(labels, wanted.GetLabels())
-	maps.Copy(annotations, wanted.GetAnnotations())
-	is.SetLabels(labels)
-	is.SetAnnotations(annotations)
 }

@@ -158,7 +158,9 @@ var partyServingModule = fx.Module("party-servings",
 		if err != nil {
 			return nil, err
 		}
-		activities := partyservings.New(kube, reader, watch, partyservings.Options{Namespaces: s.WatchNamespaces, Engine: s.TemporalNamespace, Logger: log})
+		activities := partyservings.New(kube, reader, watch, partyservings.Options{
+			Namespaces: s.WatchNamespaces, Queues: partyQueueNames(s), Engine: s.TemporalNamespace, Logger: log,
+		})
 		observer := partyservings.NewObserver(activities, temporal)
 		lc.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
 		lc.Append(fx.Hook{OnStart: watch.Start, OnStop: watch.Stop})
@@ -210,15 +212,27 @@ var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workloa
 
 var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
 	var queues []worker.Queue
+	for _, name := range partyQueueNames(s) {
+		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, servings}})
+	}
+	return queues
+})
+
+// partyQueueNames are the queues of the parties that this process works for.
+func partyQueueNames(s settings.Settings) []string {
+	if len(s.Parties) == 0 {
+		return []string{catalog.PartyQueue(catalog.DefaultParty)}
+	}
+	var names []string
 	for _, served := range s.Parties {
 		name, queue, own := strings.Cut(served, "=")
 		if !own {
 			queue = catalog.PartyQueue(name)
 		}
-		queues = append(queues, worker.Queue{Name: queue, Activities: []worker.Registrar{workloads, routes, servings}})
+		names = append(names, queue)
 	}
-	return queues
-})
+	return names
+}
 
 var serverModule = fx.Module("server",
 	fx.Provide(newAPI),

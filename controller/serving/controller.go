@@ -198,6 +198,9 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	if err != nil {
 		return err
 	}
+	if d.Kind == serving.KindRecreate {
+		in.Cause = d.Reason
+	}
 	if d.Only != "" && d.Only != in.TargetDigest {
 		return nil
 	}

@@ -63,11 +63,16 @@ const begunWithAll = "everything that was asked has been begun with"
 // decideOver is what is to be done when the last operation is over and the spec has not changed since.
 func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) Decision {
 	served := kd.Status.Served != nil
+	changes, notBefore := drifted(kd)
 	switch {
 	case served && missing(kd) != "":
 		d := Decision{Do: DoStart, Kind: KindRecreate, Reason: missing(kd)}
-		if op.Kind == KindRecreate && op.Reason == ReasonPartyFailed && op.StartedAt != nil {
-			d.NotBefore = op.StartedAt.Add(RecreateAgain)
+		d.NotBefore = recreateAgain(op)
+		return d
+	case served && changes != "":
+		d := Decision{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: notBefore}
+		if again := recreateAgain(op); again.After(notBefore) {
+			d.NotBefore = again
 		}
 		return d
 	case !served && op.Kind == KindCreate && op.Reason == ReasonPartyFailed && allAvailable(kd):
@@ -84,6 +89,14 @@ func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) Decision {
 		return d
 	}
 	return Decision{Reason: begunWithAll}
+}
+
+// recreateAgain is when a recreation may follow on one that failed; the zero time: at once.
+func recreateAgain(op *kuscia.Operation) time.Time {
+	if op.Kind == KindRecreate && op.Reason == ReasonPartyFailed && op.StartedAt != nil {
+		return op.StartedAt.Add(RecreateAgain)
+	}
+	return time.Time{}
 }
 
 // allAvailable says that every party runs all that it was asked for.

@@ -100,6 +100,9 @@ func (m *Machine) Says() string {
 	if m.reason != "" || m.held() {
 		text = m.Outcome().Message
 	}
+	if m.in.Cause != "" {
+		text += "; it puts back what others have changed: " + m.in.Cause
+	}
 	if len(waits) > 0 {
 		text += " (" + strings.Join(waits, "; ") + ")"
 	}

@@ -25,20 +25,33 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	for _, s := range o.Services {
 		belongs = append(belongs, "Service/"+s.Name)
 		stamp(&s.ObjectMeta, s.Spec)
-		set(&s.ObjectMeta, AnnotationTurn, req.Turn().String())
+		set(&s.ObjectMeta, AnnotationToken, req.Token().String())
+		seal(&s.ObjectMeta, s)
 	}
 	if o.ConfigMap != nil {
 		belongs = append(belongs, "ConfigMap/"+o.ConfigMap.Name)
 		stamp(&o.ConfigMap.ObjectMeta, o.ConfigMap.Data)
-		set(&o.ConfigMap.ObjectMeta, AnnotationTurn, req.Turn().String())
+		set(&o.ConfigMap.ObjectMeta, AnnotationToken, req.Token().String())
+		seal(&o.ConfigMap.ObjectMeta, o.ConfigMap)
 	}
 	stamp(&o.Deployment.ObjectMeta, o.Deployment.Spec)
+	if size := o.Deployment.Spec.Replicas; size != nil {
+		set(&o.Deployment.ObjectMeta, AnnotationReplicas, strconv.Itoa(int(*size)))
+	}
 	set(&o.Deployment.ObjectMeta, AnnotationVersion, req.Version)
 	set(&o.Deployment.ObjectMeta, AnnotationEngine, engine)
-	set(&o.Deployment.ObjectMeta, AnnotationTurn, req.Turn().String())
+	set(&o.Deployment.ObjectMeta, AnnotationToken, req.Token().String())
 	set(&o.Deployment.ObjectMeta, AnnotationObjects, strings.Join(belongs, ","))
 	set(&o.Deployment.ObjectMeta, workloadops.AnnotationClaimedBy, req.Claim)
 	o.Deployment.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
+	seal(&o.Deployment.ObjectMeta, o.Deployment)
+}
+
+// seal notes the digest of the whole object, as far as it is Slipway's.
+func seal(meta *metav1.ObjectMeta, object any) {
+	if digest, err := AppliedDigest(object); err == nil { // it can be: these are Kubernetes' own types
+		set(meta, AnnotationApplied, digest)
+	}
 }
 
 // stamp notes the digest of an object's content, its labels and annotations with it.

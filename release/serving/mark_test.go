@@ -77,9 +77,9 @@ func TestMark(t *testing.T) {
 	req := serving.PartyRequest{Version: "v1", Generation: 3, Claim: "serving/s1/3@run"}
 	first := marked(sound(), req)
 	require.Equal(t, []string{"Service/s1-service", "Service/s1-internal", "ConfigMap/s1-configtemplate"}, serving.ObjectsOf(first.Deployment))
-	require.Equal(t, req.Turn(), serving.TurnOf(first.Deployment))
-	require.Equal(t, req.Turn(), serving.TurnOf(first.ConfigMap))
-	require.Equal(t, req.Turn(), serving.TurnOf(first.Services[0]))
+	require.Equal(t, req.Token(), serving.TokenOf(first.Deployment))
+	require.Equal(t, req.Token(), serving.TokenOf(first.ConfigMap))
+	require.Equal(t, req.Token(), serving.TokenOf(first.Services[0]))
 	require.Equal(t, "v1", first.Deployment.Annotations[serving.AnnotationVersion])
 	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
 	require.Equal(t, req.Claim, first.Deployment.Annotations[workloadops.AnnotationClaimedBy])

@@ -15,6 +15,8 @@ const (
 	ActivityApply = "party.Apply"
 	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing.
 	ActivityRemove = "party.Remove"
+	// ActivityCheck says which Deployments of a list are not there. CheckRequest → CheckResult.
+	ActivityCheck = "party.Check"
 )
 
 // The centre's activities.
@@ -27,6 +29,8 @@ const (
 	ActivityRelease = "home.ReleaseServing"
 	// ActivityObserve takes what parties have seen over into the status. ObserveRequest → nothing.
 	ActivityObserve = "home.ObserveServing"
+	// ActivityExpected lists what a queue's worker should find in its cluster. ExpectedRequest → ExpectedPage.
+	ActivityExpected = "home.ExpectedServings"
 )
 
 // The signals of a Serving, and of a ServingStatus.
@@ -43,6 +47,12 @@ const (
 
 // TypeStatus is the workflow type that carries observations to the status.
 const TypeStatus = "ServingStatus"
+
+// TypeCheck is the workflow type by which a worker that has just started learns what should be there. ExpectedRequest → nothing.
+const TypeCheck = "ServingCheck"
+
+// CheckWorkflowID is the workflow that checks what the worker of a queue should find.
+func CheckWorkflowID(queue string) string { return "serving-check/" + queue }
 
 // WorkflowPrefix begins the workflow IDs of all operations on a serving, and so the claims that each of them may take over: one begins when its
 // predecessor has given way.
@@ -75,6 +85,8 @@ type Input struct {
 	PreviousDigest string        `json:"previousDigest,omitempty"`
 	Parties        []PartyTarget `json:"parties"`
 	Policy         Policy        `json:"policy"`
+	// Cause says what others have deleted or changed that a recreation puts back.
+	Cause string `json:"cause,omitempty"`
 	// UnreachableBudgetSeconds is how long a party's cluster may be out of reach of its worker before the attempt is given up and made again.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 }
@@ -128,7 +140,7 @@ type Source struct {
 type PartyRequest struct {
 	ID  string `json:"id"`
 	UID string `json:"uid"`
-	// Generation is the operation's, Started when its run began, in milliseconds of Unix time: what is written in a later Turn is left alone.
+	// Generation is the operation's, Started when its run began, in milliseconds of Unix time: what is written with a later fencing token is left alone.
 	Generation int64 `json:"generation"`
 	Started    int64 `json:"started"`
 	// Domain and Deployment say which party of the version it is: another version may have them in another order.

@@ -101,7 +101,7 @@ type ReleaseParty struct {
 // Release is what was asked, of which nothing is known yet but that it was begun.
 func (a Asked) Release() Release {
 	in := a.Input
-	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: "it has begun", Version: in.TargetDigest, Previous: in.PreviousDigest,
+	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: begunFor(in.Cause), Version: in.TargetDigest, Previous: in.PreviousDigest,
 		Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.WithDefaults(), StartedAt: a.StartedAt, History: []kuscia.Decision{},
 		Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
 	version, err := Unpack(in.Target)
@@ -117,6 +117,13 @@ func (a Asked) Release() Release {
 		}
 	}
 	return r
+}
+
+func begunFor(cause string) string {
+	if cause == "" {
+		return "it has begun"
+	}
+	return "it has begun, to put back what others have changed: " + cause
 }
 
 // Ended is the release as it ended.

@@ -39,8 +39,11 @@ type Seen struct {
 	// PodReason and PodMessage are the word of a pod that does not serve.
 	PodReason  string `json:"podReason,omitempty"`
 	PodMessage string `json:"podMessage,omitempty"`
-	// Missing are the party's objects that somebody else has deleted.
-	Missing []string `json:"missing,omitempty"`
+	// Missing are the party's objects that somebody else has deleted, Drift what somebody else has changed of them.
+	Missing []string       `json:"missing,omitempty"`
+	Drift   []kuscia.Drift `json:"drift,omitempty"`
+	// Token is the fencing token of the step that last wrote the Deployment. What looks the same as before that step is told once more.
+	Token string `json:"token,omitempty"`
 }
 
 // SeenCondition is a condition of a Deployment.
@@ -53,15 +56,15 @@ type SeenCondition struct {
 	ChangedAt time.Time `json:"changedAt"`
 }
 
-// See is what is told of a Deployment; missing are the objects that belong to it and are not there.
-func See(d *appsv1.Deployment, missing []string) Seen {
+// See is what is told of a Deployment; missing are the objects that belong to it and are not there, drift what somebody else has changed.
+func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 	st := d.Status
 	seen := Seen{
 		DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
 		Replicas: AskedReplicas(d), UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
 		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
 		UnavailableReplicas: st.UnavailableReplicas,
-		Version:             d.Annotations[AnnotationVersion], Missing: missing,
+		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],
 	}
 	for _, c := range st.Conditions {
 		seen.Conditions = append(seen.Conditions, SeenCondition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message,
@@ -82,7 +85,7 @@ func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	e := kuscia.PartyDeploymentStatus{
 		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion,
 		Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas, AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas,
-		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing,
+		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing, Drift: s.Drift,
 	}
 	for _, c := range s.Conditions {
 		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status),

@@ -35,7 +35,7 @@ func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Ti
 			continue
 		}
 		seen := o.Seen.entry(at)
-		seen.Role, seen.Queue, seen.Failure = role, known.Queue, known.Failure
+		seen.Role, seen.Queue, seen.Failure, seen.Restorations = role, known.Queue, known.Failure, known.Restorations
 		seen.Phase, seen.Reason, seen.Message, seen.Away = known.Phase, known.Reason, known.Message, ""
 		if known.ObservedAt != nil && sameSight(known, seen) {
 			continue
@@ -117,13 +117,13 @@ func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map
 type place struct{ domain, deployment string }
 
 // MarkComplete notes when an operation has seen everything of a party in its place; complete is that time by the place in parties, which are the operation's.
-// What was seen to be missing before that is there again, and what was seen to be missing since is not forgotten: nobody would tell it once more.
+// What was seen to be missing or changed before that is put right, and what was seen since is not forgotten: nobody would tell it once more.
 func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete map[int]time.Time) {
 	for i, p := range parties {
 		entry, known := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
 		at, seen := complete[i]
 		if known && seen && entry.ObservedAt != nil && entry.ObservedAt.Time.Before(at) {
-			entry.Missing = nil
+			entry.Missing, entry.Drift = nil, nil
 			setEntry(kd, p.Domain, p.Deployment, entry)
 		}
 	}
@@ -207,7 +207,7 @@ func Settle(kd *kuscia.KusciaDeployment) {
 
 // isWhole says that a party has everything that its Deployment was asked for, and no pod that is not available.
 func isWhole(e kuscia.PartyDeploymentStatus) bool {
-	return e.ObservedAt != nil && len(e.Missing) == 0 && e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
+	return e.ObservedAt != nil && len(e.Missing) == 0 && len(e.Drift) == 0 && e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
 }
 
 func deletes(op *kuscia.Operation) bool { return op != nil && op.Kind == KindDelete }
@@ -235,6 +235,8 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 		e.Reason, e.Message = whyMissing(op, strings.Join(e.Missing, ", "))
 	case stale:
 		e.Phase = kuscia.PhaseProgressing
+	case len(e.Drift) > 0:
+		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsDrifted, whyDrifted(*e)
 	case running || e.AvailableReplicas == 0 && e.Replicas > 0:
 		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, e.PodReason, e.PodMessage
 	default:

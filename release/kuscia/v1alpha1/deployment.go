@@ -164,12 +164,41 @@ type PartyDeploymentStatus struct {
 	// Missing are the party's objects that somebody else has deleted.
 	// +optional
 	Missing []string `json:"missing,omitempty"`
+	// Drift is what somebody else has changed of the party's objects, and who it was. It is put back.
+	// +optional
+	Drift []Drift `json:"drift,omitempty"`
+	// Restorations count how often changes by others were put back lately, newest first: who keeps changing the same is not fought without end.
+	// +optional
+	Restorations []Restoration `json:"restorations,omitempty"`
 	// Failure is why the last operation failed here; it stays until everything that was asked runs.
 	// +optional
 	Failure string `json:"failure,omitempty"`
 	// Away says that the party's worker does not answer.
 	// +optional
 	Away string `json:"away,omitempty"`
+}
+
+// Drift is a change that somebody else has made to what a party runs.
+type Drift struct {
+	// Object is what was changed: "Deployment/serving-01".
+	Object string `json:"object"`
+	// Manager is the field manager of who changed it, as the API server notes it: "kubectl-edit". "" when it does not say.
+	// +optional
+	Manager string `json:"manager,omitempty"`
+	// Fields are the first ones of those that were changed.
+	// +optional
+	Fields []string `json:"fields,omitempty"`
+	// At is when they were changed.
+	// +optional
+	At *metav1.Time `json:"at,omitempty"`
+}
+
+// Restoration counts how often changes by one field manager were put back.
+type Restoration struct {
+	Manager string `json:"manager"`
+	Count   int32  `json:"count"`
+	// LastAt is when that was last begun.
+	LastAt metav1.Time `json:"lastAt"`
 }
 
 // Operation is one create, update, recreation or deletion of a serving: one Temporal workflow.

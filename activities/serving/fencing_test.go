@@ -67,6 +67,8 @@ type site struct {
 	config   *rest.Config
 	domain   string
 	temporal histories
+	// sizes are the replicas that a tag's version asks for; one that is not here asks for none.
+	sizes map[string]int32
 }
 
 func newSite(t *testing.T) *site {
@@ -98,6 +100,9 @@ func (s *site) version(tag string) (packed []byte, digest string) {
 			DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
 				Name: "main", ConfigVolumeMounts: []kuscia.ConfigVolumeMount{{MountPath: "/app.conf", SubPath: "app.conf"}},
 				Ports: []kuscia.ContainerPort{{Name: "service", Port: 8000, Scope: kuscia.ScopeCluster, Protocol: kuscia.ProtocolHTTP}}}}}}}}}}
+	if size, asked := s.sizes[tag]; asked {
+		v.Spec.Parties[0].Template.Replicas = &size
+	}
 	packed, err := v.Pack()
 	require.NoError(s.t, err)
 	digest, err = v.Digest()
@@ -187,7 +192,7 @@ func TestAStepWhoseTurnIsOver(t *testing.T) {
 	s.requireRuns("two")
 }
 
-// frozen holds up the first request of that method for a ConfigMap: the worker has asked whose turn it is, and has written nothing yet.
+// frozen holds up the first request of that method for a ConfigMap: the worker has read the fencing token, and has written nothing yet.
 type frozen struct {
 	next   http.RoundTripper
 	method string
@@ -209,7 +214,7 @@ func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
 		reason, method string
 	}{
 		{"before it looks at the ConfigMap that it would change", http.MethodGet},
-		{"with the change of the ConfigMap in its hands, which the way back has not to change back", http.MethodPut},
+		{"with the change of the ConfigMap in its hands, which the way back has not to change back", http.MethodPatch},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			s := newSite(t)

@@ -1,0 +1,152 @@
+package serving_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
+
+	"slipway.io/slipway/release/serving"
+)
+
+func (s *site) deployment() *appsv1.Deployment {
+	s.t.Helper()
+	d, err := s.kube.AppsV1().Deployments(s.domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
+	require.NoError(s.t, err)
+	return d
+}
+
+// patch changes the Deployment in somebody else's name.
+func (s *site) patch(manager, patch string) {
+	s.t.Helper()
+	_, err := s.kube.AppsV1().Deployments(s.domain).Patch(s.t.Context(), "s1", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
+	require.NoError(s.t, err)
+}
+
+func image(tag string) string {
+	return `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:` + tag + `"}]}}}}`
+}
+
+// digest is that of the fields that are Slipway's.
+func digest(t *testing.T, d *appsv1.Deployment) string {
+	t.Helper()
+	fields, err := appsapply.ExtractDeployment(d, serving.FieldManager)
+	require.NoError(t, err)
+	digest, err := serving.AppliedDigest(fields)
+	require.NoError(t, err)
+	return digest
+}
+
+func TestWhatIsAppliedIsOwned(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	d := s.deployment()
+	var ours []metav1.ManagedFieldsOperationType
+	for _, entry := range d.ManagedFields {
+		if entry.Manager == serving.FieldManager {
+			ours = append(ours, entry.Operation)
+		}
+	}
+	require.Equal(t, []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationApply}, ours, "what was made by a create is taken over")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d), "nobody has changed anything")
+	require.Empty(t, d.Annotations["slipway.io/claimed-by"])
+
+	s.patch("kubectl-set", image("hacked"))
+	d = s.deployment()
+	require.NotEqual(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+	drift := serving.DriftOf("Deployment", d)
+	require.Len(t, drift, 1)
+	require.Equal(t, "Deployment/s1", drift[0].Object)
+	require.Equal(t, "kubectl-set", drift[0].Manager)
+	require.Equal(t, []string{`spec.template.spec.containers[name="main"].image`}, drift[0].Fields)
+	require.NotNil(t, drift[0].At)
+}
+
+func TestAnUpdateTakesBackWhatOthersHaveChanged(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	s.patch("kubectl-edit", `{"metadata":{"annotations":{"team":"risk"}},"spec":{"paused":true,"template":{"spec":{
+		"containers":[{"name":"main","image":"app:hacked","env":[{"name":"EXTRA","value":"1"}]}]}}}}`)
+	_, err := s.kube.CoreV1().ConfigMaps(s.domain).Patch(t.Context(), "s1-configtemplate", types.MergePatchType, []byte(`{"data":{"app.conf":"hacked"}}`),
+		metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	require.NoError(t, err)
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.requireRuns("two")
+	d := s.deployment()
+	require.False(t, d.Spec.Paused, "a Deployment that somebody has paused would never be updated")
+	require.Equal(t, "risk", d.Annotations["team"], "what others have added stays")
+	require.Contains(t, d.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "EXTRA", Value: "1"}, "what others have added stays")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+}
+
+func TestTheSizeBelongsToWhoSetItLast(t *testing.T) {
+	s := newSite(t)
+	s.sizes = map[string]int32{"one": 1, "two": 1, "wide": 2}
+	for generation, tag := range []string{"one", "two", "wide"} {
+		s.operation(int64(generation+1), tag, "one")
+	}
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	_, err := s.kube.AppsV1().Deployments(s.domain).UpdateScale(t.Context(), "s1", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: s.domain},
+		Spec: autoscalingv1.ScaleSpec{Replicas: 3}}, metav1.UpdateOptions{FieldManager: "autoscaler"})
+	require.NoError(t, err)
+	d := s.deployment()
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d), "an autoscaler changes nothing that is Slipway's")
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.requireRuns("two")
+	require.Equal(t, int32(3), *s.deployment().Spec.Replicas, "an update that asks for the same size as before leaves it alone")
+	require.NoError(t, s.apply(s.step(3, false), nil))
+	require.Equal(t, int32(2), *s.deployment().Spec.Replicas, "one that asks for another size sets it")
+}
+
+// What an earlier build wrote without an apply is taken over: what is not wanted any more goes.
+func TestWhatWasWrittenWithoutAnApplyIsTakenOver(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	d := s.deployment()
+	require.NoError(t, s.kube.AppsV1().Deployments(s.domain).Delete(t.Context(), "s1", metav1.DeleteOptions{}))
+	raw, err := json.Marshal(d)
+	require.NoError(t, err)
+	old := &appsv1.Deployment{}
+	require.NoError(t, json.Unmarshal(raw, old))
+	old.ObjectMeta = metav1.ObjectMeta{Name: d.Name, Labels: d.Labels, Annotations: map[string]string{}}
+	for key, value := range d.Annotations {
+		if key != serving.AnnotationApplied && key != serving.AnnotationReplicas {
+			old.Annotations[key] = value
+		}
+	}
+	old.Spec.Template.Spec.Containers[0].Env = append(old.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "OLD", Value: "1"})
+	_, err = s.kube.AppsV1().Deployments(s.domain).Create(t.Context(), old, metav1.CreateOptions{FieldManager: serving.FieldManager})
+	require.NoError(t, err)
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.requireRuns("two")
+	d = s.deployment()
+	for _, env := range d.Spec.Template.Spec.Containers[0].Env {
+		require.NotEqual(t, "OLD", env.Name, "the version does not have it")
+	}
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+}
+
+// A worker that was killed after its write finds its work done, and writes nothing.
+func TestWhatIsAsItShouldBeIsNotWritten(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	versions := func() (all []string) {
+		services, err := s.kube.CoreV1().Services(s.domain).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		files, err := s.kube.CoreV1().ConfigMaps(s.domain).Get(t.Context(), "s1-configtemplate", metav1.GetOptions{})
+		require.NoError(t, err)
+		for _, one := range services.Items {
+			all = append(all, one.ResourceVersion)
+		}
+		return append(all, files.ResourceVersion)
+	}
+	before := versions()
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	require.Equal(t, before, versions())
+}

@@ -1,0 +1,143 @@
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/util/csaupgrade"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// applyBody is what is applied to an object that is there: the fields that are to be Slipway's. It is meant for that version of it, and for no other one.
+func applyBody(wanted, is object) ([]byte, error) {
+	wanted = wanted.DeepCopyObject().(object)
+	deployment, isDeployment := wanted.(*appsv1.Deployment)
+	if isDeployment {
+		serving.KeepSize(deployment, is.(*appsv1.Deployment))
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return nil, err
+	}
+	delete(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	if isDeployment {
+		unstructured.RemoveNestedField(fields, "spec", "template", "metadata", "creationTimestamp")
+		// Whoever pauses a Deployment holds up the next version too.
+		if err := unstructured.SetNestedField(fields, false, "spec", "paused"); err != nil {
+			return nil, err
+		}
+	}
+	meta := fields["metadata"].(map[string]any)
+	meta["uid"], meta["resourceVersion"] = string(is.GetUID()), is.GetResourceVersion()
+	return json.Marshal(fields)
+}
+
+// adopt takes over what was written under Slipway's name without an apply, so that what is not wanted any more goes.
+func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object) error {
+	if !writtenOtherwise(is) {
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(is, sets.New(serving.FieldManager), serving.FieldManager)
+	if err != nil || patch == nil {
+		return err
+	}
+	adopted, err := c.patch(ctx, is.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: serving.FieldManager, DryRun: w.dryRun()})
+	if err != nil {
+		return err
+	}
+	is.SetManagedFields(adopted.GetManagedFields())
+	if !w.dry {
+		is.SetResourceVersion(adopted.GetResourceVersion())
+	}
+	return nil
+}
+
+func writtenOtherwise(is object) bool {
+	for _, entry := range is.GetManagedFields() {
+		if entry.Manager == serving.FieldManager && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// appliedDigest is the digest of the fields of an object that are Slipway's, as they are.
+func appliedDigest(is object) (string, error) {
+	var fields any
+	var err error
+	switch o := is.(type) {
+	case *appsv1.Deployment:
+		fields, err = appsapply.ExtractDeployment(o, serving.FieldManager)
+	case *corev1.Service:
+		fields, err = coreapply.ExtractService(o, serving.FieldManager)
+	case *corev1.ConfigMap:
+		fields, err = coreapply.ExtractConfigMap(o, serving.FieldManager)
+	default:
+		return "", fmt.Errorf("a %T is no object of a serving", is)
+	}
+	if err != nil {
+		return "", err
+	}
+	return serving.AppliedDigest(fields)
+}
+
+// isIntact says that nobody has changed what is Slipway's of an object.
+func isIntact(is object) (bool, error) {
+	digest, err := appliedDigest(is)
+	return err == nil && digest == is.GetAnnotations()[serving.AnnotationApplied], err
+}
+
+// driftOf is what others have changed of an object; nil when nothing. What cannot be read is taken for unchanged.
+func driftOf(is object) []kuscia.Drift {
+	if intact, err := isIntact(is); err != nil || intact {
+		return nil
+	}
+	return serving.DriftOf(kindOf(is), is)
+}
+
+func kindOf(is object) string {
+	switch is.(type) {
+	case *appsv1.Deployment:
+		return "Deployment"
+	case *corev1.Service:
+		return "Service"
+	default:
+		return "ConfigMap"
+	}
+}
+
+// part is what the watch keeps of a Service or a ConfigMap: their content is of no interest beyond whether somebody else has changed it.
+type part struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	drift []kuscia.Drift
+}
+
+// DeepCopyObject copies it.
+func (b *part) DeepCopyObject() runtime.Object {
+	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.ObjectMeta.DeepCopy(), drift: b.drift}
+}
+
+// toPart makes a part of what comes from the API server.
+func toPart(from any) (any, error) {
+	is, ok := from.(object)
+	if _, done := from.(*part); done || !ok {
+		return from, nil
+	}
+	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: driftOf(is), ObjectMeta: metav1.ObjectMeta{
+		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(), Labels: is.GetLabels(),
+	}}, nil
+}

@@ -1,0 +1,294 @@
+package serving
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// FieldManager is the name under which the API server notes what Slipway applies to a serving's objects. The fields that it owns are Slipway's, all others
+// belong to whoever wrote them.
+const FieldManager = "slipway-serving"
+
+const (
+	// AnnotationApplied is the digest of the fields that were Slipway's right after they were applied, as the API server had them. Whoever changes one of them
+	// takes it over, so that another digest means that somebody has changed something.
+	AnnotationApplied = "slipway.io/serving-applied"
+	// AnnotationReplicas of a Deployment is the size that the serving asked for when the Deployment was last written. While that stays the same, the size
+	// belongs to whoever has changed it.
+	AnnotationReplicas = "slipway.io/serving-replicas"
+)
+
+// AppliedDigest is the digest of the fields of an object that are Slipway's. Two kinds of fields are left out: those that a Deployment carries only while an
+// operation works on it, and its size, which an autoscaler may change.
+func AppliedDigest(fields any) (string, error) {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return "", err
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return "", err
+	}
+	delete(tree, "status")
+	if meta, is := tree["metadata"].(map[string]any); is {
+		for _, key := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+			delete(meta, key)
+		}
+		drop(meta["annotations"], workloadops.AnnotationClaimedBy, AnnotationApplied)
+		drop(meta["labels"], workloadops.LabelClaimed)
+	}
+	drop(tree["spec"], "replicas", "paused")
+	raw, err = json.Marshal(canonical(tree))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+func drop(in any, keys ...string) {
+	if fields, is := in.(map[string]any); is {
+		for _, key := range keys {
+			delete(fields, key)
+		}
+	}
+}
+
+// canonical leaves out what is empty, and brings lists of objects into one order: the API server may keep them in another one.
+func canonical(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, field := range v {
+			if c := canonical(field); c != nil {
+				out[key] = c
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return out
+	case []any:
+		return canonicalList(v)
+	}
+	return value
+}
+
+func canonicalList(list []any) any {
+	out, objects := make([]any, 0, len(list)), len(list) > 0
+	for _, item := range list {
+		_, is := item.(map[string]any)
+		objects = objects && is
+		out = append(out, canonical(item))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	if objects {
+		slices.SortStableFunc(out, func(a, b any) int {
+			left, _ := json.Marshal(a) // what came out of JSON goes into it
+			right, _ := json.Marshal(b)
+			return bytes.Compare(left, right)
+		})
+	}
+	return out
+}
+
+// KeepSize leaves the size of a Deployment that is to be written to whoever has changed it since, an autoscaler say, unless the serving asks for another size
+// than it did before.
+func KeepSize(wanted, is *appsv1.Deployment) {
+	if is.Annotations[AnnotationReplicas] != wanted.Annotations[AnnotationReplicas] {
+		return
+	}
+	if !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
+		wanted.Spec.Replicas = nil
+	}
+}
+
+// ownedBy are the fields of an object that are Slipway's.
+func ownedBy(object metav1.Object) *fieldpath.Set {
+	for _, entry := range object.GetManagedFields() {
+		if isOurs(entry) {
+			return ownedFields(entry)
+		}
+	}
+	return fieldpath.NewSet()
+}
+
+func isOurs(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+}
+
+func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	if entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+		return fieldpath.NewSet()
+	}
+	return set
+}
+
+// maxDriftFields is how many fields of one object and manager are named.
+const maxDriftFields = 3
+
+// DriftOf says who has changed what of an object of which some fields are not Slipway's any more. A field that somebody has removed has no owner: then nobody
+// is named.
+func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
+	ours := ownedBy(object)
+	var since time.Time
+	for _, entry := range object.GetManagedFields() {
+		if isOurs(entry) && entry.Time != nil {
+			since = entry.Time.Time
+		}
+	}
+	name := kind + "/" + object.GetName()
+	var all []kuscia.Drift
+	for _, entry := range object.GetManagedFields() {
+		if isOurs(entry) || entry.Subresource != "" || entry.Time != nil && entry.Time.Time.Before(since) {
+			continue
+		}
+		if fields := changed(ownedFields(entry).Difference(ours).Leaves()); len(fields) > 0 {
+			all = append(all, kuscia.Drift{Object: name, Manager: entry.Manager, Fields: fields[:min(len(fields), maxDriftFields)], At: entry.Time})
+		}
+	}
+	if len(all) == 0 {
+		return []kuscia.Drift{{Object: name}}
+	}
+	slices.SortFunc(all, func(a, b kuscia.Drift) int { return cmp.Compare(a.Manager, b.Manager) })
+	return all
+}
+
+// changed names the fields that may have been Slipway's: labels and annotations of other names never were.
+func changed(set *fieldpath.Set) (fields []string) {
+	set.Iterate(func(path fieldpath.Path) {
+		text := strings.TrimPrefix(path.String(), ".")
+		foreign := strings.Contains(text, "metadata.annotations") || strings.Contains(text, "metadata.labels")
+		if foreign && !strings.Contains(text, "slipway.io/") && !strings.Contains(text, "kuscia.secretflow/") {
+			return
+		}
+		fields = append(fields, text)
+	})
+	slices.Sort(fields)
+	return fields
+}
+
+// ReasonObjectsDrifted: somebody else has changed what a party runs.
+const ReasonObjectsDrifted = "ObjectsDrifted"
+
+// After restoreAtOnce restorations against the same field manager the next ones wait, twice as long each time, from the shortest pause to the longest one. Who
+// has changed nothing for restoreForget begins anew.
+const (
+	restoreAtOnce   = 3
+	restoreShortest = 5 * time.Minute
+	restoreLongest  = time.Hour
+	restoreForget   = 2 * time.Hour
+	// maxRestorations is how many field managers are remembered for each party.
+	maxRestorations = 5
+)
+
+// somebody is who has changed something when the API server does not say who.
+const somebody = "somebody"
+
+func managerOf(d kuscia.Drift) string { return cmp.Or(d.Manager, somebody) }
+
+// describe says who has changed what.
+func describe(d kuscia.Drift) string {
+	text := fmt.Sprintf("%s has changed %s", managerOf(d), d.Object)
+	if len(d.Fields) > 0 {
+		text += " (" + strings.Join(d.Fields, ", ") + ")"
+	}
+	if d.At != nil {
+		text += " at " + d.At.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// Restoring notes that an operation begins to put back what others have changed: of each of them how often that was.
+func Restoring(kd *kuscia.KusciaDeployment, at time.Time) {
+	for _, p := range Members(kd) {
+		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		if len(entry.Drift) == 0 {
+			continue
+		}
+		entry.Restorations = restored(entry.Restorations, entry.Drift, at)
+		setEntry(kd, p.Domain, p.Deployment, entry)
+	}
+}
+
+func restored(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []kuscia.Restoration {
+	counts := map[string]kuscia.Restoration{}
+	for _, r := range known {
+		if at.Sub(r.LastAt.Time) < restoreForget {
+			counts[r.Manager] = r
+		}
+	}
+	managers := map[string]bool{}
+	for _, d := range drift {
+		managers[managerOf(d)] = true
+	}
+	for manager := range managers {
+		counts[manager] = kuscia.Restoration{Manager: manager, Count: counts[manager].Count + 1, LastAt: metav1.NewTime(at.Truncate(time.Second))}
+	}
+	all := slices.SortedFunc(maps.Values(counts), func(a, b kuscia.Restoration) int {
+		return cmp.Or(b.LastAt.Compare(a.LastAt.Time), cmp.Compare(a.Manager, b.Manager))
+	})
+	return all[:min(len(all), maxRestorations)]
+}
+
+// restoreNotBefore is when what others have changed of a party is put back at the earliest; the zero time: at once. against is the one that is waited for.
+func restoreNotBefore(e kuscia.PartyDeploymentStatus) (at time.Time, against kuscia.Restoration) {
+	for _, d := range e.Drift {
+		for _, r := range e.Restorations {
+			if r.Manager != managerOf(d) || r.Count < restoreAtOnce {
+				continue
+			}
+			pause := min(restoreShortest<<min(r.Count-restoreAtOnce, 10), restoreLongest)
+			if next := r.LastAt.Add(pause); next.After(at) {
+				at, against = next, r
+			}
+		}
+	}
+	return at, against
+}
+
+// whyDrifted says what others have changed of a party, and when it is put back.
+func whyDrifted(e kuscia.PartyDeploymentStatus) string {
+	text := describe(e.Drift[0])
+	if more := len(e.Drift) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if at, against := restoreNotBefore(e); !at.IsZero() {
+		return text + fmt.Sprintf("; it was put back %d times already, so the next time is %s: stop %s, or change the serving instead",
+			against.Count, at.UTC().Format(time.RFC3339), against.Manager)
+	}
+	return text
+}
+
+// drifted says what of a serving somebody else has changed, "" when nothing, and when it is put back at the earliest.
+func drifted(kd *kuscia.KusciaDeployment) (why string, notBefore time.Time) {
+	for _, p := range Members(kd) {
+		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		if len(entry.Drift) == 0 {
+			continue
+		}
+		at, _ := restoreNotBefore(entry)
+		if why == "" || at.Before(notBefore) {
+			why, notBefore = fmt.Sprintf("party %s: %s", p.Name(), describe(entry.Drift[0])), at
+		}
+	}
+	return why, notBefore
+}
