@@ -5,7 +5,7 @@ RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status demo test test-long bench lint generate clean
+.PHONY: help build up down status demo test test-long test-soak bench lint generate clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ status: ## what runs where
 demo: build up ## run the sample releases on the local stack, with live progress
 	@deploy/dev/demo.sh
 
-test: ## run the tests against the local stack
+test: ## run the tests against the local stack: what a change most likely breaks (8 minutes on 2 cores)
 	@deploy/dev/test.sh
 
-test-long: ## run the tests with the full matrix, all kills and the large sizes
+test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose (20 minutes)
 	@deploy/dev/test.sh --long
+
+test-soak: ## run every kill, cell and size, in shards: the next call goes on where one was interrupted (hours)
+	@deploy/dev/test.sh --soak
 
 bench: ## measure, and print the figures
 	@deploy/dev/test.sh --bench

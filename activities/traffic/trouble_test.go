@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/test/harness"
 )
 
 // begun pins the Service and sends a fifth of the requests to the canary.
@@ -187,39 +187,46 @@ func TestWithoutCanaryServices(t *testing.T) {
 	require.Nil(t, b.object("Service", "order-canary"))
 }
 
-// TestKilledBetweenWrites kills the process before each write of a release, and after it with the answer lost; the next one goes on, to the same end.
-func TestKilledBetweenWrites(t *testing.T) {
+// TestKilledAfterWrites kills the process after each write of a release, with the answer lost; the next one goes on, to the same end.
+func TestKilledAfterWrites(t *testing.T) {
 	t.Parallel()
+	killAtWrites(t, true)
+}
+
+// TestSoakKilledBeforeWrites kills it before each write, which is after the one before it, but for what the process knew.
+func TestSoakKilledBeforeWrites(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killAtWrites(t, false)
+}
+
+func killAtWrites(t *testing.T, after bool) {
+	t.Helper()
 	for name, w := range ways {
-		for _, after := range []bool{false, true} {
-			for at := range 3 {
-				if !after && os.Getenv("SLIPWAY_TEST_LONG") == "" {
-					continue // before one write is after the one before it, but for what the process knew
-				}
-				t.Run(fmt.Sprintf("%s/%d/after=%t", name, at, after), func(t *testing.T) {
-					b := newBench(t)
-					before := own(b.set(w))
-					service := own(b.object("Service", "order"))
-					for _, actions := range [][]rollout.RouteAction{
-						{rollout.RoutePin, rollout.RouteEnsure}, {rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary},
-					} {
-						b.killed(w, actions, at, after)
-						b.use(b.config, traffic.Options{})
-						for _, action := range actions {
-							req := b.twenty(w)
-							req.Action = action
-							b.must(req)
-						}
-						if actions[0] == rollout.RoutePin {
-							b.requireSplit(w, weight(20))
-						}
+		for at := range 3 {
+			t.Run(fmt.Sprintf("%s/%d/after=%t", name, at, after), func(t *testing.T) {
+				b := newBench(t)
+				before := own(b.set(w))
+				service := own(b.object("Service", "order"))
+				for _, actions := range [][]rollout.RouteAction{
+					{rollout.RoutePin, rollout.RouteEnsure}, {rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary},
+				} {
+					b.killed(w, actions, at, after)
+					b.use(b.config, traffic.Options{})
+					for _, action := range actions {
+						req := b.twenty(w)
+						req.Action = action
+						b.must(req)
 					}
-					require.Equal(t, before, own(b.object(w.kind, "order")))
-					require.Equal(t, service, own(b.object("Service", "order")))
-					require.Nil(t, b.object("Service", "order-canary"))
-					require.Nil(t, b.object("Ingress", "order-canary"))
-				})
-			}
+					if actions[0] == rollout.RoutePin {
+						b.requireSplit(w, weight(20))
+					}
+				}
+				require.Equal(t, before, own(b.object(w.kind, "order")))
+				require.Equal(t, service, own(b.object("Service", "order")))
+				require.Nil(t, b.object("Service", "order-canary"))
+				require.Nil(t, b.object("Ingress", "order-canary"))
+			})
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -41,10 +41,22 @@ func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int
 	return err != nil
 }
 
-// TestKilledAtEveryChange kills the process before and after every change of an operation, with nothing remembered, and lets the next one go on: the outcome is
-// the same, no pod is restarted twice, and the spec is changed no more often than without the kill.
-func TestKilledAtEveryChange(t *testing.T) {
+// TestKilledAtChanges kills the process before and after changes of an operation, with nothing remembered, and lets the next one go on: the outcome is the same,
+// no pod is restarted twice, and the spec is changed no more often than without the kill. Before one change is after the one before it, but for what the process
+// knew: TestSoakKilledAtEveryChange has those, and the later changes.
+func TestKilledAtChanges(t *testing.T) {
 	t.Parallel()
+	killAtChanges(t, func(changes int, after bool) bool { return changes <= 2 && (after || changes == 0) })
+}
+
+func TestSoakKilledAtEveryChange(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killAtChanges(t, func(int, bool) bool { return true })
+}
+
+func killAtChanges(t *testing.T, takes func(changes int, after bool) bool) {
+	t.Helper()
 	for name, s := range map[string]situation{
 		"deployment/RESTART/SEQUENTIAL": situations["deployment/RESTART/PARALLEL"].with(plan.Sequential),
 		"statefulset/RESTART/PARALLEL":  situations["statefulset/RESTART/PARALLEL"],
@@ -57,8 +69,8 @@ func TestKilledAtEveryChange(t *testing.T) {
 	} {
 		for changes := range 6 {
 			for _, after := range []bool{false, true} {
-				if os.Getenv("SLIPWAY_TEST_LONG") == "" && (changes > 2 || !after && changes > 0) {
-					continue // before one change is after the one before it, but for what the process knew
+				if !takes(changes, after) {
+					continue
 				}
 				t.Run(fmt.Sprintf("%s/%d/after=%t", name, changes, after), func(t *testing.T) { newBench(t).playKilled(s, changes, after) })
 			}

@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # Runs Slipway's tests against the local stack, which it starts if need be.
 #
-#   deploy/dev/test.sh [--long] [go test arguments…]     (default: ./...)
-#   deploy/dev/test.sh --bench                           the measurements of test/bench, which print their figures
-#   deploy/dev/test.sh --print-env                       the tests' environment, for `eval "$(…)"` and a `go test` by hand
+#   deploy/dev/test.sh [go test arguments…]       what a change most likely breaks (default: ./...)
+#   deploy/dev/test.sh --long                     what else stands for a promise: the tests named TestLong…, which the first leaves out
+#   deploy/dev/test.sh --soak [arguments…]        every kill, cell and size, in shards: see soak.sh
+#   deploy/dev/test.sh --bench                    the measurements of test/bench, which print their figures
+#   deploy/dev/test.sh --print-env                the tests' environment, for `eval "$(…)"` and a `go test` by hand
 #
 # A test that needs the stack reads these:
 #
 #   SLIPWAY_TEST_STACK             1: the stack is up
-#   SLIPWAY_TEST_LONG              1 with --long: the full matrix
+#   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
+#   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
+#   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
 #   SLIPWAY_TEST_TEMPORAL_UI       URL
 #   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints) and the stack's binaries
 #   SLIPWAY_TEST_ROOT              this clone
 #
-# With CI set in the environment a test that is skipped is a failure, except one whose reason says that it belongs to
-# `make test-long`, where --long is not given.
+# With CI set in the environment a test that is skipped is a failure, except one that its name and its reason leave to a longer run.
 #
-# Up to eight tests that failed among all the others are run again, one at a time, three times each, and said to be RED ONCE if they pass every
+# Up to three tests that failed among all the others are run again, one at a time, three times each, and said to be RED ONCE if they pass every
 # time: two cores that play a control plane, its nodes and a Temporal server besides can be late for anything. Of a test with cases, those that
-# failed are run again.
+# failed are run again. A test that is RED ONCE is a defect all the same, of itself or of the product.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -52,6 +55,7 @@ build_slipway() {
 
 cd "$root"
 long=
+soak=
 bench=
 timeout=25m
 case ${1:-} in
@@ -62,7 +66,11 @@ case ${1:-} in
     ;;
   --long)
     long=yes
-    timeout=55m
+    timeout=40m
+    shift
+    ;;
+  --soak)
+    soak=yes
     shift
     ;;
   --bench)
@@ -76,7 +84,9 @@ esac
 "$here/stack.sh" up
 build_slipway
 set_environment
-if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; else unset SLIPWAY_TEST_LONG; fi
+unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
+if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
+if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v -bench . ./test/bench; fi
 
 red=$(mktemp)
@@ -84,14 +94,13 @@ trap 'rm -f "$red"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores.
 run() { go test -json -count=1 -parallel 6 -timeout "$timeout" "$@"; }
 
-# run_all: in the long run the packages that fill the cluster with hundreds of pods have it to themselves.
+# run_all: what takes longest begins first. In the long run the packages that fill the cluster with hundreds of pods have it to themselves.
 run_all() {
-  if [ -z "$long" ]; then run ./test/e2e ./activities/workload ./...; return; fi # what takes longest begins first
+  if [ -z "$long" ]; then run ./test/e2e ./activities/workload ./...; return; fi
   local code=0 rest
-  mapfile -t rest < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/bench$')
-  run "${rest[@]}" || code=1
-  run ./test/e2e || code=1
-  run ./test/bench || code=1
+  mapfile -t rest < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -v '/test/bench$')
+  run -run '^TestLong' "${rest[@]}" || code=1
+  run -run '^TestLong' ./test/bench || code=1
   return $code
 }
 

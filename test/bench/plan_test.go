@@ -30,7 +30,7 @@ const (
 	maxRSS    = 200 << 20
 )
 
-func TestTwoHundredServices(t *testing.T) {
+func TestLongTwoHundredServices(t *testing.T) {
 	harness.Long(t)
 	e := harness.Start(t, harness.Options{Apart: true})
 	prepare(t, e)

@@ -35,7 +35,7 @@ const (
 
 // N rollouts at once, beside a plain rolling update of the same Deployments in the same run. Only `make bench` takes the large N: what is promised of each rollout
 // holds for few as well.
-func TestRolloutsAtOnce(t *testing.T) {
+func TestLongRolloutsAtOnce(t *testing.T) {
 	harness.Long(t)
 	sizes := []int{20}
 	if measuring() {
@@ -90,7 +90,7 @@ func measureRollouts(t *testing.T, n int) {
 }
 
 // 500 rollouts that wait for somebody: what they cost in two minutes. Without `make bench`: 50, and ten seconds.
-func TestRolloutsWaiting(t *testing.T) {
+func TestLongRolloutsWaiting(t *testing.T) {
 	harness.Long(t)
 	n, watched := 50, 10*time.Second
 	if measuring() {

@@ -22,7 +22,7 @@ import (
 const maxServingWrites = 22
 
 // N servings of two parties created at once, beside their Deployments and Services alone. Only `make bench` takes the large N.
-func TestServingsAtOnce(t *testing.T) {
+func TestLongServingsAtOnce(t *testing.T) {
 	harness.Long(t)
 	n := 20
 	if measuring() {

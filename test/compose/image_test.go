@@ -93,7 +93,7 @@ func TestScriptsOfTheImage(t *testing.T) {
 }
 
 // The build's own commands, run on the build context in a folder of the test's, make the file system of the image.
-func TestImageBuild(t *testing.T) {
+func TestLongImageBuild(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	image := buildImage(t, "v9.8.7-test")

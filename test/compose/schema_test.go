@@ -16,7 +16,7 @@ import (
 )
 
 // The job of the file sets up both databases on a real PostgreSQL, and changes nothing the second time.
-func TestSchema(t *testing.T) {
+func TestLongSchema(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	project := load(t, example(t), composeFile)
@@ -95,7 +95,7 @@ func TestPasswordsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
+func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	project := load(t, example(t), composeFile)

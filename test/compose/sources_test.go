@@ -13,7 +13,7 @@ import (
 )
 
 // A variable that a program does not read would be passed over in silence: each is in the source of what the image runs.
-func TestVariablesOfTemporalsImagesAreRead(t *testing.T) {
+func TestLongVariablesOfTemporalsImagesAreRead(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	project := load(t, example(t), composeFile)
@@ -39,7 +39,7 @@ func TestVariablesOfTemporalsImagesAreRead(t *testing.T) {
 }
 
 // Keys of the dynamic configuration that the server does not know would be passed over in silence.
-func TestDynamicConfigIsKnownToTheServer(t *testing.T) {
+func TestLongDynamicConfigIsKnownToTheServer(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	server := filepath.Join(programs(t), "temporal-server")

@@ -23,7 +23,7 @@ type running struct {
 
 // The whole stack: each service is started when what it waits for is there and no earlier, with the file's own commands, environments
 // and health checks. It then carries out a release, with Temporal on PostgreSQL.
-func TestTheStackReleases(t *testing.T) {
+func TestLongTheStackReleases(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	stack := harness.SharedStack(t)

@@ -19,7 +19,7 @@ import (
 )
 
 // A person pauses and resumes a task from the Temporal UI, in a real browser, with nothing but its page.
-func TestTemporalUI(t *testing.T) {
+func TestLongTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -150,21 +149,45 @@ func (c *crashed) release(during func(id string)) map[string]int64 {
 // crashLanes is how many engines share the failpoints: a death is noticed after seconds, in which the machine has nothing to do.
 const crashLanes = 5
 
-// The worker dies before and after every external write of a plan, each time once, and comes back: the task succeeds as if nothing had been.
-func TestWorkerKilledAtEveryFailpoint(t *testing.T) {
+// The worker dies before or after an external write of a plan, and comes back: the task succeeds as if nothing had been. This is one death in ten of those of
+// TestSoakWorkerKilledAtEveryFailpoint.
+func TestWorkerKilledAtFailpoints(t *testing.T) {
+	t.Parallel()
+	dieInLane(t, 0, 2*crashLanes)
+}
+
+// Another death in ten.
+func TestLongWorkerKilledAtFailpoints(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	dieInLane(t, crashLanes, 2*crashLanes)
+}
+
+// The worker dies before and after every external write of a plan, each time once.
+func TestSoakWorkerKilledAtEveryFailpoint(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	for lane := range crashLanes {
 		t.Run(fmt.Sprintf("Lane%d", lane+1), func(t *testing.T) {
 			t.Parallel()
-			c := newCrashed(t)
-			clean := c.release(func(string) {})
-			points := c.points()
-			require.Greater(t, len(points), crashLanes, "the run without a crash passes failpoints")
-			for n := lane; n < len(points); n += crashLanes {
-				c.dieAt(n+1, points[n], clean)
-			}
+			dieInLane(t, lane, crashLanes)
 		})
 	}
+}
+
+// dieInLane has the worker die at one in so many of the failpoints of a plan.
+func dieInLane(t *testing.T, lane, lanes int) {
+	t.Helper()
+	c := newCrashed(t)
+	clean := c.release(func(string) {})
+	points := c.points()
+	require.Greater(t, len(points), lanes, "the run without a crash passes failpoints")
+	kills := 0
+	for n := lane; n < len(points); n += lanes {
+		c.dieAt(n+1, points[n], clean)
+		kills++
+	}
+	harness.Covered(t, kills, "kills of a worker at failpoints of a plan")
 }
 
 // dieAt kills the worker at the n-th failpoint of a release, and wants as many changes as without a crash.
@@ -184,16 +207,25 @@ func (c *supervised) points() []string {
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
 }
 
-// The worker dies ten times at random moments.
-func TestWorkerKilledAtRandom(t *testing.T) {
+// The worker dies at random moments of a plan.
+func TestLongWorkerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	killWorker(t, 3)
+}
+
+func TestSoakWorkerKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killWorker(t, 100)
+}
+
+func killWorker(t *testing.T, kills int) {
+	t.Helper()
+	random := harness.Random(t)
 	c := newCrashed(t)
 	clean := c.release(func(string) {})
-	for range 10 {
+	for range kills {
 		moment := time.Duration(random.Int64N(int64(4 * time.Second)))
 		made := c.release(func(id string) {
 			timer := time.NewTimer(moment)
@@ -202,17 +234,27 @@ func TestWorkerKilledAtRandom(t *testing.T) {
 			t.Logf("kill after %s", moment)
 			c.killNow()
 		})
-		require.Equal(t, clean, made, "as many changes as without a crash, seed %d", seed)
+		require.Equal(t, clean, made, "as many changes as without a crash")
 	}
+	harness.Covered(t, kills, "random kills of a worker during a plan")
 }
 
 // The API process dies at random moments: tasks go on, and a repeated request with the same key is the same task.
-func TestServerKilledAtRandom(t *testing.T) {
+func TestLongServerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	killServer(t, 3)
+}
+
+func TestSoakServerKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killServer(t, 50)
+}
+
+func killServer(t *testing.T, kills int) {
+	t.Helper()
+	random := harness.Random(t)
 	o := harness.Options{Apart: true}
 	e := harness.Start(t, o)
 	e.Deployment("one", 2, nil)
@@ -220,7 +262,7 @@ func TestServerKilledAtRandom(t *testing.T) {
 	e.PutService("1", "", "Deployment/one")
 	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
 	server := e.Processes[0]
-	for round := range 8 {
+	for round := range kills {
 		key := fmt.Sprintf("round-%d", round)
 		moment := time.Duration(random.Int64N(int64(400 * time.Millisecond)))
 		killed := make(chan struct{})
@@ -237,9 +279,10 @@ func TestServerKilledAtRandom(t *testing.T) {
 		e.WaitReady()
 		id := e.Execute("again", "Idempotency-Key", key)
 		task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
-		require.Equal(t, plan.TaskSucceeded, task.State, "seed %d: %s", seed, task.Reason)
+		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 		require.Equal(t, id, e.Execute("again", "Idempotency-Key", key), "one key, one task, whatever died in between")
 	}
 	tasks := e.Call(http.MethodGet, "/api/v1/tasks?plan=again", "")
-	require.Equal(t, 8, strings.Count(string(tasks.Body), `"createdAt"`), "eight keys, eight tasks: %s", tasks.Body)
+	require.Equal(t, kills, strings.Count(string(tasks.Body), `"createdAt"`), "as many tasks as keys: %s", tasks.Body)
+	harness.Covered(t, kills, "random kills of a server while a plan is executed")
 }

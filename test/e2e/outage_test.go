@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 )
 
 // The API server is away for longer than the budget: the task is interrupted, not failed, and resume goes on where it was.
-func TestClusterAway(t *testing.T) {
+func TestLongClusterAway(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t)
@@ -50,36 +49,49 @@ func TestClusterAway(t *testing.T) {
 }
 
 // Temporal is killed at random moments of a task and comes back on its file: the task goes on, and nothing is done twice.
-func TestTemporalKilledAtRandom(t *testing.T) {
+func TestLongTemporalKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	killTemporal(t, 1)
+}
+
+func TestSoakTemporalKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killTemporal(t, 20)
+}
+
+// killTemporal runs so many tasks with three deaths of Temporal each.
+func killTemporal(t *testing.T, tasks int) {
+	t.Helper()
+	random := harness.Random(t)
 	p := harness.NewPrivateStack(t)
 	e := harness.Start(t, harness.Options{Stack: &p.Stack})
 	e.Deployment("one", 3, slowToReady)
 	e.WaitReadyPods("one", 3)
 	e.PutService("1", "", "Deployment/one")
 	e.PutPlan("shop", "deployPlanItems: [{serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
-	watch := observer.Start(t, e.Kube, e.Apps)
-	id := e.Execute("shop")
-	for range 3 {
-		timer := time.NewTimer(time.Duration(random.Int64N(int64(2 * time.Second))))
-		<-timer.C
-		p.Kill(harness.PartTemporal)
-		p.StartPart(harness.PartTemporal)
+	for range tasks {
+		watch := observer.Start(t, e.Kube, e.Apps)
+		id := e.Execute("shop")
+		for range 3 {
+			timer := time.NewTimer(time.Duration(random.Int64N(int64(2 * time.Second))))
+			<-timer.C
+			p.Kill(harness.PartTemporal)
+			p.StartPart(harness.PartTemporal)
+		}
+		task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+		one := observer.Name{Kind: "Deployment", Name: "one"}
+		watch.RequireAtMostOneOut(t, one)
+		seen := watch.Timeline(t)
+		require.Len(t, seen.Made[one], 3, "no pod is restarted twice:\n%s", seen)
 	}
-	task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
-	require.Equal(t, plan.TaskSucceeded, task.State, "seed %d: %s", seed, task.Reason)
-	one := observer.Name{Kind: "Deployment", Name: "one"}
-	watch.RequireAtMostOneOut(t, one)
-	seen := watch.Timeline(t)
-	require.Len(t, seen.Made[one], 3, "no pod is restarted twice, seed %d:\n%s", seed, seen)
+	harness.Covered(t, 3*tasks, "random kills of Temporal")
 }
 
 // `slipway dev` needs nothing but a kubeconfig and an address: here those of another stack.
-func TestAnotherStack(t *testing.T) {
+func TestLongAnotherStack(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t)

@@ -177,16 +177,28 @@ func abandonedStates() []state {
 	return append(all, state{deploymentBy(rollout.StylePartition, harness.NoProvider), 2, true})
 }
 
-// `slipway repair` brings a workload home from each state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
+// `slipway repair` brings a workload home from a state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
 func TestRepair(t *testing.T) {
 	t.Parallel()
+	repairFrom(t, func(s state) bool { return s.routed && s.step != 1 })
+}
+
+// From each state that TestRepair leaves out: after the first step, and between pods and traffic.
+func TestSoakRepair(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	repairFrom(t, func(s state) bool { return !s.routed || s.step == 1 })
+}
+
+func repairFrom(t *testing.T, takes func(state) bool) {
+	t.Helper()
 	stack := harness.SharedStack(t)
 	for _, s := range abandonedStates() {
+		if !takes(s) {
+			continue
+		}
 		for _, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
 			t.Run(fmt.Sprintf("%s/To_%s", s, to), func(t *testing.T) {
-				if !s.routed || s.step == 1 {
-					harness.Long(t)
-				}
 				t.Parallel()
 				a := abandon(t, stack, s.cell)
 				a.goTo(s.step, s.routed)
@@ -211,16 +223,25 @@ func TestRepair(t *testing.T) {
 // The commands of slipway.io/recover do the same with kubectl.
 func TestRecoverCommands(t *testing.T) {
 	t.Parallel()
+	recoverFrom(t, func(step int) bool { return step == 2 })
+}
+
+// From the steps that TestRecoverCommands leaves out.
+func TestSoakRecoverCommands(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	recoverFrom(t, func(step int) bool { return step == 1 || step == 3 })
+}
+
+func recoverFrom(t *testing.T, takes func(step int) bool) {
+	t.Helper()
 	stack := harness.SharedStack(t)
 	for _, s := range abandonedStates() {
-		if s.step == 0 || !s.routed {
+		if !takes(s.step) || !s.routed {
 			continue
 		}
 		for _, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
 			t.Run(fmt.Sprintf("%s/To_%s", s, to), func(t *testing.T) {
-				if s.step != 2 {
-					harness.Long(t)
-				}
 				t.Parallel()
 				a := abandon(t, stack, s.cell)
 				a.goTo(s.step, s.routed)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -47,55 +46,82 @@ func (c *supervised) through(t *testing.T, place cell, during func()) int64 {
 	return r.object().GetGeneration() - before
 }
 
-// The worker dies before and after every external write of a blue-green and of canaries with traffic, each time once, and comes back: they end right, under the
-// observer's eyes, with as many changes of the workload as without a crash. `make test` takes a fifth of them.
-func TestRolloutWorkerKilledAtEveryFailpoint(t *testing.T) {
+// The worker dies before or after an external write of a rollout, and comes back: it ends right, under the observer's eyes, with as many changes of the workload
+// as without a crash. This is one death in ten of a blue-green's.
+func TestRolloutWorkerKilledAtFailpoints(t *testing.T) {
 	t.Parallel()
-	for i, place := range crashCells {
-		if i == 2 && !long() {
-			continue // the third differs from the second in the extra workload only
-		}
+	rolloutDiesInLane(t, crashCells[0], 0, fewLanes)
+}
+
+// One death in ten of a canary by partition.
+func TestLongRolloutWorkerKilledAtFailpoints(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	rolloutDiesInLane(t, crashCells[1], 1, fewLanes)
+}
+
+// The worker dies before and after every external write of a blue-green and of canaries with traffic, each time once.
+func TestSoakRolloutWorkerKilledAtEveryFailpoint(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	for _, place := range crashCells {
 		for lane := range rolloutLanes {
-			if !long() && lane != i {
-				continue // an odd number of lanes: each has points before a write and points after one
-			}
 			t.Run(fmt.Sprintf("%s/Lane%d", place.style, lane+1), func(t *testing.T) {
 				t.Parallel()
-				c := newSupervised(t)
-				clean := c.through(t, place, nil)
-				points := c.points()
-				require.Greater(t, len(points), 2*rolloutLanes, "the run without a crash passes failpoints")
-				for n := lane; n < len(points); n += rolloutLanes {
-					t.Run(fmt.Sprintf("%d %s", n+1, points[n]), func(t *testing.T) {
-						died := c.dead()
-						require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n+1), 0o600))
-						made := c.through(t, place, nil)
-						require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
-						require.Equal(t, clean, made, "each write is made once, or again without a change")
-					})
-				}
+				rolloutDiesInLane(t, place, lane, rolloutLanes)
 			})
 		}
 	}
 }
 
+// rolloutDiesInLane has the worker die at one in so many of the failpoints of a rollout.
+func rolloutDiesInLane(t *testing.T, place cell, lane, lanes int) {
+	t.Helper()
+	c := newSupervised(t)
+	clean := c.through(t, place, nil)
+	points := c.points()
+	require.Greater(t, len(points), lanes, "the run without a crash passes failpoints")
+	kills := 0
+	for n := lane; n < len(points); n += lanes {
+		t.Run(fmt.Sprintf("%d %s", n+1, points[n]), func(t *testing.T) {
+			died := c.dead()
+			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n+1), 0o600))
+			made := c.through(t, place, nil)
+			require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
+			require.Equal(t, clean, made, "each write is made once, or again without a change")
+		})
+		kills++
+	}
+	harness.Covered(t, kills, "kills of a worker at failpoints of a rollout")
+}
+
 // rolloutLanes is how many engines share the failpoints of one rollout: a death is noticed after seconds, in which the machine has nothing to do.
 const rolloutLanes = 5
 
-// The worker dies at random moments: 50 over both in `make test-long`, a few in `make test`.
-func TestRolloutWorkerKilledAtRandom(t *testing.T) {
+// fewLanes is how many there are of which a test takes one. An odd number: each lane has points before a write and points after one.
+const fewLanes = 11
+
+// The worker dies at random moments of a rollout.
+func TestLongRolloutWorkerKilledAtRandom(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
-	kills := 2
-	if long() {
-		kills = 25
-	}
+	killDuringRollouts(t, 3)
+}
+
+func TestSoakRolloutWorkerKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killDuringRollouts(t, 75)
+}
+
+func killDuringRollouts(t *testing.T, kills int) {
+	t.Helper()
 	for _, place := range crashCells[:2] {
 		t.Run(string(place.style), func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0))
+			random := harness.Random(t)
 			c := newSupervised(t)
+			harness.Covered(t, kills, "random kills of a worker during a rollout")
 			for kill := range kills {
 				moment := time.Duration(random.Int64N(int64(6 * time.Second)))
 				t.Run(fmt.Sprintf("%d after %s", kill+1, moment.Round(time.Millisecond)), func(t *testing.T) {

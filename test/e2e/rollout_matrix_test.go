@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +10,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// placed is a cell of the matrix, with the reason why it is gone through in `make test` already; "" leaves it to `make test-long`.
+// placed is a cell of the matrix, with the reason why it is gone through in `make test` already; "" leaves it to `make test-soak`.
 type placed struct {
 	cell
 	reason string
@@ -60,15 +59,26 @@ func allowed(kind harness.Kind, style rollout.Style) bool {
 	}
 }
 
-func long() bool { return os.Getenv("SLIPWAY_TEST_LONG") != "" }
-
-// Each cell of kind × style × provider: through all steps with approvals to the new version, under the observer's eyes.
+// Cells of kind × style × provider: through all steps with approvals to the new version, under the observer's eyes.
 func TestRolloutMatrix(t *testing.T) {
 	t.Parallel()
+	releaseCells(t, false)
+}
+
+// Each cell that TestRolloutMatrix leaves out.
+func TestSoakRolloutMatrix(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	releaseCells(t, true)
+}
+
+// releaseCells goes through the cells that `make test` takes, or through the others.
+func releaseCells(t *testing.T, others bool) {
+	t.Helper()
 	e := harness.Start(t, harness.Options{})
 	t.Run("cells", func(t *testing.T) {
 		for _, place := range matrix() {
-			if place.reason == "" && !long() {
+			if (place.reason == "") != others {
 				continue
 			}
 			t.Run(place.String(), func(t *testing.T) {
@@ -88,18 +98,27 @@ func TestRolloutMatrix(t *testing.T) {
 	})
 }
 
-// A rollback from the rest of every step that has one.
-func TestRolloutRollbackAtEveryStep(t *testing.T) {
+// A rollback from the rest of a step: a fifth of the cells of TestRolloutMatrix, each at another step.
+func TestRolloutRollback(t *testing.T) {
 	t.Parallel()
+	rollBackCells(t, func(i, step int, place placed) bool { return place.reason != "" && (i+step)%5 == 0 })
+}
+
+// A rollback of every cell from the rest of every step that has one.
+func TestSoakRolloutRollbackAtEveryStep(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	rollBackCells(t, func(int, int, placed) bool { return true })
+}
+
+func rollBackCells(t *testing.T, takes func(i, step int, place placed) bool) {
+	t.Helper()
 	e := harness.Start(t, harness.Options{})
 	t.Run("cells", func(t *testing.T) {
 		for i, place := range matrix() {
-			if place.reason == "" && !long() {
-				continue
-			}
 			for step := 1; step <= 3; step++ {
-				if step == 3 && place.style != rollout.StyleBlueGreen || !long() && (i+step)%5 != 0 {
-					continue // a canary's last step passes by itself; `make test` takes a fifth of them
+				if step == 3 && place.style != rollout.StyleBlueGreen || !takes(i, step, place) {
+					continue // a canary's last step passes by itself
 				}
 				t.Run(place.String()+"/"+string(rune('0'+step)), func(t *testing.T) {
 					t.Parallel()

@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,53 +17,99 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// With everything of ours dead, `slipway repair` and the commands of slipway.io/recover bring the workload home to either side, from the rest of each step: whole,
+// With everything of ours dead, `slipway repair` and the commands of slipway.io/recover bring the workload home to either side, from the rest of a step: whole,
 // with nothing of ours left, and no traffic meets an empty Service on the way. The two take turns: between them they meet each kind, style and provider, and
-// TestRepair and TestRecoverCommands take every state of a Deployment both ways.
+// TestRepair and TestRecoverCommands take the states of a Deployment both ways.
 func TestRolloutRepair(t *testing.T) {
 	t.Parallel()
+	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%4 == 0 })
+}
+
+// Every cell, from the rest of each step, to either side.
+func TestSoakRolloutRepair(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	repairCells(t, func(int, placed) bool { return true })
+}
+
+// stranded is a rollout at the rest of a step, whose engine is about to die.
+type stranded struct {
+	*release
+	title string
+	to    rollout.Side
+	bring func(r *release, to rollout.Side)
+}
+
+// repairCells brings rollouts to the rest of a step, a dozen at a time on one engine, kills it, and has somebody bring each workload home to one side.
+func repairCells(t *testing.T, takes func(turn int, place placed) bool) {
+	t.Helper()
 	ways := []struct {
 		name  string
 		bring func(r *release, to rollout.Side)
 	}{{"repair", (*release).repair}, {"recover", (*release).recover}}
+	var cases []func(t *testing.T, e *harness.Engine) *stranded
 	for i, place := range matrix() {
-		if place.reason == "" && !long() {
-			continue
-		}
 		for step := 1; step <= 3; step++ {
 			if step == 3 && place.style != rollout.StyleBlueGreen {
 				continue // a canary's last step passes by itself
 			}
 			for n, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
 				turn := i + step + n
-				if !long() && turn%4 != 0 {
+				if !takes(turn, place) {
 					continue
 				}
 				way := ways[turn%2]
-				t.Run(fmt.Sprintf("%s/%d/%s/%s", place, step, to, way.name), func(t *testing.T) {
-					t.Parallel()
-					repairAt(t, place.cell, step, func(r *release) { way.bring(r, to) }, to)
+				cases = append(cases, func(t *testing.T, e *harness.Engine) *stranded {
+					title := fmt.Sprintf("%s/%d/%s/%s", place, step, to, way.name)
+					return &stranded{release: strand(t, e, place.cell, step), title: title, to: to, bring: way.bring}
 				})
 			}
 		}
 	}
+	for some := range slices.Chunk(cases, 12) {
+		repairTogether(t, some)
+	}
 }
 
-// repairAt brings a rollout to the rest of a step, kills everything of ours, and has somebody bring the workload home to one side.
-func repairAt(t *testing.T, c cell, step int, bring func(r *release), to rollout.Side) {
+func repairTogether(t *testing.T, cases []func(*testing.T, *harness.Engine) *stranded) {
+	t.Helper()
 	e := harness.Start(t, harness.Options{})
+	waiting := make([]*stranded, len(cases))
+	var wg sync.WaitGroup
+	for i, begin := range cases {
+		wg.Go(func() { waiting[i] = begin(t, e) })
+	}
+	wg.Wait()
+	e.Processes[0].Kill()
+	t.Run("home", func(t *testing.T) {
+		for _, r := range waiting {
+			require.NotNil(t, r, "its rollout never came to rest")
+			t.Run(r.title, func(t *testing.T) {
+				t.Parallel()
+				r.comesHome(t)
+			})
+		}
+	})
+}
+
+// strand brings a rollout to the rest of a step.
+func strand(t *testing.T, e *harness.Engine, c cell, step int) *release {
 	r := begin(t, e, c, nil)
 	for n := 1; n < step; n++ {
 		r.approve(n)
 	}
 	r.rest(step)
-	e.Processes[0].Kill()
+	return r
+}
+
+// comesHome has somebody bring the workload home, and wants everything to be whole.
+func (r *stranded) comesHome(t *testing.T) {
 	end := observer.End{}
-	if r.watch.Leaving(t); to == rollout.SideNew {
+	if r.watch.Leaving(t); r.to == rollout.SideNew {
 		r.watch.Finishing(t)
 		end.Images = map[string]string{"app": r.rollout.NewestImage()}
 	}
-	bring(r)
+	r.bring(r.release, r.to)
 	r.watch.WaitStill(t)
 	r.requireHome(end)
 }

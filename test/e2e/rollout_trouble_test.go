@@ -199,58 +199,70 @@ func TestRolloutBadImage(t *testing.T) {
 	})
 }
 
+// deeds are what a person does to a workload by kubectl.
+var deeds = map[string]func(r *release){
+	"set image": func(r *release) { r.SetImage(harness.Deployment, r.rollout.Name, "registry.test/order:somebody") },
+	"undo":      func(r *release) { r.undo() },
+	"apply":     func(r *release) { r.apply() },
+}
+
 // At rest in each style, what a person does to the workload by kubectl takes no ready pod below the workload's own limits.
 func TestRolloutAtRestIsSafe(t *testing.T) {
 	t.Parallel()
+	doAtRest(t, func(style rollout.Style, deed string) bool { return deed != "apply" || style == rollout.StylePartition })
+}
+
+// A repeated apply in the other styles.
+func TestSoakRolloutAppliedAtRest(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	doAtRest(t, func(style rollout.Style, deed string) bool { return deed == "apply" && style != rollout.StylePartition })
+}
+
+func doAtRest(t *testing.T, takes func(style rollout.Style, deed string) bool) {
+	t.Helper()
 	e := harness.Start(t, harness.Options{})
-	deeds := map[string]func(r *release){
-		"set image": func(r *release) { r.SetImage(harness.Deployment, r.rollout.Name, "registry.test/order:somebody") },
-		"undo":      func(r *release) { r.undo() },
-		"apply":     func(r *release) { r.apply() },
-	}
 	for _, c := range styles {
-		for name, deed := range deeds {
-			if !long() && name == "apply" && c.style != rollout.StylePartition {
-				continue
-			}
-			if name == "undo" && c.style == rollout.StyleCanary {
-				continue // the stable Deployment has no earlier revision: kubectl refuses
+		for name := range deeds {
+			if !takes(c.style, name) || name == "undo" && c.style == rollout.StyleCanary {
+				continue // the stable Deployment of a canary has no earlier revision: kubectl refuses to undo
 			}
 			t.Run(string(c.style)+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				r := begin(t, e, c, nil)
-				r.approve(1)
-				r.rest(2)
-				r.watch.SomebodyElse(t)
-				deed(r)
-				if c.style != rollout.StyleCanary || name != "apply" { // beside an extra workload the workload is still what was applied
-					r.WaitRollout(r.rollout.Name, "what was done", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
-				}
-				r.watch.Sheltered(t)
-				r.watch.WaitStill(t)
-				r.watch.RequirePromises(t)
-				r.MustVerb(r.rollout.Name, "stop", `{"actor":"ann"}`)
-				if c.style == rollout.StyleCanary && name == "set image" {
-					// The rollout had not touched the workload: what somebody has set on it stays.
-					r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
-					r.requireHome(observer.End{Images: map[string]string{"app": "registry.test/order:somebody"}})
-					return
-				}
-				r.endsStable()
+				atRest(t, e, c, name)
 			})
 		}
 	}
+}
+
+func atRest(t *testing.T, e *harness.Engine, c cell, deed string) {
+	t.Helper()
+	r := begin(t, e, c, nil)
+	r.approve(1)
+	r.rest(2)
+	r.watch.SomebodyElse(t)
+	deeds[deed](r)
+	if c.style != rollout.StyleCanary || deed != "apply" { // beside an extra workload the workload is still what was applied
+		r.WaitRollout(r.rollout.Name, "what was done", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
+	}
+	r.watch.Sheltered(t)
+	r.watch.WaitStill(t)
+	r.watch.RequirePromises(t)
+	r.MustVerb(r.rollout.Name, "stop", `{"actor":"ann"}`)
+	if c.style == rollout.StyleCanary && deed == "set image" {
+		// The rollout had not touched the workload: what somebody has set on it stays.
+		r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
+		r.requireHome(observer.End{Images: map[string]string{"app": "registry.test/order:somebody"}})
+		return
+	}
+	r.endsStable()
 }
 
 // Held in mid-step, its pods rest as those of a step that is done: what a person does to the workload by kubectl takes no ready pod below its own limits.
 func TestRolloutHeldInMidStepIsSafe(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})
-	deeds := map[string]func(r *release){
-		"set image": func(r *release) { r.SetImage(harness.Deployment, r.rollout.Name, "registry.test/order:somebody") },
-		"undo":      func(r *release) { r.undo() },
-	}
-	for name, deed := range deeds {
+	for _, name := range []string{"set image", "undo"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
@@ -264,7 +276,7 @@ func TestRolloutHeldInMidStepIsSafe(t *testing.T) {
 			require.NoError(t, err)
 			require.LessOrEqual(t, d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue(), 1, "%+v", d.Spec.Strategy.RollingUpdate)
 			r.watch.SomebodyElse(t)
-			deed(r)
+			deeds[name](r)
 			require.Eventually(t, func() bool { // its pods are slow
 				d, err := r.Kube.AppsV1().Deployments(r.Apps).Get(context.Background(), r.rollout.Name, metav1.GetOptions{})
 				return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas > 0 && d.Status.ReadyReplicas == harness.SubjectSize

@@ -262,7 +262,7 @@ func TestRolloutOrRestart(t *testing.T) {
 }
 
 // A rollback in batches from the middle of a step: the pods come to rest, those that are new are counted, and they go back through the steps.
-func TestRolloutGoesBackInBatchesFromMidStep(t *testing.T) {
+func TestLongRolloutGoesBackInBatchesFromMidStep(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})

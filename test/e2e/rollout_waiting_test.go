@@ -151,7 +151,7 @@ func approvals(s rollout.Status) []rollout.Decision {
 }
 
 // A person approves a step from the Temporal UI, in a real browser, with nothing but its page.
-func TestRolloutApprovedInTemporalUI(t *testing.T) {
+func TestLongRolloutApprovedInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})

@@ -13,7 +13,7 @@ import (
 )
 
 // A person sees in the Temporal UI, in a real browser, which party an operation waits for, since when, and what to do.
-func TestServingWaitsInTemporalUI(t *testing.T) {
+func TestLongServingWaitsInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	a := ally(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -45,7 +44,7 @@ type servingKill struct {
 	after  int
 	at     time.Duration
 	reason string
-	// short takes it into `make test`.
+	// short takes it into `make test`; `make test-soak` has all.
 	short bool
 }
 
@@ -133,13 +132,22 @@ func crashedLives(kills []servingKill) []map[moment]servingKill {
 const servingLanes = 6
 
 // The worker dies before and after every write of a serving's creation, of an update, of an update that fails and goes back, and of its deletion, each
-// time once, and comes back: the serving goes its way as if nothing had been. `make test` takes a handful.
-func TestServingWorkerKilledAtEveryFailpoint(t *testing.T) {
+// time once, and comes back: the serving goes its way as if nothing had been.
+func TestSoakServingWorkerKilledAtEveryFailpoint(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
-	kills := servingKills
-	if !long() {
-		kills = slices.DeleteFunc(slices.Clone(kills), func(k servingKill) bool { return !k.short })
-	}
+	dieInLives(t, servingKills)
+}
+
+// A handful of those deaths.
+func TestServingWorkerKilledAtFailpoints(t *testing.T) {
+	t.Parallel()
+	dieInLives(t, slices.DeleteFunc(slices.Clone(servingKills), func(k servingKill) bool { return !k.short }))
+}
+
+func dieInLives(t *testing.T, kills []servingKill) {
+	t.Helper()
+	harness.Covered(t, len(kills), "kills of a worker at failpoints of a serving")
 	lives := crashedLives(kills)
 	for lane := range min(servingLanes, len(lives)) {
 		t.Run(fmt.Sprintf("Lane%d", lane+1), func(t *testing.T) {
@@ -160,14 +168,24 @@ func TestServingWorkerKilledAtEveryFailpoint(t *testing.T) {
 }
 
 // The worker dies at random moments of a serving's life.
-func TestServingWorkerKilledAtRandom(t *testing.T) {
+func TestLongServingWorkerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	killDuringLives(t, 1)
+}
+
+func TestSoakServingWorkerKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killDuringLives(t, 25)
+}
+
+func killDuringLives(t *testing.T, lives int) {
+	t.Helper()
+	random := harness.Random(t)
 	c := newSupervised(t)
-	for life := range 2 {
+	harness.Covered(t, 4*lives, "random kills of a worker during a serving")
+	for life := range lives {
 		kills := map[moment]servingKill{}
 		for _, at := range []moment{inCreate, inUpdate, inFail, inDelete} {
 			kills[at] = servingKill{during: at, at: time.Duration(random.Int64N(int64(4 * time.Second)))}

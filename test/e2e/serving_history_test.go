@@ -39,7 +39,7 @@ func (u *union) waitHistory(id string, n int, state serving.ReleaseState) (relea
 }
 
 // What was asked of a serving, and what became of it, is told after it is gone.
-func TestServingHistoryOutlivesTheServing(t *testing.T) {
+func TestLongServingHistoryOutlivesTheServing(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	u := unite(t, harness.Start(t, harness.Options{}))
@@ -77,7 +77,7 @@ func TestServingHistoryOutlivesTheServing(t *testing.T) {
 }
 
 // Whoever is killed between what the status says and what the record says does both.
-func TestServingRecordsOutliveCrashes(t *testing.T) {
+func TestLongServingRecordsOutliveCrashes(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	c := newSupervised(t)

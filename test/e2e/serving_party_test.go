@@ -88,7 +88,7 @@ func TestServingWaitsForAnAbsentParty(t *testing.T) {
 }
 
 // A worker that is killed in mid-update is waited for as long as the policy says; then everybody goes back, and it does so first thing on its return.
-func TestServingUpdateWithAnAbsentParty(t *testing.T) {
+func TestLongServingUpdateWithAnAbsentParty(t *testing.T) {
 	t.Parallel()
 	harness.Long(t)
 	a := ally(t)

@@ -89,7 +89,7 @@ func (p *planes) requireServed(kd *kuscia.KusciaDeployment, generation int64) {
 
 // Over three control planes bob's worker dies in the middle of a creation and of two updates: it is named, alice stays where she is, and bob catches up, or
 // everybody goes back.
-func TestServingsOverThreeControlPlanes(t *testing.T) {
+func TestLongServingsOverThreeControlPlanes(t *testing.T) {
 	t.Parallel()
 	harness.Long(t)
 	p := threePlanes(t)

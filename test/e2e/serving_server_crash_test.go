@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,21 +15,28 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// serverRounds is how many servings live while the server dies three times each.
-const serverRounds = 3
-
 // The server, whose controller starts the operations, dies at random moments while a serving is created, updated and deleted, and comes back: whoever repeats
 // a request that was not answered gets what it asked, once.
-func TestServingServerKilledAtRandom(t *testing.T) {
+func TestLongServingServerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	killServerDuringServings(t, 1)
+}
+
+func TestSoakServingServerKilledAtRandom(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killServerDuringServings(t, 20)
+}
+
+// killServerDuringServings has so many servings live while the server dies three times each.
+func killServerDuringServings(t *testing.T, servings int) {
+	t.Helper()
+	random := harness.Random(t)
 	o := harness.Options{Apart: true}
 	u := unite(t, harness.Start(t, o))
 	server := u.Processes[0]
-	for round := range serverRounds {
+	for round := range servings {
 		id := fmt.Sprintf("server-%d", round)
 		// asks sends a request, with the server killed at a random moment, and again when it has come back.
 		asks := func(verb, body string, codes ...int) {
@@ -64,9 +70,10 @@ func TestServingServerKilledAtRandom(t *testing.T) {
 		require.Zero(t, leftOf(t, u.Engine, u.alice, id)+leftOf(t, u.Engine, u.bob, id))
 		require.Eventually(t, func() bool { return u.operations(id) == 3 }, harness.Patience, harness.Tick, "a creation, an update, a deletion")
 	}
-	for round := range serverRounds {
+	for round := range servings {
 		require.Equal(t, 3, u.operations(fmt.Sprintf("server-%d", round)), "no operation was started twice")
 	}
+	harness.Covered(t, 3*servings, "random kills of a server during a serving")
 }
 
 // operations counts the workflows of a serving that are over.

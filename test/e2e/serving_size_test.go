@@ -25,7 +25,7 @@ const (
 )
 
 // A serving of 200 parties comes to be Available, and goes, as one workflow each.
-func TestServingOfManyParties(t *testing.T) {
+func TestLongServingOfManyParties(t *testing.T) {
 	t.Parallel()
 	harness.Long(t)
 	e := harness.Start(t, harness.Options{})

@@ -27,7 +27,7 @@ func rolling(surge, unavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 }
 
 // An update goes by the strategy that a party asks for, and a strategy is changed by an update.
-func TestServingUpdateStrategies(t *testing.T) {
+func TestLongServingUpdateStrategies(t *testing.T) {
 	t.Parallel()
 	harness.Long(t)
 	e := harness.Start(t, harness.Options{})

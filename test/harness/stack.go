@@ -61,14 +61,6 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	return s
 }
 
-// Long skips a test that belongs to `make test-long`.
-func Long(t testing.TB) {
-	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_LONG") == "" {
-		t.Skip("belongs to `make test-long`")
-	}
-}
-
 // RandomName is a name that no other test has.
 func RandomName(prefix string) string {
 	var b [4]byte

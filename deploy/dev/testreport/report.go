@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,11 +20,21 @@ type event struct {
 	Output     string
 }
 
-// longRun in a test's reason to skip says that it belongs there.
-const longRun = "make test-long"
-
 // policy says which skips are failures.
-type policy struct{ CI, Long bool }
+type policy struct{ CI, Long, Soak bool }
+
+// run is a longer run that tests are left to: their reason to skip names it, and their own name begins with its prefix, by which it finds them.
+type run struct {
+	command, prefix string
+}
+
+var (
+	longRun = run{"make test-long", "TestLong"}
+	soakRun = run{"make test-soak", "TestSoak"}
+)
+
+// slowest is how many of the slowest tests a run ends with.
+const slowest = 10
 
 type testID struct{ pkg, name string }
 
@@ -40,7 +50,10 @@ type report struct {
 
 	packages       []string // result lines, as go test prints them
 	skipped        []string // "package test: reason"
-	postponed      int      // skipped, and left to the long run
+	postponed      map[run]int
+	misnamed       []string // tests whose name puts them into another run than the one they ran in
+	timed          []timedTest
+	covered        map[string]int // what the tests say that they covered
 	failed         []string
 	red            []testID // the tests that failed
 	redCases       []testID // and their cases
@@ -53,6 +66,7 @@ func newReport(out io.Writer, p policy) *report {
 	return &report{
 		out: out, policy: p, started: time.Now(),
 		output: map[testID][]string{}, subtests: map[testID]int{}, build: map[string][]string{},
+		postponed: map[run]int{}, covered: map[string]int{},
 	}
 }
 
@@ -86,13 +100,21 @@ func (r *report) testEnded(e event) {
 	if isCase {
 		r.cases++
 		r.subtests[testID{e.Package, top}]++
+		parent := e.Test[:strings.LastIndex(e.Test, "/")]
+		if parent != top {
+			r.subtests[testID{e.Package, parent}]++
+		}
 	} else {
 		r.tests++
 	}
 	name := shortPackage(e.Package) + " " + e.Test
+	if r.subtests[id] == 0 {
+		r.timed = append(r.timed, timedTest{name, e.Elapsed})
+	}
+	r.countCovered(lines)
 	switch e.Action {
 	case "skip":
-		r.testSkipped(name, reasonOf(lines))
+		r.testSkipped(id, reasonOf(lines))
 	case "fail":
 		r.failed = append(r.failed, name)
 		if isCase {
@@ -105,6 +127,7 @@ func (r *report) testEnded(e event) {
 		if isCase {
 			return
 		}
+		r.checkName(id)
 		cases := ""
 		if n := r.subtests[id]; n > 0 {
 			cases = fmt.Sprintf(", %d cases", n)
@@ -113,12 +136,34 @@ func (r *report) testEnded(e event) {
 	}
 }
 
-func (r *report) testSkipped(name, reason string) {
-	if strings.Contains(reason, longRun) && !r.policy.Long {
-		r.postponed++
-		return
+// testSkipped allows a skip that leaves the test to a longer run, if that run will find it.
+func (r *report) testSkipped(id testID, reason string) {
+	for _, left := range r.longerRuns() {
+		if strings.Contains(reason, left.command) && strings.HasPrefix(id.name, left.prefix) {
+			r.postponed[left]++
+			return
+		}
 	}
-	r.skipped = append(r.skipped, name+": "+reason)
+	r.skipped = append(r.skipped, shortPackage(id.pkg)+" "+id.name+": "+reason)
+}
+
+func (r *report) longerRuns() []run {
+	switch {
+	case r.policy.Soak:
+		return nil
+	case r.policy.Long:
+		return []run{soakRun}
+	}
+	return []run{longRun, soakRun}
+}
+
+// checkName finds a test that runs here although its name leaves it to a longer run: it would run in both.
+func (r *report) checkName(id testID) {
+	for _, left := range r.longerRuns() {
+		if strings.HasPrefix(id.name, left.prefix) {
+			r.misnamed = append(r.misnamed, fmt.Sprintf("%s %s: its name leaves it to %q, and it ran here", shortPackage(id.pkg), id.name, left.command))
+		}
+	}
 }
 
 // packageEnded keeps the line that go test itself would have printed.
@@ -168,13 +213,20 @@ func (r *report) printUnfinished(pkg string, lines []string) {
 
 // finish prints the summary and says whether the run is a success.
 func (r *report) finish(now time.Time) bool {
-	ok := r.packagesFailed == 0 && len(r.failed) == 0 && r.tests > 0
+	ok := r.packagesFailed == 0 && len(r.failed) == 0 && len(r.misnamed) == 0 && r.tests > 0
 	fmt.Fprintln(r.out)
+	r.printSlowest()
+	for _, what := range slices.Sorted(maps.Keys(r.covered)) {
+		fmt.Fprintf(r.out, "covered  %d %s\n", r.covered[what], what)
+	}
 	for _, s := range r.skipped {
 		fmt.Fprintln(r.out, "skip  "+s)
 	}
 	for _, f := range r.failed {
 		fmt.Fprintln(r.out, "FAIL  "+f)
+	}
+	for _, m := range r.misnamed {
+		fmt.Fprintln(r.out, "FAIL  "+m)
 	}
 	for _, p := range r.packages {
 		fmt.Fprintln(r.out, p)
@@ -191,49 +243,14 @@ func (r *report) finish(now time.Time) bool {
 		verdict = "FAIL"
 	}
 	left := ""
-	if r.postponed > 0 {
-		left = fmt.Sprintf(", %d left to make test-long", r.postponed)
+	for _, longer := range []run{longRun, soakRun} {
+		if n := r.postponed[longer]; n > 0 {
+			left += fmt.Sprintf(", %d left to %s", n, longer.command)
+		}
 	}
 	fmt.Fprintf(r.out, "%s    %d tests with %d cases in %d packages: %d failed, %d skipped%s, %s\n",
 		verdict, r.tests, r.cases, len(r.packages), len(r.failed), len(r.skipped), left, now.Sub(r.started).Round(time.Second))
 	return ok
-}
-
-// fewRed is how many tests may be red for a second run to have a say: with more it is not the load of the machine that failed them.
-const fewRed = 8
-
-// again are the tests that deserve a second run, one per line as "package pattern" with a pattern for go test's -run: only the cases that failed, where
-// it is cases that did. There are none when all is well, when much went wrong, or when something went wrong that a second run of a test cannot tell of:
-// a package that does not compile or did not end, a skip in CI.
-func (r *report) again() []string {
-	packages := map[string]bool{}
-	for _, id := range r.red {
-		packages[id.pkg] = true
-	}
-	if len(r.red) > fewRed || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI && len(r.skipped) > 0 {
-		return nil
-	}
-	var lines []string
-	for _, id := range r.red {
-		lines = append(lines, id.pkg+" "+r.pattern(id)+"\n")
-	}
-	return lines
-}
-
-// pattern matches a test that failed, or its cases that did. A case of a case is run with the whole case.
-func (r *report) pattern(id testID) string {
-	var cases []string
-	for _, red := range r.redCases {
-		top, name, _ := strings.Cut(red.name, "/")
-		name, _, nested := strings.Cut(name, "/")
-		if red.pkg == id.pkg && top == id.name && !nested {
-			cases = append(cases, regexp.QuoteMeta(name))
-		}
-	}
-	if len(cases) == 0 {
-		return "^" + id.name + "$"
-	}
-	return "^" + id.name + "$/^(" + strings.Join(cases, "|") + ")$"
 }
 
 // reasonOf is the message of t.Skip, which go test writes as "    file.go:12: message".

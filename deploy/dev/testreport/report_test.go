@@ -23,9 +23,23 @@ const (
 {"Action":"output","Package":"slipway.io/slipway/api","Output":"FAIL\tslipway.io/slipway/api\t1.1s\n"}
 {"Action":"fail","Package":"slipway.io/slipway/api","Elapsed":1.1}
 `
-	skippingLong = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: belongs to make test-long\n"}
-{"Action":"output","Package":"p","Test":"TestKills","Output":"--- SKIP: TestKills (0.00s)\n"}
+	skippingLong = `{"Action":"output","Package":"p","Test":"TestLongKills","Output":"    kills_test.go:7: belongs to make test-long\n"}
+{"Action":"output","Package":"p","Test":"TestLongKills","Output":"--- SKIP: TestLongKills (0.00s)\n"}
+{"Action":"skip","Package":"p","Test":"TestLongKills","Elapsed":0}
+`
+	skippingSoak = `{"Action":"output","Package":"p","Test":"TestSoakKills","Output":"    kills_test.go:7: belongs to make test-soak\n"}
+{"Action":"skip","Package":"p","Test":"TestSoakKills","Elapsed":0}
+`
+	misnamedLong = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: belongs to make test-long\n"}
 {"Action":"skip","Package":"p","Test":"TestKills","Elapsed":0}
+`
+	passingLong = `{"Action":"pass","Package":"p","Test":"TestLongKills","Elapsed":7}
+{"Action":"output","Package":"p","Output":"ok  \tp\t7.100s\n"}
+{"Action":"pass","Package":"p","Elapsed":7.1}
+`
+	covering = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: covered: 40 kills of a worker\n"}
+{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:8: covered: 2 kills of a worker\n"}
+{"Action":"pass","Package":"p","Test":"TestKills","Elapsed":3}
 `
 	skippingForGood = `{"Action":"output","Package":"p","Test":"TestBrowser","Output":"    browser_test.go:7: no chromium\n"}
 {"Action":"skip","Package":"p","Test":"TestBrowser","Elapsed":0}
@@ -58,7 +72,14 @@ func TestReport(t *testing.T) {
 		{"a skip is reported with its reason, and allowed at home", passing + skippingForGood, policy{}, true, []string{"skip  p TestBrowser: no chromium", "1 skipped"}},
 		{"a skip is a failure in CI", passing + skippingForGood, policy{CI: true}, false, []string{"in CI a skipped test is a failure"}},
 		{"a long test may be skipped in the short run, in CI too", passing + skippingLong, policy{CI: true}, true, []string{"0 skipped, 1 left to make test-long"}},
-		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true}, false, []string{"skip  p TestKills: belongs to make test-long"}},
+		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true}, false, []string{"skip  p TestLongKills: belongs to make test-long"}},
+		{"a test of the soak may be skipped in the long run", passing + skippingSoak, policy{CI: true, Long: true}, true, []string{"0 skipped, 1 left to make test-soak"}},
+		{"a test of the soak that the soak skips is a failure in CI", passing + skippingSoak, policy{CI: true, Soak: true}, false, []string{"skip  p TestSoakKills"}},
+		{"a test that the long run would not find by its name runs nowhere", passing + misnamedLong, policy{CI: true}, false, []string{"skip  p TestKills: belongs to make test-long"}},
+		{"a test that its name leaves to the long run runs there alone", passingLong, policy{}, false, []string{`FAIL  p TestLongKills: its name leaves it to "make test-long"`}},
+		{"and there it may", passingLong, policy{CI: true, Long: true}, true, nil},
+		{"what tests cover is added up", covering, policy{}, true, []string{"covered  42 kills of a worker"}},
+		{"of a test with cases, its cases are timed", passing + covering, policy{}, true, []string{"slowest  1     3.0s  p TestKills\nslowest  2     0.1s  release/plan TestWaves/equal\n"}},
 		{"a package that does not compile fails the run, with the compiler's words", passing + buildFailing, policy{}, false, []string{"undefined: y", "FAIL\tp [build failed]"}},
 		{"a test that never ended is named, with what it wrote", passing + panicking, policy{}, false, []string{"TestHang did not finish", "test timed out"}},
 		{"packages without tests are left out", passing + withoutTests, policy{CI: true}, true, []string{"in 1 packages"}},
@@ -81,9 +102,9 @@ func TestReport(t *testing.T) {
 }
 
 func TestAgain(t *testing.T) {
-	var nine strings.Builder
-	for i := range 9 {
-		nine.WriteString(strings.ReplaceAll(failing, "TestStop", fmt.Sprintf("TestStop%d", i)))
+	var four strings.Builder
+	for i := range 4 {
+		four.WriteString(strings.ReplaceAll(failing, "TestStop", fmt.Sprintf("TestStop%d", i)))
 	}
 	failed := func(name string) string {
 		return fmt.Sprintf(`{"Action":"fail","Package":"slipway.io/slipway/api","Test":%q}`+"\n", name)
@@ -100,7 +121,7 @@ func TestAgain(t *testing.T) {
 		{"a case of a case is run again with the whole case", failed("TestStop/twice/deep") + failed("TestStop/twice") + failing, policy{},
 			[]string{"slipway.io/slipway/api ^TestStop$/^(twice)$\n"}},
 		{"nothing is run again when all is well", passing, policy{}, nil},
-		{"much that is red is a defect", nine.String(), policy{}, nil},
+		{"much that is red is a defect", four.String(), policy{}, nil},
 		{"what does not compile does not compile again", failing + buildFailing, policy{}, nil},
 		{"a test that hangs is not given another fifteen minutes", failing + panicking, policy{}, nil},
 		{"a skip in CI stays a failure", failing + skippingForGood, policy{CI: true}, nil},
