@@ -30,8 +30,11 @@ func Wrap(err error) error {
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign
 	}
-	return temporal.NewApplicationErrorWithOptions(cut(f.Message), string(f.Kind), options)
+	return temporal.NewApplicationErrorWithOptions(Message(f), string(f.Kind), options)
 }
+
+// Message is a failure's message as the workflow gets it.
+func Message(f *failure.Error) string { return cut(f.Message) }
 
 // dataOf is the failure's data as JSON. What cannot be written as JSON is a mistake of ours that must not hide the failure itself.
 func dataOf(f *failure.Error) json.RawMessage {

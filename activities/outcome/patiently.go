@@ -13,7 +13,7 @@ import (
 func WrapPatiently(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {
-		return temporal.NewApplicationError(cut(f.Message), string(f.Kind), failure.Details{})
+		return temporal.NewApplicationError(Message(f), string(f.Kind), failure.Details{})
 	}
 	return Wrap(err)
 }

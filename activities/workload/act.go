@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/workloadops"
@@ -20,14 +20,14 @@ const (
 	settle = 50 * time.Millisecond
 )
 
-// write makes one write; it returns the end when the operation ends with it.
-func (t *attempt) write(ctx context.Context, o *object, d workloadops.Decision) (*workloadops.Ending, error) {
+// write makes one write, which may end the operation.
+func (t *operationJob) write(ctx context.Context, o *object, d workloadops.Decision) (attempt.Next, error) {
 	end, ends := d.Ends()
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
-		t.beat.Note(func(p *workloadops.Progress) { p.Ending = &end })
-		if err := tell(ctx, t.beat, t.a.options.Recorder); err != nil {
-			return nil, err
+		t.Note(func(p *workloadops.Progress) { p.Ending = &end })
+		if err := t.Record(ctx); err != nil {
+			return attempt.Next{}, err
 		}
 	}
 	after, err := t.patch(ctx, o, d.Write)
@@ -35,19 +35,19 @@ func (t *attempt) write(ctx context.Context, o *object, d workloadops.Decision) 
 		if trouble.Sort(err) == rejected {
 			// Most likely somebody was faster; the next look tells.
 			t.rejected, t.rejectedError = o.meta.ResourceVersion, err
-			return nil, nil
+			return attempt.Next{}, nil
 		}
-		return nil, err
+		return attempt.Next{}, err
 	}
 	t.a.options.Logger.InfoContext(ctx, "workload changed", "workload", t.req.Workload.String(), "operation", t.req.Operation, "step", d.Write.Step, "reason", d.Reason)
 	if ends {
-		return &end, nil
+		return t.ends(&end)
 	}
 	t.fresh = after
-	return nil, nil
+	return attempt.Next{}, nil
 }
 
-func (t *attempt) patch(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
+func (t *operationJob) patch(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
 	body, err := jsonPatch(o, w)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (t *attempt) patch(ctx context.Context, o *object, w *workloadops.Write) (*
 }
 
 // delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *attempt) delete(ctx context.Context, pods []workloadops.Pod) error {
+func (t *operationJob) delete(ctx context.Context, pods []workloadops.Pod) error {
 	for _, p := range pods {
 		uid := types.UID(p.UID)
 		version := p.Version
@@ -82,55 +82,37 @@ func (t *attempt) delete(ctx context.Context, pods []workloadops.Pod) error {
 	return nil
 }
 
-// wait listens until something changes, and ends the attempt when its time is over.
-func (t *attempt) wait(ctx context.Context, d workloadops.Decision) error {
-	now := t.a.options.Now()
-	if !now.Before(t.until) {
-		return t.notReady()
-	}
-	timer := time.NewTimer(t.listenFor(now))
-	defer timer.Stop()
-	var podEvents <-chan watch.Event
+// wait waits for a change of the workload, and of its pods when the decision asks for that.
+func (t *operationJob) wait(d workloadops.Decision) attempt.Next {
+	next := attempt.Next{Action: attempt.Wait, Reason: d.Reason, Within: t.sub.within(t.Now(), t.nextLook, false),
+		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
 	if d.WatchPods && t.podsAt.version != "" {
-		pods, err := t.watchPods(ctx)
-		if err != nil {
-			return err
-		}
-		defer pods.Stop()
-		podEvents = pods.ResultChan()
+		next.Listen = t.watchPods
 	}
-	select {
-	case <-t.sub.wake:
-		return nil
-	case <-podEvents:
-		return t.pause(ctx, settle)
-	case <-timer.C:
-		return nil
-	case <-stopping(ctx):
-		return t.notReady()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return next
 }
 
-// listenFor is how long to listen without having looked again.
-func (t *attempt) listenFor(now time.Time) time.Duration {
-	d := t.until.Sub(now)
-	if now.Before(t.nextLook) {
-		d = min(d, t.nextLook.Sub(now))
-	}
-	left := time.Duration(t.req.DeadlineSeconds)*time.Second - t.beat.Now().Elapsed()
-	d = min(d, max(left, 0)+10*time.Millisecond)
-	if !t.sub.live(now) {
-		d = min(d, rereadEvery)
-	}
-	return d
-}
-
-// watchPods watches the workload's pods from where they were last read.
-func (t *attempt) watchPods(ctx context.Context) (watch.Interface, error) {
+// watchPods listens for changes of the workload, and of its pods from where they were last read.
+func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 	seconds := int64(t.a.options.ListenFor/time.Second) + 1
-	return t.a.client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
+	pods, err := t.a.client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
 		LabelSelector: t.podsAt.selector, ResourceVersion: t.podsAt.version, TimeoutSeconds: &seconds,
 	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer pods.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-pods.ResultChan():
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settle):
+			t.sub.ring()
+		}
+	}()
+	return t.sub.wake, nil
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -29,7 +31,7 @@ type Options struct {
 	// Logger takes what is worth knowing beyond the results; default: slog's.
 	Logger *slog.Logger
 	// Recorder takes the heartbeat that must not be lost (see Run); default: the Temporal client of the activity's own worker.
-	Recorder Recorder
+	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
 	// Dynamic is the client for rollouts, of the same cluster; without it none of their activities is registered.
@@ -40,11 +42,6 @@ type Options struct {
 
 // TrafficPreflight checks without a write whether a rollout's traffic can be routed. holder is the claim of another release on the object on.
 type TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error)
-
-// Recorder records an activity's heartbeat at once, as client.Client does.
-type Recorder interface {
-	RecordActivityHeartbeat(ctx context.Context, taskToken []byte, details ...any) error
-}
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.
 type Activities struct {
@@ -106,4 +103,9 @@ func (a *Activities) serves(namespace string) bool {
 // call limits one request to the API server.
 func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.options.CallTimeout)
+}
+
+// attempts are the options of every attempt.
+func (a *Activities) attempts() attempt.Options {
+	return attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder, Now: a.options.Now}
 }

@@ -57,38 +57,69 @@ func newHub(client any, kinds map[string]source, options Options) *hub {
 
 // subscription is one waiting attempt's place at the hub.
 type subscription struct {
-	// wake gets a value when the workload has changed since the last one was taken.
-	wake  chan struct{}
-	watch *sharedWatch
-	leave func()
+	// wake gets a value when one of the workloads has changed since the last one was taken.
+	wake    chan struct{}
+	watches []*sharedWatch
+	leave   func()
 }
 
-// subscribe begins to listen for changes of a workload. leave must be called.
-func (h *hub) subscribe(t target) subscription {
+// subscribe begins to listen for changes of workloads. leave must be called.
+func (h *hub) subscribe(targets ...target) subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wake := make(chan struct{}, 1)
-	if h.waiting[t] == nil {
-		h.waiting[t] = map[chan struct{}]struct{}{}
+	s := subscription{wake: make(chan struct{}, 1)}
+	for _, t := range targets {
+		if h.waiting[t] == nil {
+			h.waiting[t] = map[chan struct{}]struct{}{}
+		}
+		h.waiting[t][s.wake] = struct{}{}
+		s.watches = append(s.watches, h.watch(t))
 	}
-	h.waiting[t][wake] = struct{}{}
-	return subscription{wake: wake, watch: h.watch(t), leave: func() {
+	s.leave = func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.waiting[t], wake)
-		if len(h.waiting[t]) == 0 {
-			delete(h.waiting, t)
+		for _, t := range targets {
+			delete(h.waiting[t], s.wake)
+			if len(h.waiting[t]) == 0 {
+				delete(h.waiting, t)
+			}
 		}
-	}}
+	}
+	return s
 }
 
 // live says whether changes can be relied on to arrive.
 func (s subscription) live(now time.Time) bool {
-	if !s.watch.informer.HasSynced() {
-		return false
+	for _, w := range s.watches {
+		troubled := w.troubled.Load()
+		if !w.informer.HasSynced() || troubled != 0 && now.Sub(time.Unix(0, troubled)) <= mistrust {
+			return false
+		}
 	}
-	troubled := s.watch.troubled.Load()
-	return troubled == 0 || now.Sub(time.Unix(0, troubled)) > mistrust
+	return true
+}
+
+// within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or does not tell
+// what is waited for. 0: there is no need to look.
+func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration {
+	var d time.Duration
+	if now.Before(nextLook) {
+		d = nextLook.Sub(now)
+	}
+	if (untold || !s.live(now)) && (d == 0 || d > rereadEvery) {
+		d = rereadEvery
+	}
+	return d
+}
+
+// ring wakes the one who waits.
+func (s subscription) ring() { ring(s.wake) }
+
+func ring(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it has not taken the last one yet: it will see this change as well
+	}
 }
 
 // watch is the running watch that covers a workload; it is begun when there is none.
@@ -164,10 +195,7 @@ func (h *hub) tell(kind string, obj any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for wake := range h.waiting[target{kind, m.GetNamespace(), m.GetName()}] {
-		select {
-		case wake <- struct{}{}:
-		default: // it has not taken the last one yet: it will see this change as well
-		}
+		ring(wake)
 	}
 }
 

@@ -231,5 +231,5 @@ func TestRestoreWaitsForTheCluster(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.NotReady), app.Type(), "what is owed is owed until it is given back")
 	require.False(t, app.NonRetryable())
-	require.Contains(t, app.Message(), "cannot be given back while its cluster is out of reach")
+	require.Contains(t, app.Message(), "its cluster is out of reach")
 }

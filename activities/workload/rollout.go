@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -15,16 +15,15 @@ import (
 // Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it, with Refused when it
 // cannot be rolled out as it is, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
-	t, stop, err := a.rolloutAttempt(ctx, req.Subject, req.Strategy.Style)
+	t, err := a.rolloutJob(ctx, req.Subject, req.Strategy.Style)
 	if err != nil {
 		return rollout.BeginResult{}, outcome.Wrap(err)
 	}
-	defer stop()
 	t.beginning = true
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Begin(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil || d.Begun == nil {
-		return rollout.BeginResult{}, outcome.Wrap(err)
+		return rollout.BeginResult{}, err
 	}
 	return *d.Begun, nil
 }
@@ -32,11 +31,10 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 // Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are rollout.MoveResult), Drift, Gone, ClaimLost, Refused,
 // Unreachable or Forbidden; NotReady is to be tried again. With WorkloadFailed, Drift or Refused the workload has been brought to rest before.
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
-	t, stop, err := a.rolloutAttempt(ctx, req.Subject, req.Style)
+	t, err := a.rolloutJob(ctx, req.Subject, req.Style)
 	if err != nil {
 		return rollout.MoveResult{}, outcome.Wrap(err)
 	}
-	defer stop()
 	t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Move(t.tech, req, seen) }
 	if !req.Halt {
@@ -46,35 +44,34 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 	}
 	d, err := t.run(ctx)
 	if err != nil {
-		return rollout.MoveResult{}, outcome.Wrap(err)
+		return rollout.MoveResult{}, err
 	}
 	return d.Numbers, nil
 }
 
 // Finish makes one move of finalising; its failures are those of Move.
 func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.FinishResult, error) {
-	t, stop, err := a.rolloutAttempt(ctx, req.Subject, "")
+	t, err := a.rolloutJob(ctx, req.Subject, "")
 	if err != nil {
 		return rollout.FinishResult{}, outcome.Wrap(err)
 	}
-	defer stop()
 	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew, req.Action == rollout.FinishAutoscalers
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Finish(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil {
-		return rollout.FinishResult{}, outcome.Wrap(err)
+		return rollout.FinishResult{}, err
 	}
 	return rollout.FinishResult{MoveResult: d.Numbers}, nil
 }
 
-// rolloutAttempt begins an attempt. Style "" is that of what is saved on the workload.
-func (a *Activities) rolloutAttempt(ctx context.Context, s rollout.Subject, style rollout.Style) (*rolloutAttempt, func(), error) {
+// rolloutJob begins an attempt. Style "" is that of what is saved on the workload.
+func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style rollout.Style) (*rolloutJob, error) {
 	k, known := rolloutKindOf(s.Workload.WorkloadRef)
 	switch {
 	case !known:
-		return nil, nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
+		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
 	case !a.serves(s.Workload.Namespace):
-		return nil, nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload, s.Workload.Namespace)
+		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload, s.Workload.Namespace)
 	}
 	first := style
 	if first == "" {
@@ -82,11 +79,11 @@ func (a *Activities) rolloutAttempt(ctx context.Context, s rollout.Subject, styl
 	}
 	tech, ok := pods.TechniqueOf(s.Workload.WorkloadRef, first)
 	if !ok {
-		return nil, nil, failure.New(failure.Refused, "%s cannot be rolled out in the style %s", s.Workload, first)
+		return nil, failure.New(failure.Refused, "%s cannot be rolled out in the style %s", s.Workload, first)
 	}
-	b, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(s.SpentSeconds)})
-	now := a.options.Now()
-	return &rolloutAttempt{a: a, subject: s, style: style, kind: k, tech: tech, beat: b, until: now.Add(a.options.ListenFor), nextLook: now.Add(firstLook)}, stop, nil
+	t := attempt.Start(ctx, a.attempts(), attempt.Terms{Subject: s.Workload.String(), DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
+		UnreachableBudgetSeconds: s.UnreachableBudgetSeconds})
+	return &rolloutJob{Attempt: t, a: a, subject: s, style: style, kind: k, tech: tech, nextLook: t.Now().Add(firstLook)}, nil
 }
 
 // answered is what an attempt of before was about to answer when it gave the claim back; nil when it was not.

@@ -20,7 +20,7 @@ var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscal
 const pointAutoscaler = "rollout.autoscaler"
 
 // lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
-func (t *rolloutAttempt) lookAtOrphans(ctx context.Context) (*looked, pods.Decision, error) {
+func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*looked, pods.Decision, error) {
 	l := &looked{}
 	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -36,7 +36,7 @@ func (t *rolloutAttempt) lookAtOrphans(ctx context.Context) (*looked, pods.Decis
 }
 
 // autoscalers reads those that scale the workload.
-func (t *rolloutAttempt) autoscalers(ctx context.Context, l *looked) error {
+func (t *rolloutJob) autoscalers(ctx context.Context, l *looked) error {
 	ref := t.subject.Workload.WorkloadRef
 	list, err := t.list(ctx, autoscalersResource, "")
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *rolloutAttempt) autoscalers(ctx context.Context, l *looked) error {
 }
 
 // changeAutoscaler pins one to the workload's size, or restores it by the patch that stands on it.
-func (t *rolloutAttempt) changeAutoscaler(ctx context.Context, c *pods.AutoscalerChange) error {
+func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerChange) error {
 	o := t.scalers[c.Name]
 	fresh := change{"test", "/metadata/resourceVersion", o.GetResourceVersion()}
 	var ops []change
@@ -95,7 +95,7 @@ func (t *rolloutAttempt) changeAutoscaler(ctx context.Context, c *pods.Autoscale
 }
 
 // pinning pins an autoscaler, and leaves on it the patch that undoes that.
-func (t *rolloutAttempt) pinning(o *unstructured.Unstructured, size int32) []change {
+func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []change {
 	undo := []change{{Op: "remove", Path: annotation(rollout.AnnotationRestore)}, {Op: "remove", Path: annotation(rollout.AnnotationHeldBy)}}
 	undo = append(undo, change{Op: "remove", Path: annotation(rollout.AnnotationWritten)})
 	var ops []change

@@ -20,7 +20,7 @@ import (
 const pointExtra = "rollout.extra"
 
 // readExtra reads the extra Deployment and its ReplicaSets.
-func (t *rolloutAttempt) readExtra(ctx context.Context, l *looked, name string) error {
+func (t *rolloutJob) readExtra(ctx context.Context, l *looked, name string) error {
 	o, err := t.get(ctx, deploymentsResource, name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -64,7 +64,7 @@ func (t *rolloutAttempt) readExtra(ctx context.Context, l *looked, name string) 
 }
 
 // changeExtra makes one change of the extra Deployment.
-func (t *rolloutAttempt) changeExtra(ctx context.Context, l *looked, c *pods.ExtraChange) error {
+func (t *rolloutJob) changeExtra(ctx context.Context, l *looked, c *pods.ExtraChange) error {
 	held := change{"test", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}
 	switch {
 	case c.Create != nil:
@@ -82,7 +82,7 @@ func (t *rolloutAttempt) changeExtra(ctx context.Context, l *looked, c *pods.Ext
 		{"add", annotation(rollout.AnnotationWritten), pods.Digest(template)}, {"add", annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()}})
 }
 
-func (t *rolloutAttempt) patchExtra(ctx context.Context, l *looked, step string, ops []change) error {
+func (t *rolloutJob) patchExtra(ctx context.Context, l *looked, step string, ops []change) error {
 	if l.seen.Extra.Claim != t.subject.Claim {
 		// It is of an earlier claim on this very workload, which was taken over.
 		ops = append([]change{{"add", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
@@ -103,7 +103,7 @@ func (t *rolloutAttempt) patchExtra(ctx context.Context, l *looked, step string,
 }
 
 // extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
-func (t *rolloutAttempt) extraTemplate(ctx context.Context, l *looked) (template map[string]any, digest string, err error) {
+func (t *rolloutJob) extraTemplate(ctx context.Context, l *looked) (template map[string]any, digest string, err error) {
 	base := t.expectedTemplate
 	if base == nil {
 		if base, err = t.dryRun(ctx, l); err != nil {
@@ -115,7 +115,7 @@ func (t *rolloutAttempt) extraTemplate(ctx context.Context, l *looked) (template
 }
 
 // createExtra makes the extra Deployment: the workload's spec with the new template and a selector of its own.
-func (t *rolloutAttempt) createExtra(ctx context.Context, l *looked, size int32) error {
+func (t *rolloutJob) createExtra(ctx context.Context, l *looked, size int32) error {
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *rolloutAttempt) createExtra(ctx context.Context, l *looked, size int32)
 	return err
 }
 
-func (t *rolloutAttempt) deleteExtra(ctx context.Context, l *looked, uid string) error {
+func (t *rolloutJob) deleteExtra(ctx context.Context, l *looked, uid string) error {
 	id, policy := types.UID(uid), metav1.DeletePropagationBackground
 	call, cancel := t.a.call(ctx)
 	defer cancel()

@@ -32,7 +32,7 @@ type looked struct {
 }
 
 // observe reads everything that a decision needs but the pods.
-func (t *rolloutAttempt) observe(ctx context.Context) (*looked, error) {
+func (t *rolloutJob) observe(ctx context.Context) (*looked, error) {
 	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
 	if err != nil {
 		return nil, err
@@ -57,12 +57,11 @@ func (t *rolloutAttempt) observe(ctx context.Context) (*looked, error) {
 			return nil, err
 		}
 	}
-	l.seen.Now, l.seen.Elapsed = t.a.options.Now(), t.beat.Now().Elapsed()
 	return l, t.expect(ctx, l)
 }
 
 // scaled says whether autoscalers matter: before and during a blue-green rollout.
-func (t *rolloutAttempt) scaled(l *looked) bool {
+func (t *rolloutJob) scaled(l *looked) bool {
 	if l.seen.Saved != nil {
 		return len(l.seen.Saved.Autoscalers) > 0
 	}
@@ -70,9 +69,10 @@ func (t *rolloutAttempt) scaled(l *looked) bool {
 }
 
 // plain is what the workload itself tells.
-func (t *rolloutAttempt) plain(o *unstructured.Unstructured) pods.Observed {
+func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	annotations := o.GetAnnotations()
 	seen := pods.Observed{
+		Now:   t.a.options.Now(),
 		Claim: annotations[workloadops.AnnotationClaimedBy], Busy: annotations[workloadops.AnnotationOriginal],
 		UID: string(o.GetUID()), Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil, Replicas: 1, Settings: map[string]json.RawMessage{},
@@ -167,7 +167,7 @@ func selectorOf(o *unstructured.Unstructured) (string, error) {
 }
 
 // revisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns.
-func (t *rolloutAttempt) revisions(ctx context.Context, l *looked) error {
+func (t *rolloutJob) revisions(ctx context.Context, l *looked) error {
 	resource := controllerRevisions
 	if t.kind.sets {
 		resource = replicaSets
@@ -195,7 +195,7 @@ func (t *rolloutAttempt) revisions(ctx context.Context, l *looked) error {
 	return nil
 }
 
-func (t *rolloutAttempt) revision(r *unstructured.Unstructured) (pods.Revision, map[string]any) {
+func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[string]any) {
 	if t.kind.sets {
 		template := pods.Stripped(templateOf(r))
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
@@ -209,7 +209,7 @@ func (t *rolloutAttempt) revision(r *unstructured.Unstructured) (pods.Revision, 
 }
 
 // withPods adds the pods to a look.
-func (t *rolloutAttempt) withPods(ctx context.Context, l *looked) error {
+func (t *rolloutJob) withPods(ctx context.Context, l *looked) error {
 	options := metav1.ListOptions{LabelSelector: l.selector, Limit: podPage}
 	minReady := int32(number(l.object, "spec", "minReadySeconds"))
 	l.seen.Pods, l.seen.PodsSeen = nil, true
@@ -231,7 +231,7 @@ func (t *rolloutAttempt) withPods(ctx context.Context, l *looked) error {
 }
 
 // sortPod puts a pod with the workload's, or with those of the extra Deployment.
-func (t *rolloutAttempt) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
+func (t *rolloutJob) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return
@@ -246,13 +246,13 @@ func (t *rolloutAttempt) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
 	}
 }
 
-func (t *rolloutAttempt) get(ctx context.Context, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
+func (t *rolloutJob) get(ctx context.Context, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	return t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).Get(call, name, metav1.GetOptions{})
 }
 
-func (t *rolloutAttempt) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
+func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	list, err := t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).List(call, metav1.ListOptions{LabelSelector: selector})

@@ -79,7 +79,7 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		}
 		return err
 	}
-	t := &rolloutAttempt{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, beat: &beat{}, change: p.req.Change}
+	t := &rolloutJob{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, change: p.req.Change}
 	l, err := t.observe(ctx)
 	if apierrors.IsNotFound(err) {
 		p.refuse("workloadRef.name", w.String()+" does not exist: create it first")
@@ -91,7 +91,7 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	return p.judge(ctx, t, l)
 }
 
-func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutAttempt, l *looked) error {
+func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *looked) error {
 	if t.tech.ByPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutAttempt, l *look
 }
 
 // free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
-func (p *rolloutPreflight) free(ctx context.Context, t *rolloutAttempt, l *looked) error {
+func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *looked) error {
 	name := p.req.Workload.WorkloadRef.Name + rollout.CanarySuffix
 	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == pods.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
@@ -141,7 +141,7 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutAttempt, l *looke
 }
 
 // change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left goes home.
-func (p *rolloutPreflight) change(ctx context.Context, t *rolloutAttempt, l *looked) error {
+func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *looked) error {
 	field := "images"
 	if len(p.req.Change.TemplatePatch) > 0 {
 		field = "templatePatch"

@@ -21,7 +21,7 @@ import (
 
 // patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all: the claim, and the
 // spec's generation, since every write depends on the spec that was seen.
-func (t *rolloutAttempt) patchOf(l *looked, w *pods.Write) ([]byte, error) {
+func (t *rolloutJob) patchOf(l *looked, w *pods.Write) ([]byte, error) {
 	var ops []change
 	if w.Fresh {
 		ops = append(ops, change{"test", "/metadata/resourceVersion", l.object.GetResourceVersion()})
@@ -67,7 +67,7 @@ func savedLabel(o *unstructured.Unstructured, w *pods.Write) []change {
 }
 
 // newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
-func (t *rolloutAttempt) newTemplate(l *looked, from pods.Template) (map[string]any, error) {
+func (t *rolloutJob) newTemplate(l *looked, from pods.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
@@ -91,7 +91,7 @@ func (t *rolloutAttempt) newTemplate(l *looked, from pods.Template) (map[string]
 }
 
 // expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
-func (t *rolloutAttempt) expect(ctx context.Context, l *looked) error {
+func (t *rolloutJob) expect(ctx context.Context, l *looked) error {
 	saved := l.seen.Saved
 	if !t.wantsNew || t.template != "" || saved == nil || l.seen.Claim != t.subject.Claim || l.seen.Deleting {
 		return nil
@@ -111,7 +111,7 @@ func (t *rolloutAttempt) expect(ctx context.Context, l *looked) error {
 }
 
 // dryRun has the API server check and complete the new template without a write.
-func (t *rolloutAttempt) dryRun(ctx context.Context, l *looked) (map[string]any, error) {
+func (t *rolloutJob) dryRun(ctx context.Context, l *looked) (map[string]any, error) {
 	template, err := t.newTemplate(l, pods.Template{})
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (t *rolloutAttempt) dryRun(ctx context.Context, l *looked) (map[string]any,
 }
 
 // write makes one write on the workload.
-func (t *rolloutAttempt) write(ctx context.Context, l *looked, w *pods.Write) error {
+func (t *rolloutJob) write(ctx context.Context, l *looked, w *pods.Write) error {
 	body, err := t.patchOf(l, w)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (t *rolloutAttempt) write(ctx context.Context, l *looked, w *pods.Write) er
 }
 
 // patch makes one write on any object; point and step name its failpoints.
-func (t *rolloutAttempt) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) (*unstructured.Unstructured, error) {
+func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) (*unstructured.Unstructured, error) {
 	resource := t.kind.resource
 	switch point {
 	case pointExtra:
@@ -173,7 +173,7 @@ func (t *rolloutAttempt) patch(ctx context.Context, o *unstructured.Unstructured
 }
 
 // delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *rolloutAttempt) delete(ctx context.Context, list []workloadops.Pod) error {
+func (t *rolloutJob) delete(ctx context.Context, list []workloadops.Pod) error {
 	for _, p := range list {
 		uid, version := types.UID(p.UID), p.Version
 		call, cancel := t.a.call(ctx)

@@ -2,13 +2,9 @@ package workload
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
-	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
@@ -19,32 +15,26 @@ const (
 	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks before it gives
 	// its place back.
 	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
-	// pauseBetweenTries is the pause after a request that failed.
-	pauseBetweenTries = time.Second
-	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all rules yet.
-	permissionGrace = 5 * time.Second
-	// retryShortest and retryLongest limit the pause between two attempts, which grows with the time that is used.
-	retryShortest, retryLongest = 2 * time.Second, 15 * time.Second
 )
 
-// attempt is one attempt at one operation.
-type attempt struct {
+// operationJob carries out one operation.
+type operationJob struct {
+	*attempt.Attempt
 	a    *Activities
 	req  workloadops.Request
 	kind kind
-	beat *beat
 	sub  subscription
-	// until is when the attempt gives its place back; nextLook when it next asks the pods.
-	until, nextLook time.Time
+	// nextLook is when it next asks the pods.
+	nextLook time.Time
 	// fresh is the object as a write of ours returned it, which saves a read; nil when it must be read.
 	fresh *object
 	// rejected is the version on which the server did not accept a change.
 	rejected      string
 	rejectedError error
-	// forbiddenSince is when a permission was first found lacking, in a row.
-	forbiddenSince time.Time
 	// podsAt is where a watch of the pods goes on from.
 	podsAt podList
+	// end is the operation's end, once it is reached.
+	end *workloadops.Ending
 }
 
 // Run brings one workload to what the request asks, and gives back what it borrowed. It fails with a failure.Kind as the error's type; NotReady is to be
@@ -53,10 +43,15 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	if f := a.check(req); f != nil {
 		return workloadops.Result{}, outcome.Wrap(f)
 	}
-	b, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(req.SpentSeconds)})
-	defer stop()
-	result, err := a.newAttempt(req, b).run(ctx)
-	return result, outcome.Wrap(err)
+	ref := req.Workload.WorkloadRef
+	job := a.operationJob(ctx, req, attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
+		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	job.sub = a.hub.subscribe(target{ref.Kind, req.Workload.Namespace, ref.Name})
+	defer job.sub.leave()
+	if err := job.Attempt.Run(ctx, job); err != nil {
+		return workloadops.Result{}, err
+	}
+	return *job.end.Result, nil
 }
 
 // check refuses what no look at the cluster could make right.
@@ -70,70 +65,47 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 	return nil
 }
 
-func (a *Activities) newAttempt(req workloadops.Request, b *beat) *attempt {
-	now := a.options.Now()
-	return &attempt{a: a, req: req, kind: a.kinds[req.Workload.WorkloadRef.Kind], beat: b, until: now.Add(a.options.ListenFor), nextLook: now.Add(firstLook)}
+// operationJob begins an attempt at an operation.
+func (a *Activities) operationJob(ctx context.Context, req workloadops.Request, terms attempt.Terms) *operationJob {
+	return &operationJob{Attempt: attempt.Start(ctx, a.attempts(), terms), a: a, req: req, kind: a.kinds[req.Workload.WorkloadRef.Kind],
+		nextLook: a.options.Now().Add(firstLook)}
 }
 
-func (t *attempt) run(ctx context.Context) (workloadops.Result, error) {
-	ref := t.req.Workload
-	t.sub = t.a.hub.subscribe(target{ref.WorkloadRef.Kind, ref.Namespace, ref.WorkloadRef.Name})
-	defer t.sub.leave()
-	for {
-		end, err := t.step(ctx)
-		if err != nil {
-			if err = t.sort(ctx, err); err != nil {
-				return workloadops.Result{}, err
-			}
-			continue
-		}
-		if end == nil {
-			continue
-		}
-		if end.Failure != nil {
-			return workloadops.Result{}, end.Failure
-		}
-		return *end.Result, nil
-	}
-}
-
-// step takes one look and does what is decided; it returns the end when that is reached.
-func (t *attempt) step(ctx context.Context) (*workloadops.Ending, error) {
+// Reconcile takes one look and does what is decided.
+func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	o, err := t.read(ctx)
 	if err != nil {
-		return nil, err
+		return attempt.Next{}, err
 	}
 	d, err := t.decide(ctx, o)
 	if err != nil {
-		return nil, err
+		return attempt.Next{}, err
 	}
-	t.beat.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
+	t.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
 	switch d.Action {
 	case workloadops.ActWrite:
-		end, err := t.write(ctx, o, d)
-		return end, t.reached(err)
+		return t.write(ctx, o, d)
 	case workloadops.ActDelete:
-		return nil, t.reached(t.delete(ctx, d.Delete))
+		return attempt.Next{}, t.delete(ctx, d.Delete)
 	case workloadops.ActWait:
-		_ = t.reached(nil)
-		return nil, t.wait(ctx, d)
+		return t.wait(d), nil
 	default:
 		end, _ := d.Ends()
-		return &end, nil
+		return t.ends(&end)
 	}
 }
 
-// reached ends an outage, unless there is an error: a cluster that answers reads but no writes is still in trouble.
-func (t *attempt) reached(err error) error {
-	if err == nil {
-		t.forbiddenSince = time.Time{}
-		t.beat.Note(func(p *workloadops.Progress) { p.Reached() })
+// ends ends the operation.
+func (t *operationJob) ends(end *workloadops.Ending) (attempt.Next, error) {
+	t.end = end
+	if end.Failure != nil {
+		return attempt.Next{}, end.Failure
 	}
-	return err
+	return attempt.Next{Action: attempt.Done}, nil
 }
 
 // read reads the workload, unless a write of ours has just returned it.
-func (t *attempt) read(ctx context.Context) (*object, error) {
+func (t *operationJob) read(ctx context.Context) (*object, error) {
 	o := t.fresh
 	t.fresh = nil
 	if o == nil {
@@ -146,29 +118,29 @@ func (t *attempt) read(ctx context.Context) (*object, error) {
 	}
 	if t.rejected != "" && t.rejected == o.meta.ResourceVersion {
 		// It is still what it was, so the change itself is what the server does not accept.
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, text(t.rejectedError))
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, attempt.Text(t.rejectedError))
 	}
 	t.rejected = ""
-	t.beat.Note(func(p *workloadops.Progress) { p.Read(t.a.options.Now()) })
+	t.Read()
 	return o, nil
 }
 
 // decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
-func (t *attempt) decide(ctx context.Context, o *object) (workloadops.Decision, error) {
-	now := t.a.options.Now()
-	p := t.beat.Now()
+func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.Decision, error) {
+	now := t.Now()
+	p := t.Progress()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = now, p.Elapsed(), p.Held, p.Ending
 	if seen.Claim == t.req.Claim {
 		// As long as the claim is there, the last write has not been made.
-		t.beat.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
+		t.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
 	}
 	d := workloadops.Decide(t.req, seen)
 	if d.Action != workloadops.ActLook && (d.Action != workloadops.ActWait || now.Before(t.nextLook)) {
 		return d, nil
 	}
 	if !now.Before(t.nextLook) {
-		t.nextLook = minTime(t.until, now.Add(lookEvery))
+		t.nextLook = earlier(t.Until(), now.Add(lookEvery))
 	}
 	list, err := t.a.pods(ctx, t.kind, o)
 	if err != nil {
@@ -177,65 +149,23 @@ func (t *attempt) decide(ctx context.Context, o *object) (workloadops.Decision, 
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
 	if d = workloadops.Decide(t.req, seen); d.LookAgain > 0 {
-		t.nextLook = minTime(t.until, now.Add(d.LookAgain))
+		t.nextLook = earlier(t.Until(), now.Add(d.LookAgain))
 	}
 	return d, nil
 }
 
-func minTime(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// sort goes on after trouble that may pass (nil), or ends the attempt.
-func (t *attempt) sort(ctx context.Context, err error) error {
-	var f *failure.Error
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, errSuperseded):
-		return err
-	case errors.As(err, &f):
-		if f.Kind == failure.Refused {
-			return t.giveUp(ctx, f)
-		}
+// Failed gives back what is held, if the cluster lets us, when the operation is refused in the middle.
+func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Error {
+	if f.Kind != failure.Refused || t.end != nil {
 		return f
 	}
-	now, spent := t.a.options.Now(), t.spent()
-	switch trouble.Sort(err) {
-	case changed:
-		return nil
-	case missing:
-		return t.gone()
-	case refused, rejected:
-		return t.giveUp(ctx, failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, text(err)))
-	case forbidden:
-		if t.forbiddenSince.IsZero() {
-			t.forbiddenSince = now
-		}
-		if now.Sub(t.forbiddenSince) >= permissionGrace {
-			return forbiddenFailure(t.req, spent, err)
-		}
-	case unreachable:
-		var outage time.Duration
-		t.beat.Note(func(p *workloadops.Progress) {
-			outage = p.Failed(now)
-			p.Message = "its cluster is out of reach: " + text(err)
-		})
-		if outage > time.Duration(t.req.UnreachableBudgetSeconds)*time.Second {
-			return unreachableFailure(t.req, spent, err)
-		}
-	}
-	if !now.Before(t.until) && t.forbiddenSince.IsZero() {
-		return t.notReady()
-	}
-	return t.pause(ctx, pauseBetweenTries)
-}
-
-// giveUp ends the operation badly, giving back what is held if the cluster lets us.
-func (t *attempt) giveUp(ctx context.Context, f *failure.Error) error {
 	t.fresh, t.rejected = nil, ""
 	o, err := t.read(ctx)
 	if err == nil {
@@ -244,47 +174,16 @@ func (t *attempt) giveUp(ctx context.Context, f *failure.Error) error {
 		}
 	}
 	if err != nil && trouble.Sort(err) != missing {
-		f.Owed = t.beat.Now().Held
-		f.Message += fmt.Sprintf("; what was borrowed could not be given back yet: %s", text(err))
+		f.Owed = t.Progress().Held
+		f.Message += "; what was borrowed could not be given back yet: " + attempt.Text(err)
 	}
 	return f
 }
 
-func (t *attempt) gone() error {
-	if t.beat.Now().Held {
+// Missing is the failure of a workload that is not there.
+func (t *operationJob) Missing(error) error {
+	if t.Progress().Held {
 		return failure.New(failure.WorkloadFailed, "%s was deleted by somebody else in the middle of %s", t.req.Workload, t.req.Operation)
 	}
 	return failure.New(failure.NotFound, "%s does not exist: create it, or take it out of the catalogue", t.req.Workload)
-}
-
-// notReady gives the attempt's place back, to be tried again. The pause grows with the time that is used, and does not reach past the deadline.
-func (t *attempt) notReady() error {
-	p := t.beat.Now()
-	left := time.Duration(t.req.DeadlineSeconds)*time.Second - p.Elapsed()
-	after := min(max(p.Elapsed()/20, retryShortest), retryLongest, max(left, time.Second))
-	return &failure.Error{Kind: failure.NotReady, Message: p.Message, RetryAfter: after}
-}
-
-func (t *attempt) spent() int64 { return int64(t.beat.Now().Elapsed() / time.Second) }
-
-// pause waits a while, less when the attempt is to end.
-func (t *attempt) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-stopping(ctx):
-		return t.notReady()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// stopping is closed when the worker is asked to stop; it never is outside of a worker.
-func stopping(ctx context.Context) <-chan struct{} {
-	if !activity.IsActivity(ctx) {
-		return nil
-	}
-	return activity.GetWorkerStopChannel(ctx)
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
@@ -45,7 +46,7 @@ type bench struct {
 	acts      *workload.Activities
 	traffic   *traffic
 	// recorder is nil where a real Temporal server takes the heartbeats.
-	recorder workload.Recorder
+	recorder heartbeat.Recorder
 }
 
 // traffic counts the requests of the activities, and can keep them from the server.

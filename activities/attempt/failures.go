@@ -1,0 +1,118 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/workloadops"
+)
+
+const (
+	// pauseBetweenTries is the pause after a request that failed.
+	pauseBetweenTries = time.Second
+	// pauseAfterConflict is the pause after a write that came too late.
+	pauseAfterConflict = 100 * time.Millisecond
+	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all rules yet.
+	permissionGrace = 5 * time.Second
+)
+
+// weigh goes on after trouble that may pass (nil), or says how the attempt ends.
+func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
+	var f *failure.Error
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, heartbeat.ErrSuperseded):
+		return err
+	case errors.As(err, &f):
+		if f.Kind.Retryable() { // the cluster has answered: what there is to wait for is not the cluster
+			t.reached()
+			t.Note(func(p *workloadops.Progress) { p.Message = f.Message })
+		}
+		return f
+	}
+	now := t.options.Now()
+	switch trouble.Sort(err) {
+	case trouble.Changed:
+		return t.sleep(ctx, pauseAfterConflict, nil)
+	case trouble.Missing:
+		return job.Missing(err)
+	case trouble.Refused, trouble.Rejected:
+		return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.terms.Subject, Text(err))
+	case trouble.Forbidden:
+		if f := t.forbidden(now, err); f != nil {
+			return f
+		}
+	case trouble.Unreachable:
+		if f := t.unreachable(now, err); f != nil {
+			return f
+		}
+	}
+	if !now.Before(t.until) && t.forbiddenSince.IsZero() {
+		return t.notReady()
+	}
+	return t.sleep(ctx, pauseBetweenTries, nil)
+}
+
+// forbidden is the failure of a permission that has been lacking for permissionGrace; nil before.
+func (t *Attempt) forbidden(now time.Time, err error) error {
+	if t.forbiddenSince.IsZero() {
+		t.forbiddenSince = now
+	}
+	if now.Sub(t.forbiddenSince) < permissionGrace {
+		return nil
+	}
+	return t.interrupts(failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, Text(err)))
+}
+
+// unreachable is the failure of a cluster that has been out of reach for longer than the budget; nil before.
+func (t *Attempt) unreachable(now time.Time, err error) error {
+	var outage time.Duration
+	t.Note(func(p *workloadops.Progress) {
+		outage = p.Failed(now)
+		p.Message = "its cluster is out of reach: " + Text(err)
+	})
+	budget := t.terms.UnreachableBudgetSeconds
+	if budget == 0 || outage <= time.Duration(budget)*time.Second {
+		return nil
+	}
+	return t.interrupts(failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, Text(err)))
+}
+
+// interrupts notes on a failure of the system what is used of the deadline: it goes on from there later.
+func (t *Attempt) interrupts(f *failure.Error) error {
+	p := t.details.Now()
+	f.SpentSeconds = int64(p.Elapsed() / time.Second)
+	return f
+}
+
+// unlessKnown leaves a failure that the workflow knows already to the server.
+func (t *Attempt) unlessKnown(f *failure.Error) error {
+	if t.terms.KnownFailure == "" || f.Kind.Retryable() || outcome.Message(f) != t.terms.KnownFailure {
+		return f
+	}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: t.terms.KnownFailureRetry}
+}
+
+// Text is an error of the API server as it is passed on, in one line with its causes: the answer itself may say no more than "rejected".
+func Text(err error) string {
+	said := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Message != "" && !strings.Contains(said, cause.Message) {
+				said += "; " + cause.Message
+			}
+		}
+	}
+	return podword.Line(said)
+}
