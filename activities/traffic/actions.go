@@ -8,7 +8,7 @@ import (
 )
 
 // actions are the changes of the traffic. Each makes what is not made yet and returns a sentence that says how it is now.
-var actions = map[rollout.RouteAction]func(ctx context.Context, t *attempt) (string, error){
+var actions = map[rollout.RouteAction]func(ctx context.Context, t *routeJob) (string, error){
 	rollout.RoutePin:          pinServices,
 	rollout.RouteEnsure:       ensureRoutes,
 	rollout.RouteUnpin:        unpinServices,
@@ -18,7 +18,7 @@ var actions = map[rollout.RouteAction]func(ctx context.Context, t *attempt) (str
 }
 
 // perService are the jobs with each Service once: two routings may lead to the same.
-func perService(t *attempt) []job {
+func perService(t *routeJob) []job {
 	var out []job
 	seen := map[string]bool{}
 	for _, j := range jobs(t.req) {
@@ -32,7 +32,7 @@ func perService(t *attempt) []job {
 
 const leftAlone = "the Services are left alone: this rollout has no canary Service"
 
-func pinServices(ctx context.Context, t *attempt) (string, error) {
+func pinServices(ctx context.Context, t *routeJob) (string, error) {
 	if t.req.NoCanary {
 		return leftAlone, nil
 	}
@@ -50,7 +50,7 @@ func pinServices(ctx context.Context, t *attempt) (string, error) {
 	return joined(said), nil
 }
 
-func unpinServices(ctx context.Context, t *attempt) (string, error) {
+func unpinServices(ctx context.Context, t *routeJob) (string, error) {
 	if t.req.NoCanary {
 		return leftAlone, nil
 	}
@@ -77,7 +77,7 @@ func unpinServices(ctx context.Context, t *attempt) (string, error) {
 }
 
 // served waits until a Service has an endpoint that is ready.
-func (t *attempt) served(ctx context.Context, namespace, service string) error {
+func (t *routeJob) served(ctx context.Context, namespace, service string) error {
 	reason, err := t.a.unserved(ctx, namespace, service)
 	if err := t.wrote(false, err); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (t *attempt) served(ctx context.Context, namespace, service string) error {
 }
 
 // servedUnlessGone is served, but waits for nobody once the workload itself was deleted.
-func (t *attempt) servedUnlessGone(ctx context.Context, j job) error {
+func (t *routeJob) servedUnlessGone(ctx context.Context, j job) error {
 	waits := t.served(ctx, j.namespace, j.pair.Stable)
 	if waits == nil {
 		return nil
@@ -105,7 +105,7 @@ func (t *attempt) servedUnlessGone(ctx context.Context, j job) error {
 }
 
 // ensureRoutes is EnsureRoutes, and RouteTrafficToNew, whose jobs ask for everything.
-func ensureRoutes(ctx context.Context, t *attempt) (string, error) {
+func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 	if !t.req.NoCanary {
 		for _, j := range perService(t) {
 			if err := t.wrote(t.a.canaryService(ctx, j)); err != nil {
@@ -162,7 +162,7 @@ func target(r rollout.Routing) string {
 	}
 }
 
-func routeToStable(ctx context.Context, t *attempt) (string, error) {
+func routeToStable(ctx context.Context, t *routeJob) (string, error) {
 	var said []string
 	for _, j := range jobs(t.req) {
 		if err := t.wrote(providerOf(j.routing).finalise(ctx, t.a, j)); err != nil {
@@ -173,7 +173,7 @@ func routeToStable(ctx context.Context, t *attempt) (string, error) {
 	return joined(said), nil
 }
 
-func removeCanary(ctx context.Context, t *attempt) (string, error) {
+func removeCanary(ctx context.Context, t *routeJob) (string, error) {
 	if t.req.NoCanary {
 		return leftAlone, nil
 	}

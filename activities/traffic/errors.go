@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/trouble"
 )
 
@@ -28,7 +29,7 @@ func sortTrouble(err error) trouble.Kind {
 var dryRunWords = regexp.MustCompile(`does not support dry run`)
 
 // text is an error as it is passed on: in one line.
-func text(err error) string { return trouble.Text(err) }
+func text(err error) string { return attempt.Text(err) }
 
 // errLookAgain says that somebody was faster: what was decided has to be decided anew.
 var errLookAgain = errors.New("the object has changed in the meantime")

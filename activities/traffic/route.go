@@ -8,30 +8,25 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
-const (
-	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all rules yet.
-	permissionGrace = 5 * time.Second
-	// shortestLook and longestLook limit the pause between two looks at endpoints.
-	shortestLook, longestLook = 50 * time.Millisecond, time.Second
-	// retryAfter is the pause between two attempts that wait.
-	retryAfter = 2 * time.Second
-)
+// shortestLook and longestLook limit the pause between two looks at endpoints, which doubles.
+const shortestLook, longestLook = 50 * time.Millisecond, time.Second
 
-// attempt is one attempt at one change of the traffic.
-type attempt struct {
-	a     *Activities
-	req   rollout.RouteRequest
-	beat  *beat
-	until time.Time
-	// look is the pause before the next look.
+// routeJob makes one change of the traffic.
+type routeJob struct {
+	*attempt.Attempt
+	a   *Activities
+	req rollout.RouteRequest
+	// look is the pause before the last look.
 	look time.Duration
-	// forbiddenSince is when a permission was first found lacking, in a row.
-	forbiddenSince time.Time
+	// message says how the traffic is once the change is made.
+	message string
 }
 
 // Route makes one change of the traffic, or finds that it is made. It fails with a failure.Kind as the error's type: NotReady is to be tried again, Drift and
@@ -40,11 +35,19 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	if f := a.check(req); f != nil {
 		return rollout.RouteResult{}, outcome.Wrap(f)
 	}
-	b, stop := startBeat(ctx, req.SpentSeconds)
-	defer stop()
-	t := &attempt{a: a, req: req, beat: b, until: a.options.Now().Add(a.options.ListenFor), look: shortestLook}
-	result, err := t.run(ctx)
-	return result, outcome.Wrap(err)
+	if req.DeadlineSeconds <= 0 {
+		req.DeadlineSeconds = rollout.DefaultStepDeadlineSeconds
+	}
+	job := &routeJob{a: a, req: req, look: shortestLook}
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now}, attempt.Terms{Subject: req.Workload.String(),
+		DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
+		job.modified() // the last attempt may have died right after a write: rather wait the grace period once too often
+	}
+	if err := job.Run(ctx, job); err != nil {
+		return rollout.RouteResult{}, err
+	}
+	return job.result(), nil
 }
 
 // check refuses what no look at the cluster could make right.
@@ -66,20 +69,12 @@ func (a *Activities) check(req rollout.RouteRequest) *failure.Error {
 	return nil
 }
 
-func (t *attempt) run(ctx context.Context) (rollout.RouteResult, error) {
-	for {
-		message, err := actions[t.req.Action](ctx, t)
-		if err == nil {
-			return t.result(message), nil
-		}
-		if err := t.sort(ctx, err); err != nil {
-			return rollout.RouteResult{}, err
-		}
-	}
+func (t *routeJob) modified() {
+	t.Note(func(p *workloadops.Progress) { p.Modified = true })
 }
 
-func (t *attempt) result(message string) rollout.RouteResult {
-	out := rollout.RouteResult{Modified: t.beat.Now().Modified, Message: message}
+func (t *routeJob) result() rollout.RouteResult {
+	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message}
 	if out.Modified {
 		for _, r := range t.req.Routings {
 			out.GraceSeconds = max(out.GraceSeconds, r.GraceSeconds)
@@ -88,115 +83,50 @@ func (t *attempt) result(message string) rollout.RouteResult {
 	return out
 }
 
-// wrote notes what one part has done; a second round then finds out whether it is in effect.
-func (t *attempt) wrote(wrote bool, err error) error {
-	if wrote {
-		t.beat.Note(func(p *progress) { p.Modified = true })
-	}
-	if err == nil || ofOurs(err) {
-		t.reached()
-	}
-	return err
-}
-
-func ofOurs(err error) bool {
-	var f *failure.Error
-	return errors.As(err, &f) || errors.Is(err, errLookAgain)
-}
-
-func (t *attempt) reached() {
-	t.forbiddenSince = time.Time{}
-	now := t.a.options.Now()
-	t.beat.Note(func(p *progress) { p.Read(now); p.Reached() })
-}
-
-// sort goes on after trouble that may pass (nil), or ends the attempt.
-func (t *attempt) sort(ctx context.Context, err error) error {
+// Reconcile makes what is not made yet; a second round then finds out whether it is in effect.
+func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
+	message, err := actions[t.req.Action](ctx, t)
 	var f *failure.Error
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case err == nil:
+		t.message = message
+		return attempt.Next{Action: attempt.Done}, nil
 	case errors.Is(err, errLookAgain):
-		return nil
+		return attempt.Next{}, nil
 	case errors.As(err, &f) && f.Kind == failure.NotReady:
-		return t.wait(ctx, f)
-	case errors.As(err, &f):
-		return f
+		return t.wait(f.Message)
 	}
-	now, spent := t.a.options.Now(), int64(t.beat.Now().Elapsed()/time.Second)
-	switch sortTrouble(err) {
-	case refused, rejected, changed:
-		return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, text(err))
-	case forbidden:
-		if t.forbiddenSince.IsZero() {
-			t.forbiddenSince = now
-		}
-		if now.Sub(t.forbiddenSince) >= permissionGrace {
-			f := failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", t.req.Workload, text(err))
-			f.SpentSeconds = spent
-			return f
-		}
-	default:
-		if f := t.outOfReach(now, spent, err); f != nil {
-			return f
-		}
-	}
-	return t.pause(ctx, longestLook)
+	return attempt.Next{}, err
 }
 
-// outOfReach counts an outage; past its budget, or at the attempt's end, it ends the attempt. Without a budget it is patient for ever.
-func (t *attempt) outOfReach(now time.Time, spent int64, err error) error {
-	var outage time.Duration
-	t.beat.Note(func(p *progress) {
-		outage = p.Failed(now)
-		p.Message = "its cluster is out of reach: " + text(err)
-	})
-	budget := t.req.UnreachableBudgetSeconds
-	if budget > 0 && outage > time.Duration(budget)*time.Second {
-		f := failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s", t.req.Workload, budget, text(err))
-		f.SpentSeconds = spent
-		return f
-	}
-	if !now.Before(t.until) {
-		return &failure.Error{Kind: failure.NotReady, Message: t.beat.Now().Message, RetryAfter: retryAfter}
-	}
-	return nil
-}
-
-// wait goes on looking until the attempt's or the deadline's end.
-func (t *attempt) wait(ctx context.Context, f *failure.Error) error {
-	t.beat.Note(func(p *progress) { p.Message = f.Message })
-	deadline := t.req.DeadlineSeconds
-	if deadline <= 0 {
-		deadline = rollout.DefaultStepDeadlineSeconds
-	}
-	elapsed := t.beat.Now().Elapsed()
-	if elapsed >= time.Duration(deadline)*time.Second {
-		return failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload, int64(elapsed/time.Second), f.Message)
-	}
-	if !t.a.options.Now().Before(t.until) {
-		return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: retryAfter}
+// wait goes on looking until the deadline's end.
+func (t *routeJob) wait(reason string) (attempt.Next, error) {
+	if t.Overdue() {
+		p := t.Progress()
+		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload, int64(p.Elapsed()/time.Second), reason)
 	}
 	t.look = min(t.look*2, longestLook)
-	return t.pause(ctx, t.look)
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.look}, nil
 }
 
-// pause waits a while, less when the worker is to stop.
-func (t *attempt) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	var stopping <-chan struct{}
-	if activity.IsActivity(ctx) {
-		stopping = activity.GetWorkerStopChannel(ctx)
+// Missing is the failure of what the cluster does not know at all: objects that are gone are part of the decisions.
+func (t *routeJob) Missing(err error) error {
+	return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, text(err))
+}
+
+// Failed leaves a failure as it is: the routes stay where they are.
+func (t *routeJob) Failed(_ context.Context, f *failure.Error) *failure.Error { return f }
+
+// wrote notes what one part has done.
+func (t *routeJob) wrote(wrote bool, err error) error {
+	if wrote {
+		t.modified()
 	}
-	select {
-	case <-timer.C:
-		return nil
-	case <-stopping:
-		return &failure.Error{Kind: failure.NotReady, Message: t.beat.Now().Message, RetryAfter: retryAfter}
-	case <-ctx.Done():
-		return ctx.Err()
+	var f *failure.Error
+	if err == nil || errors.As(err, &f) || errors.Is(err, errLookAgain) {
+		t.Read()
 	}
+	return err
 }
 
 // joined are sentences in one.

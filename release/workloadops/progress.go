@@ -24,6 +24,8 @@ type Progress struct {
 	Ending *Ending `json:"ending,omitempty"`
 	// Data is the answer that a rollout's activity gives once its last write is done, as JSON.
 	Data json.RawMessage `json:"data,omitempty"`
+	// Modified says that a change of the traffic has written something.
+	Modified bool `json:"modified,omitempty"`
 	// Updated and UpdatedReady are how many pods of a rollout's new version there are, and how many are ready, as they were last counted.
 	Updated      *int32 `json:"updated,omitempty"`
 	UpdatedReady *int32 `json:"updatedReady,omitempty"`
