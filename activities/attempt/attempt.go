@@ -177,6 +177,7 @@ func (t *Attempt) left() time.Duration {
 
 // reached ends an outage. Reads alone do not: a cluster that answers reads but no writes is still in trouble.
 func (t *Attempt) reached() {
+	t.alive = time.Now()
 	t.forbiddenSince = time.Time{}
 	t.details.Note(func(p *workloadops.Progress) { p.Reached() })
 }

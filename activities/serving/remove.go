@@ -3,15 +3,20 @@ package serving
 import (
 	"context"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
+
+// lookGone is how often is looked whether what was deleted is gone.
+const lookGone = 250 * time.Millisecond
 
 // belonging selects what belongs to one Deployment of a serving.
 func belonging(req serving.PartyRequest) string {
@@ -24,15 +29,13 @@ func belonging(req serving.PartyRequest) string {
 // Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone (kuscia-semantics §2.7).
 func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) error {
 	req.DeadlineSeconds = 0 // it is owed, however long it takes
-	return a.run(ctx, req, func(t *attempt) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (bool, error) {
-			left, err := a.remove(ctx, req, nil)
-			if err != nil || left == 0 {
-				return left == 0, err
-			}
-			return false, t.pause(ctx, pauseBetweenTries/4)
+	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
+		left, err := a.remove(ctx, req, nil)
+		if err != nil || left == 0 {
+			return attempt.Next{Action: attempt.Done}, err
 		}
-	})
+		return attempt.Next{Action: attempt.Wait, Within: lookGone}, nil
+	}})
 }
 
 // prune deletes the Services and ConfigMaps that an earlier version had besides.

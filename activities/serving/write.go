@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -29,6 +30,9 @@ type writer struct {
 	// looked is when the Deployment's fencing token was last read.
 	looked time.Time
 }
+
+// retryFormer is how long an operation waits for a former serving to go.
+const retryFormer = 2 * time.Second
 
 // tokenLasts is how long a fencing token that was read is relied on. An attempt that is frozen in between reads it again before it writes.
 const tokenLasts = 2 * time.Second
@@ -90,7 +94,7 @@ func (w *writer) mayGoOn(ctx context.Context) error {
 	case silent < tokenLasts:
 		return nil
 	case silent > frozenFor:
-		return errFrozen()
+		return attempt.Frozen()
 	}
 	return w.mayBegin(ctx, w.req.Deployment)
 }
