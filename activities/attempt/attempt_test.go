@@ -3,7 +3,9 @@ package attempt_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +24,7 @@ import (
 
 var (
 	deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
-	errDown     = errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
+	errDown     = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	errLacks    = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: `User "worker" cannot patch resource "deployments"`}}
 	errConflict = apierrors.NewConflict(deployments, "order", errors.New("x"))
 	errMissing  = apierrors.NewNotFound(deployments, "order")

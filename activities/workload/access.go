@@ -18,7 +18,7 @@ type need struct{ group, resource, verb, namespace string }
 func (a *Activities) needs(s scope) []need {
 	var out []need
 	for _, verb := range []string{"get", "list", "watch", "patch"} {
-		out = append(out, need{"apps", a.kinds[s.kind].resource(), verb, s.namespace})
+		out = append(out, need{kinds[s.kind].resource.Group, kinds[s.kind].resource.Resource, verb, s.namespace})
 	}
 	for _, verb := range []string{"list", "watch", "delete"} {
 		out = append(out, need{"", "pods", verb, s.namespace})

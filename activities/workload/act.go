@@ -34,7 +34,7 @@ func (t *operationJob) write(ctx context.Context, o *object, d workloadops.Decis
 	if err != nil {
 		if trouble.Sort(err) == rejected {
 			// Most likely somebody was faster; the next look tells.
-			t.rejected, t.rejectedError = o.meta.ResourceVersion, err
+			t.rejected, t.rejectedError = o.GetResourceVersion(), err
 			return attempt.Next{}, nil
 		}
 		return attempt.Next{}, err
@@ -53,12 +53,13 @@ func (t *operationJob) patch(ctx context.Context, o *object, w *workloadops.Writ
 		return nil, err
 	}
 	point := string(t.req.Operation) + "/" + w.Step
-	call, cancel := t.a.call(ctx)
-	defer cancel()
 	failpoint.Hit("workload.patch.before/" + point)
-	after, err := t.kind.patch(call, o.meta.Namespace, o.meta.Name, body)
+	after, err := t.a.patch(ctx, t.kind.resource, o.Unstructured, body)
 	failpoint.Hit("workload.patch.after/" + point)
-	return after, err
+	if err != nil {
+		return nil, err
+	}
+	return t.kind.observe(after), nil
 }
 
 // delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.

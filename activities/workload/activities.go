@@ -10,11 +10,16 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -34,8 +39,6 @@ type Options struct {
 	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
-	// Dynamic is the client for rollouts, of the same cluster; without it none of their activities is registered.
-	Dynamic dynamic.Interface
 	// TrafficPreflight is the traffic's part of a rollout's preflight; nil: a rollout that routes is refused.
 	TrafficPreflight TrafficPreflight
 }
@@ -45,14 +48,15 @@ type TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (r
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.
 type Activities struct {
-	client  kubernetes.Interface
-	options Options
-	kinds   map[string]kind
-	hub     *hub
+	client   kubernetes.Interface
+	objects  dynamic.Interface
+	reader   kube.Reader
+	options  Options
+	notifier *notifier
 }
 
-// New makes the activities of one cluster. The client's own limits on requests per second apply.
-func New(client kubernetes.Interface, options Options) *Activities {
+// New makes the activities of one cluster. The clients' own limits on requests per second apply.
+func New(client kubernetes.Interface, objects dynamic.Interface, options Options) *Activities {
 	if options.ListenFor == 0 {
 		options.ListenFor = 10 * time.Second
 	}
@@ -65,8 +69,8 @@ func New(client kubernetes.Interface, options Options) *Activities {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	kinds := newKinds(client)
-	return &Activities{client: client, options: options, kinds: kinds, hub: newHub(client, newSources(kinds, options.Dynamic), options)}
+	return &Activities{client: client, objects: objects, options: options, notifier: newNotifier(objects, options),
+		reader: kube.Live{Objects: objects, Client: client, Timeout: options.CallTimeout}}
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -76,24 +80,17 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 		workloadops.ActivityRestore:   a.Restore,
 		workloadops.ActivityOut:       a.Out,
 		workloadops.ActivityPreflight: a.Preflight,
-	} {
-		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
-	}
-	if a.options.Dynamic == nil {
-		return
-	}
-	for name, activityFunc := range map[string]any{
-		rollout.ActivityPreflight: a.PreflightRollout,
-		rollout.ActivityBegin:     a.Begin,
-		rollout.ActivityMove:      a.Move,
-		rollout.ActivityFinish:    a.Finish,
+		rollout.ActivityPreflight:     a.PreflightRollout,
+		rollout.ActivityBegin:         a.Begin,
+		rollout.ActivityMove:          a.Move,
+		rollout.ActivityFinish:        a.Finish,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}
 }
 
 // Stop ends the watches. Attempts that are under way go on without them.
-func (a *Activities) Stop() { a.hub.stop() }
+func (a *Activities) Stop() { a.notifier.stop() }
 
 // serves says whether the worker serves a namespace.
 func (a *Activities) serves(namespace string) bool {
@@ -108,4 +105,12 @@ func (a *Activities) call(ctx context.Context) (context.Context, context.CancelF
 // attempts are the options of every attempt.
 func (a *Activities) attempts() attempt.Options {
 	return attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder, Now: a.options.Now}
+}
+
+// patch sends a JSON Patch of an object, and returns the object as it is then.
+func (a *Activities) patch(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured, body []byte, dryRun ...string) (*unstructured.Unstructured, error) {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	return a.objects.Resource(resource).Namespace(o.GetNamespace()).
+		Patch(call, o.GetName(), types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun})
 }

@@ -1,106 +1,129 @@
 package workload
 
 import (
-	"context"
-	"encoding/json"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// kind adapts one kind of workload. To support another kind, write another adapter.
-type kind interface {
-	// resource is the kind's name in URLs and permissions: "deployments".
-	resource() string
-	get(ctx context.Context, namespace, name string) (*object, error)
-	// list returns one page, and where the next begins.
-	list(ctx context.Context, namespace string, options metav1.ListOptions) (page []*object, next string, err error)
-	patch(ctx context.Context, namespace, name string, body []byte) (*object, error)
+// kind adapts one kind of workload to operations and rollouts: where it is found, and how it tells what its pods are like. To support another kind, add
+// its line to kinds.
+type kind struct {
+	resource schema.GroupVersionResource
+	// sets says that its revisions are ReplicaSets; otherwise they are ControllerRevisions.
+	sets bool
+	// size is the path of the size that is asked for.
+	size []string
+	// total, ready, available and updated are fields of the status.
+	total, ready, available, updated string
+	// hash is the value of the pods' revision label of a ControllerRevision.
+	hash func(revision *unstructured.Unstructured) string
+	// operated is what only operations read; nil: there are none on that kind.
+	operated *operated
+}
+
+// operated is what operations read of a kind.
+type operated struct {
+	// strategy is the field of the spec that says how pods are replaced.
+	strategy string
+	// borrowed are the settings that an operation may change for its duration.
+	borrowed []string
+	// revision is the revision of the pod template; nil: it is not told.
+	revision func(o *unstructured.Unstructured) string
 	// owns says whether a pod that the workload's selector matches is really the workload's.
-	owns(o *object, pod *corev1.Pod) bool
-	source
+	owns func(o *unstructured.Unstructured, pod *corev1.Pod) bool
 }
 
-// source is where a kind's shared watch comes from.
-type source interface {
-	example() runtime.Object
-	listAll(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error)
-	watchAll(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
+var (
+	replicaSets         = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	controllerRevisions = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
+	deploymentsResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
+
+// annotationRevision is where the Deployment controller counts the revisions.
+const annotationRevision = "deployment.kubernetes.io/revision"
+
+func resourceOf(group, version, plural string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
 
-// object is a workload as it was read, without what nobody here needs.
-type object struct {
-	meta     metav1.ObjectMeta
-	selector *metav1.LabelSelector
-	// hasReplicas says that the size is spelt out in the object, as it always is on a real API server.
-	hasReplicas bool
-	// templateAnnotated says that the pod template has annotations.
-	templateAnnotated bool
-	minReadySeconds   int32
-	// seen is what Decide goes by, pods and time left out.
-	seen workloadops.Observed
+// revisionName is the value of the pods' label for kinds whose pods carry the whole name of their ControllerRevision.
+func revisionName(r *unstructured.Unstructured) string { return r.GetName() }
+
+// revisionHash is that for kinds whose pods carry its hash alone.
+func revisionHash(r *unstructured.Unstructured) string {
+	return r.GetLabels()["controller-revision-hash"]
 }
 
-func newKinds(client kubernetes.Interface) map[string]kind {
-	return map[string]kind{
-		workloadops.KindDeployment:  deployments{client.AppsV1()},
-		workloadops.KindStatefulSet: statefulSets{client.AppsV1()},
-		workloadops.KindDaemonSet:   daemonSets{client.AppsV1()},
-	}
+// revisionTail is that of a CloneSet: its pods carry the end of the revision's name as pod-template-hash, like those of a Deployment.
+func revisionTail(r *unstructured.Unstructured) string {
+	return r.GetName()[strings.LastIndexByte(r.GetName(), '-')+1:]
 }
 
-// newObject fills in what all kinds have in common.
-func newObject(meta metav1.ObjectMeta, selector *metav1.LabelSelector, template corev1.PodTemplateSpec) *object {
-	o := &object{meta: meta, selector: selector, templateAnnotated: len(template.Annotations) > 0}
-	o.seen = workloadops.Observed{
-		Claim:      meta.Annotations[workloadops.AnnotationClaimedBy],
-		Rollout:    savedBy(meta.Labels, meta.Annotations),
-		Generation: meta.Generation,
-		Deleting:   meta.DeletionTimestamp != nil,
-		Settings:   map[string]json.RawMessage{},
-		Remembered: meta.Annotations[workloadops.AnnotationReplicas],
-		LeftAt:     meta.Annotations[workloadops.AnnotationLeftAt],
-		Marker:     template.Annotations[workloadops.AnnotationRestartedBy],
-	}
-	if text, saved := meta.Annotations[workloadops.AnnotationOriginal]; saved {
-		original, err := workloadops.ParseOriginal(text)
-		if err != nil {
-			o.seen.OriginalProblem = err.Error()
-		}
-		o.seen.Original = original
-	}
-	return o
+// ownedByReplicaSet goes by the name of the ReplicaSet that owns the pod, which the Deployment controller makes of its own name and the pod's template hash:
+// asking for the ReplicaSets would need a permission more.
+func ownedByReplicaSet(o *unstructured.Unstructured, pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "ReplicaSet" && owner.Name == o.GetName()+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 }
 
-// setting notes a field that may be borrowed; a field that is not set is left out.
-func (o *object) setting(path string, value any) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // the fields are plain API types: they always marshal
-	}
-	if string(raw) != "null" {
-		o.seen.Settings[path] = raw
-	}
+func owned(o *unstructured.Unstructured, pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, o) }
+
+func countedRevision(o *unstructured.Unstructured) string {
+	return o.GetAnnotations()[annotationRevision]
 }
 
-// size sets the asked size; an absent one means 1 (Kubernetes API).
-func (o *object) size(replicas *int32) {
-	o.seen.Replicas = 1
-	if replicas != nil {
-		o.hasReplicas = true
-		o.seen.Replicas = *replicas
-	}
+func updateRevision(o *unstructured.Unstructured) string {
+	revision, _, _ := unstructured.NestedString(o.Object, "status", "updateRevision")
+	return revision
 }
 
-// savedBy is what a rollout has saved on a workload; "" when none has, or when it is a stale copy (workloadops.LabelRollout).
-func savedBy(labels, annotations map[string]string) string {
-	if labels[workloadops.LabelRollout] == "" {
-		return ""
+// kinds are the kinds by pods.Key.
+var kinds = map[string]kind{
+	"apps/Deployment": {
+		resource: deploymentsResource, sets: true, size: []string{"spec", "replicas"},
+		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas",
+		operated: &operated{strategy: "strategy", borrowed: []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge},
+			revision: countedRevision, owns: ownedByReplicaSet},
+	},
+	"apps/StatefulSet": {
+		resource: resourceOf("apps", "v1", "statefulsets"), size: []string{"spec", "replicas"},
+		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas", hash: revisionName,
+		operated: &operated{strategy: "updateStrategy", borrowed: []string{workloadops.PathUpdateStrategy, workloadops.PathUpdateUnavailable},
+			revision: updateRevision, owns: owned},
+	},
+	"apps/DaemonSet": {
+		resource: resourceOf("apps", "v1", "daemonsets"), size: []string{"status", "desiredNumberScheduled"},
+		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled", hash: revisionHash,
+		operated: &operated{strategy: "updateStrategy", borrowed: []string{workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}, owns: owned},
+	},
+	"apps.kruise.io/CloneSet": {
+		resource: resourceOf("apps.kruise.io", "v1alpha1", "clonesets"), size: []string{"spec", "replicas"},
+		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas", hash: revisionTail,
+	},
+	"apps.kruise.io/StatefulSet": {
+		resource: resourceOf("apps.kruise.io", "v1beta1", "statefulsets"), size: []string{"spec", "replicas"},
+		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas", hash: revisionName,
+	},
+	"apps.kruise.io/DaemonSet": {
+		resource: resourceOf("apps.kruise.io", "v1alpha1", "daemonsets"), size: []string{"status", "desiredNumberScheduled"},
+		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled", hash: revisionHash,
+	},
+}
+
+// kindOf is the adapter of a workload, in the API version that it is asked for; false for a kind that there is none for.
+func kindOf(ref catalog.WorkloadRef) (kind, bool) {
+	k, ok := kinds[pods.Key(ref)]
+	if _, version, named := strings.Cut(ref.APIVersion, "/"); ok && named {
+		k.resource.Version = version
 	}
-	return annotations[workloadops.AnnotationRollout]
+	return k, ok
 }

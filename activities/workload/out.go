@@ -13,20 +13,18 @@ import (
 func (a *Activities) Out(ctx context.Context, in workloadops.OutRequest) (workloadops.OutResult, error) {
 	result := workloadops.OutResult{Out: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
-		kind, known := a.kinds[w.WorkloadRef.Kind]
-		if !known || !a.serves(w.Namespace) {
+		k, known := kindOf(w.WorkloadRef)
+		if !known || k.operated == nil || !a.serves(w.Namespace) {
 			continue // Run says what is wrong with it
 		}
-		call, cancel := a.call(ctx)
-		o, err := kind.get(call, w.Namespace, w.WorkloadRef.Name)
-		cancel()
+		o, err := a.reader.Get(ctx, k.resource, w.Namespace, w.WorkloadRef.Name)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return result, outcome.WrapPatiently((&preflight{a: a}).failure(err))
 		}
-		result.Out[i] = max(0, o.seen.Replicas-o.seen.Ready)
+		result.Out[i] = max(0, k.asked(o)-count(o, k.ready))
 	}
 	return result, nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -22,13 +24,13 @@ type change struct {
 func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 	var tests, changes []change
 	if w.Fresh {
-		tests = append(tests, change{"test", "/metadata/resourceVersion", o.meta.ResourceVersion})
+		tests = append(tests, change{"test", "/metadata/resourceVersion", o.GetResourceVersion()})
 	}
 	if w.Held != "" {
 		tests = append(tests, change{"test", annotation(workloadops.AnnotationClaimedBy), w.Held})
 	}
 	if w.Replicas != nil {
-		if o.hasReplicas {
+		if o.sized() {
 			tests = append(tests, change{"test", "/spec/replicas", w.WasReplicas})
 		}
 		changes = append(changes, change{"add", "/spec/replicas", *w.Replicas})
@@ -44,17 +46,22 @@ func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 		}
 	}
 	if w.Stamp != "" {
-		if !o.templateAnnotated {
+		if len(templateAnnotations(o)) == 0 {
 			changes = append(changes, change{"add", "/spec/template/metadata/annotations", map[string]string{}})
 		}
 		changes = append(changes, change{"add", "/spec/template/metadata/annotations/" + escape(workloadops.AnnotationRestartedBy), w.Stamp})
 	}
-	changes = append(changes, metadata(o, w)...)
+	changes = append(changes, metadata(o.Unstructured, w)...)
 	return json.Marshal(append(tests, changes...))
 }
 
+func templateAnnotations(o *object) map[string]any {
+	annotations, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "annotations")
+	return annotations
+}
+
 // metadata are the changes of annotations and of the label.
-func metadata(o *object, w *workloadops.Write) []change {
+func metadata(o *unstructured.Unstructured, w *workloadops.Write) []change {
 	var out []change
 	set := map[string]string{}
 	for name, value := range w.Annotations {
@@ -63,18 +70,18 @@ func metadata(o *object, w *workloadops.Write) []change {
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
 		set[workloadops.AnnotationClaimedBy] = w.Claim
-		if len(o.meta.Labels) == 0 {
+		if len(o.GetLabels()) == 0 {
 			out = append(out, change{"add", "/metadata/labels", map[string]string{}})
 		}
 		out = append(out, change{"add", "/metadata/labels/" + escape(workloadops.LabelClaimed), workloadops.LabelClaimedValue})
 	}
 	if w.Release {
 		remove = append(remove, workloadops.AnnotationClaimedBy)
-		if _, there := o.meta.Labels[workloadops.LabelClaimed]; there {
+		if _, there := o.GetLabels()[workloadops.LabelClaimed]; there {
 			out = append(out, change{Op: "remove", Path: "/metadata/labels/" + escape(workloadops.LabelClaimed)})
 		}
 	}
-	if len(set) > 0 && len(o.meta.Annotations) == 0 {
+	if len(set) > 0 && len(o.GetAnnotations()) == 0 {
 		out = append(out, change{"add", "/metadata/annotations", map[string]string{}})
 	}
 	for _, name := range sortedKeys(set) {
@@ -82,7 +89,7 @@ func metadata(o *object, w *workloadops.Write) []change {
 	}
 	slices.Sort(remove)
 	for _, name := range slices.Compact(remove) {
-		if _, there := o.meta.Annotations[name]; there {
+		if _, there := o.GetAnnotations()[name]; there {
 			out = append(out, change{Op: "remove", Path: annotation(name)})
 		}
 	}

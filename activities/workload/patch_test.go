@@ -6,9 +6,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/workloadops"
 )
+
+// objectOf is a workload that spells out its size, and whose pod template has annotations, or not.
+func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *object {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetResourceVersion(meta.ResourceVersion)
+	o.SetLabels(meta.Labels)
+	o.SetAnnotations(meta.Annotations)
+	if sized {
+		_ = unstructured.SetNestedField(o.Object, int64(0), "spec", "replicas")
+	}
+	if annotated {
+		_ = unstructured.SetNestedField(o.Object, "x", "spec", "template", "metadata", "annotations", "a")
+	}
+	return &object{Unstructured: o}
+}
 
 func TestJSONPatch(t *testing.T) {
 	t.Parallel()
@@ -17,13 +33,13 @@ func TestJSONPatch(t *testing.T) {
 		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", workloadops.AnnotationOriginal: "{}"}}
 	cases := map[string]struct {
 		reason string
-		object object
+		object *object
 		write  workloadops.Write
 		want   string
 	}{
 		"begin on a bare object": {
 			reason: "maps that are not there are made, and the exact version is required",
-			object: object{meta: metav1.ObjectMeta{ResourceVersion: "41"}, hasReplicas: true},
+			object: objectOf(metav1.ObjectMeta{ResourceVersion: "41"}, true, false),
 			write: workloadops.Write{Fresh: true, Claim: "w@r", Annotations: map[string]string{workloadops.AnnotationOriginal: "{}"}, Replicas: &two, WasReplicas: 0, Stamp: "m",
 				Settings: []workloadops.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge", Value: json.RawMessage(`0`), Was: json.RawMessage(`"25%"`)}}},
 			want: `[
@@ -42,7 +58,7 @@ func TestJSONPatch(t *testing.T) {
 		},
 		"end": {
 			reason: "the claim is required and taken away; what is not there is not removed",
-			object: object{meta: claimed, hasReplicas: true, templateAnnotated: true},
+			object: objectOf(claimed, true, true),
 			write:  workloadops.Write{Held: "w@r", Release: true, Remove: []string{workloadops.AnnotationOriginal, workloadops.AnnotationReplicas, workloadops.AnnotationOriginal}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
@@ -52,7 +68,7 @@ func TestJSONPatch(t *testing.T) {
 		},
 		"a setting that was not set": {
 			reason: "it is removed again, not set to nothing",
-			object: object{meta: claimed},
+			object: objectOf(claimed, false, false),
 			write:  workloadops.Write{Held: "w@r", Settings: []workloadops.Setting{{Path: "/spec/x", Was: json.RawMessage(`1`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
@@ -63,7 +79,7 @@ func TestJSONPatch(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body, err := jsonPatch(&tc.object, &tc.write)
+			body, err := jsonPatch(tc.object, &tc.write)
 			require.NoError(t, err)
 			require.JSONEq(t, tc.want, string(body), tc.reason)
 		})

@@ -14,9 +14,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// podPage is how many pods one request reads.
-const podPage = 500
-
 // podList is a workload's pods, and where a watch that misses nothing goes on from.
 type podList struct {
 	pods     []workloadops.Pod
@@ -26,30 +23,18 @@ type podList struct {
 
 // pods reads the pods of a workload: those that its selector matches and that it owns.
 func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, error) {
-	selector, err := metav1.LabelSelectorAsSelector(o.selector)
+	selector, err := selectorOf(o.Unstructured)
 	if err != nil {
 		return podList{}, err
 	}
-	out := podList{selector: selector.String()}
-	options := metav1.ListOptions{LabelSelector: out.selector, Limit: podPage}
-	for {
-		call, cancel := a.call(ctx)
-		page, err := a.client.CoreV1().Pods(o.meta.Namespace).List(call, options)
-		cancel()
-		if err != nil {
-			return podList{}, err
+	out := podList{selector: selector}
+	minReady := int32(number(o.Unstructured, "spec", "minReadySeconds"))
+	out.version, err = a.reader.Pods(ctx, o.GetNamespace(), selector, func(pod *corev1.Pod) {
+		if k.operated.owns(o.Unstructured, pod) {
+			out.pods = append(out.pods, podSeen(pod, minReady, a.options.Now()))
 		}
-		for i := range page.Items {
-			if pod := &page.Items[i]; k.owns(o, pod) {
-				out.pods = append(out.pods, podSeen(pod, o.minReadySeconds, a.options.Now()))
-			}
-		}
-		out.version = page.ResourceVersion
-		if page.Continue == "" {
-			return out, nil
-		}
-		options.Continue = page.Continue
-	}
+	})
+	return out, err
 }
 
 // podSeen is what Decide has to know of a pod.

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -53,7 +54,7 @@ func (p *preflight) run(ctx context.Context) error {
 			p.reasons[i] = f.Message
 			continue
 		}
-		s := scope{req.Workload.WorkloadRef.Kind, req.Workload.Namespace}
+		s := scope{pods.Key(req.Workload.WorkloadRef), req.Workload.Namespace}
 		groups[s] = append(groups[s], i)
 	}
 	lacking, err := p.a.lacking(ctx, groups)
@@ -81,13 +82,11 @@ func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) 
 	var jobs []func(ctx context.Context) error
 	for _, i := range members {
 		jobs = append(jobs, func(ctx context.Context) error {
-			call, cancel := p.a.call(ctx)
-			defer cancel()
-			o, err := p.a.kinds[s.kind].get(call, s.namespace, p.requests[i].Workload.WorkloadRef.Name)
+			o, err := p.a.reader.Get(ctx, kinds[s.kind].resource, s.namespace, p.requests[i].Workload.WorkloadRef.Name)
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
-			p.judge(i, o)
+			p.judge(i, kinds[s.kind], o)
 			return nil
 		})
 	}
@@ -95,36 +94,27 @@ func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) 
 }
 
 func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
-	found := map[string]*object{}
-	options := metav1.ListOptions{Limit: podPage}
-	for {
-		call, cancel := p.a.call(ctx)
-		page, next, err := p.a.kinds[s.kind].list(call, s.namespace, options)
-		cancel()
-		if err != nil {
-			return err
-		}
-		for _, o := range page {
-			found[o.meta.Name] = o
-		}
-		if next == "" {
-			break
-		}
-		options.Continue = next
+	list, err := p.a.reader.List(ctx, kinds[s.kind].resource, s.namespace, "")
+	if err != nil {
+		return err
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for i := range list {
+		found[list[i].GetName()] = &list[i]
 	}
 	for _, i := range members {
-		p.judge(i, found[p.requests[i].Workload.WorkloadRef.Name])
+		p.judge(i, kinds[s.kind], found[p.requests[i].Workload.WorkloadRef.Name])
 	}
 	return nil
 }
 
-// judge notes what is in a request's way; each request is judged by one job, so that the places need no lock.
-func (p *preflight) judge(i int, o *object) {
+// judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places need no lock.
+func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured) {
 	if o == nil {
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
 		return
 	}
-	p.reasons[i] = workloadops.Refuses(p.requests[i], o.seen)
+	p.reasons[i] = workloadops.Refuses(p.requests[i], k.observe(o).seen)
 }
 
 func (p *preflight) failure(err error) error {

@@ -60,7 +60,7 @@ func (t *restoreJob) giveBack(ctx context.Context) (attempt.Next, error) {
 		t.result = *d.Result
 		return attempt.Next{Action: attempt.Done}, nil
 	case err != nil && trouble.Sort(err) == rejected:
-		t.rejected, t.rejectedError = o.meta.ResourceVersion, err
+		t.rejected, t.rejectedError = o.GetResourceVersion(), err
 		return attempt.Next{}, nil
 	}
 	return attempt.Next{}, err

@@ -66,7 +66,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 
 // rolloutJob begins an attempt. Style "" is that of what is saved on the workload.
 func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style rollout.Style) (*rolloutJob, error) {
-	k, known := rolloutKindOf(s.Workload.WorkloadRef)
+	k, known := kindOf(s.Workload.WorkloadRef)
 	switch {
 	case !known:
 		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)

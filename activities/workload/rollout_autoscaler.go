@@ -20,8 +20,8 @@ var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscal
 const pointAutoscaler = "rollout.autoscaler"
 
 // lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
-func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*looked, pods.Decision, error) {
-	l := &looked{}
+func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.Decision, error) {
+	l := &snapshot{}
 	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, pods.Decision{}, err
@@ -36,7 +36,7 @@ func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*looked, pods.Decision,
 }
 
 // autoscalers reads those that scale the workload.
-func (t *rolloutJob) autoscalers(ctx context.Context, l *looked) error {
+func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 	ref := t.subject.Workload.WorkloadRef
 	list, err := t.list(ctx, autoscalersResource, "")
 	if err != nil {

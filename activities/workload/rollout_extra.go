@@ -20,7 +20,7 @@ import (
 const pointExtra = "rollout.extra"
 
 // readExtra reads the extra Deployment and its ReplicaSets.
-func (t *rolloutJob) readExtra(ctx context.Context, l *looked, name string) error {
+func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) error {
 	o, err := t.get(ctx, deploymentsResource, name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -64,7 +64,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *looked, name string) erro
 }
 
 // changeExtra makes one change of the extra Deployment.
-func (t *rolloutJob) changeExtra(ctx context.Context, l *looked, c *pods.ExtraChange) error {
+func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.ExtraChange) error {
 	held := change{"test", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}
 	switch {
 	case c.Create != nil:
@@ -82,7 +82,7 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *looked, c *pods.ExtraCh
 		{"add", annotation(rollout.AnnotationWritten), pods.Digest(template)}, {"add", annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()}})
 }
 
-func (t *rolloutJob) patchExtra(ctx context.Context, l *looked, step string, ops []change) error {
+func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, ops []change) error {
 	if l.seen.Extra.Claim != t.subject.Claim {
 		// It is of an earlier claim on this very workload, which was taken over.
 		ops = append([]change{{"add", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
@@ -103,7 +103,7 @@ func (t *rolloutJob) patchExtra(ctx context.Context, l *looked, step string, ops
 }
 
 // extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
-func (t *rolloutJob) extraTemplate(ctx context.Context, l *looked) (template map[string]any, digest string, err error) {
+func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template map[string]any, digest string, err error) {
 	base := t.expectedTemplate
 	if base == nil {
 		if base, err = t.dryRun(ctx, l); err != nil {
@@ -115,7 +115,7 @@ func (t *rolloutJob) extraTemplate(ctx context.Context, l *looked) (template map
 }
 
 // createExtra makes the extra Deployment: the workload's spec with the new template and a selector of its own.
-func (t *rolloutJob) createExtra(ctx context.Context, l *looked, size int32) error {
+func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) error {
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *looked, size int32) err
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	failpoint.Hit(pointExtra + ".before/create")
-	_, err = t.a.options.Dynamic.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o, metav1.CreateOptions{FieldManager: fieldManager})
+	_, err = t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o, metav1.CreateOptions{FieldManager: fieldManager})
 	failpoint.Hit(pointExtra + ".after/create")
 	if apierrors.IsAlreadyExists(err) {
 		return nil // an attempt of before made it: the next look tells
@@ -155,12 +155,12 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *looked, size int32) err
 	return err
 }
 
-func (t *rolloutJob) deleteExtra(ctx context.Context, l *looked, uid string) error {
+func (t *rolloutJob) deleteExtra(ctx context.Context, l *snapshot, uid string) error {
 	id, policy := types.UID(uid), metav1.DeletePropagationBackground
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	failpoint.Hit(pointExtra + ".before/delete")
-	err := t.a.options.Dynamic.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).
+	err := t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).
 		Delete(call, l.extra.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &policy})
 	failpoint.Hit(pointExtra + ".after/delete")
 	if err != nil && (trouble.Sort(err) == missing || trouble.Sort(err) == changed) {

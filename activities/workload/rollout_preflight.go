@@ -60,7 +60,7 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 // pods checks the pods' part, and stops at the first thing without which the next check makes no sense.
 func (p *rolloutPreflight) pods(ctx context.Context) error {
 	w, style := p.req.Workload, p.req.Strategy.Style
-	k, known := rolloutKindOf(w.WorkloadRef)
+	k, known := kindOf(w.WorkloadRef)
 	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
 	switch {
 	case !known || !pods.Known(w.WorkloadRef):
@@ -91,7 +91,7 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	return p.judge(ctx, t, l)
 }
 
-func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *looked) error {
+func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if t.tech.ByPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *looked) 
 }
 
 // free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
-func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *looked) error {
+func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	name := p.req.Workload.WorkloadRef.Name + rollout.CanarySuffix
 	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == pods.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
@@ -141,7 +141,7 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *looked) e
 }
 
 // change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left goes home.
-func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *looked) error {
+func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	field := "images"
 	if len(p.req.Change.TemplatePatch) > 0 {
 		field = "templatePatch"
@@ -174,7 +174,7 @@ func asFailure(err error) (*failure.Error, bool) {
 }
 
 // lacking says which permissions the worker does not have.
-func (p *rolloutPreflight) lacking(ctx context.Context, k rolloutKind) (string, error) {
+func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
 	needs := needsOf(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch")
 	needs = append(needs, needsOf("", "pods", ns, "list", "delete")...)

@@ -20,7 +20,7 @@ type rolloutJob struct {
 	a       *Activities
 	subject rollout.Subject
 	style   rollout.Style
-	kind    rolloutKind
+	kind    kind
 	tech    pods.Technique
 	decide  func(pods.Observed) pods.Decision
 	// halt brings the workload to rest before the activity fails, with failed; nil: it leaves nothing that would have to rest.
@@ -53,11 +53,11 @@ type rolloutJob struct {
 // run carries out the activity and returns the decision that it ends with.
 func (t *rolloutJob) run(ctx context.Context) (pods.Decision, error) {
 	ref, namespace := t.subject.Workload.WorkloadRef, t.subject.Workload.Namespace
-	targets := []target{{hubKey(ref), namespace, ref.Name}}
+	targets := []target{{pods.Key(ref), namespace, ref.Name}}
 	if ref.Kind == workloadops.KindDeployment {
-		targets = append(targets, target{hubKey(ref), namespace, ref.Name + rollout.CanarySuffix})
+		targets = append(targets, target{pods.Key(ref), namespace, ref.Name + rollout.CanarySuffix})
 	}
-	t.sub = t.a.hub.subscribe(targets...)
+	t.sub = t.a.notifier.subscribe(targets...)
 	defer t.sub.leave()
 	if err := t.Attempt.Run(ctx, t); err != nil {
 		return pods.Decision{}, err
@@ -119,7 +119,7 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 }
 
 // writes makes one write on the workload, which may end the activity.
-func (t *rolloutJob) writes(ctx context.Context, l *looked, d pods.Decision) (attempt.Next, error) {
+func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.Decision) (attempt.Next, error) {
 	if d.Ends && d.Write.Release {
 		if err := t.announce(ctx, d); err != nil {
 			return attempt.Next{}, err
@@ -148,7 +148,7 @@ func (t *rolloutJob) ends(d pods.Decision) (attempt.Next, error) {
 }
 
 // look reads the world and decides, asking the pods when it is time to or when the decision needs them.
-func (t *rolloutJob) look(ctx context.Context) (*looked, pods.Decision, error) {
+func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.Decision, error) {
 	if t.orphans {
 		return t.lookAtOrphans(ctx)
 	}
@@ -185,7 +185,7 @@ func (t *rolloutJob) look(ctx context.Context) (*looked, pods.Decision, error) {
 }
 
 // choose takes the technique of the style that is saved on the workload, once there is something saved.
-func (t *rolloutJob) choose(l *looked) {
+func (t *rolloutJob) choose(l *snapshot) {
 	if t.beginning || l.seen.Saved == nil {
 		return
 	}

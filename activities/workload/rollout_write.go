@@ -21,7 +21,7 @@ import (
 
 // patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all: the claim, and the
 // spec's generation, since every write depends on the spec that was seen.
-func (t *rolloutJob) patchOf(l *looked, w *pods.Write) ([]byte, error) {
+func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 	var ops []change
 	if w.Fresh {
 		ops = append(ops, change{"test", "/metadata/resourceVersion", l.object.GetResourceVersion()})
@@ -47,8 +47,7 @@ func (t *rolloutJob) patchOf(l *looked, w *pods.Write) ([]byte, error) {
 		}
 		ops = append(ops, change{"replace", "/spec/template", template})
 	}
-	meta := &object{meta: metav1.ObjectMeta{Annotations: l.object.GetAnnotations(), Labels: l.object.GetLabels()}}
-	ops = append(ops, metadata(meta, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
+	ops = append(ops, metadata(l.object, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
 	ops = append(ops, savedLabel(l.object, w)...)
 	return json.Marshal(ops)
 }
@@ -67,7 +66,7 @@ func savedLabel(o *unstructured.Unstructured, w *pods.Write) []change {
 }
 
 // newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
-func (t *rolloutJob) newTemplate(l *looked, from pods.Template) (map[string]any, error) {
+func (t *rolloutJob) newTemplate(l *snapshot, from pods.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
@@ -91,7 +90,7 @@ func (t *rolloutJob) newTemplate(l *looked, from pods.Template) (map[string]any,
 }
 
 // expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
-func (t *rolloutJob) expect(ctx context.Context, l *looked) error {
+func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	saved := l.seen.Saved
 	if !t.wantsNew || t.template != "" || saved == nil || l.seen.Claim != t.subject.Claim || l.seen.Deleting {
 		return nil
@@ -111,7 +110,7 @@ func (t *rolloutJob) expect(ctx context.Context, l *looked) error {
 }
 
 // dryRun has the API server check and complete the new template without a write.
-func (t *rolloutJob) dryRun(ctx context.Context, l *looked) (map[string]any, error) {
+func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
 	template, err := t.newTemplate(l, pods.Template{})
 	if err != nil {
 		return nil, err
@@ -120,10 +119,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *looked) (map[string]any, err
 	if err != nil {
 		return nil, err
 	}
-	call, cancel := t.a.call(ctx)
-	defer cancel()
-	after, err := t.a.options.Dynamic.Resource(t.kind.resource).Namespace(t.subject.Workload.Namespace).
-		Patch(call, l.object.GetName(), types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	after, err := t.a.patch(ctx, t.kind.resource, l.object, body, metav1.DryRunAll)
 	if err != nil {
 		if kind := trouble.Sort(err); kind == rejected || kind == refused {
 			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, text(err))
@@ -134,7 +130,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *looked) (map[string]any, err
 }
 
 // write makes one write on the workload.
-func (t *rolloutJob) write(ctx context.Context, l *looked, w *pods.Write) error {
+func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *pods.Write) error {
 	body, err := t.patchOf(l, w)
 	if err != nil {
 		return err
@@ -160,11 +156,8 @@ func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, bo
 	case pointAutoscaler:
 		resource = autoscalersResource
 	}
-	call, cancel := t.a.call(ctx)
-	defer cancel()
 	failpoint.Hit(point + ".before/" + step)
-	after, err := t.a.options.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
-		Patch(call, o.GetName(), types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	after, err := t.a.patch(ctx, resource, o, body)
 	failpoint.Hit(point + ".after/" + step)
 	if err == nil {
 		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)

@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -46,7 +47,7 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	ref := req.Workload.WorkloadRef
 	job := a.operationJob(ctx, req, attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
 		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
-	job.sub = a.hub.subscribe(target{ref.Kind, req.Workload.Namespace, ref.Name})
+	job.sub = a.notifier.subscribe(target{pods.Key(ref), req.Workload.Namespace, ref.Name})
 	defer job.sub.leave()
 	if err := job.Attempt.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err
@@ -67,7 +68,8 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 
 // operationJob begins an attempt at an operation.
 func (a *Activities) operationJob(ctx context.Context, req workloadops.Request, terms attempt.Terms) *operationJob {
-	return &operationJob{Attempt: attempt.Start(ctx, a.attempts(), terms), a: a, req: req, kind: a.kinds[req.Workload.WorkloadRef.Kind],
+	k, _ := kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
+	return &operationJob{Attempt: attempt.Start(ctx, a.attempts(), terms), a: a, req: req, kind: k,
 		nextLook: a.options.Now().Add(firstLook)}
 }
 
@@ -109,14 +111,13 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 	o := t.fresh
 	t.fresh = nil
 	if o == nil {
-		call, cancel := t.a.call(ctx)
-		defer cancel()
-		var err error
-		if o, err = t.kind.get(call, t.req.Workload.Namespace, t.req.Workload.WorkloadRef.Name); err != nil {
+		live, err := t.a.reader.Get(ctx, t.kind.resource, t.req.Workload.Namespace, t.req.Workload.WorkloadRef.Name)
+		if err != nil {
 			return nil, err
 		}
+		o = t.kind.observe(live)
 	}
-	if t.rejected != "" && t.rejected == o.meta.ResourceVersion {
+	if t.rejected != "" && t.rejected == o.GetResourceVersion() {
 		// It is still what it was, so the change itself is what the server does not accept.
 		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, attempt.Text(t.rejectedError))
 	}

@@ -151,14 +151,12 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 	}
 	client, err := kubernetes.NewForConfig(counted)
 	require.NoError(b.t, err)
-	if options.Dynamic == nil {
-		options.Dynamic, err = dynamic.NewForConfig(counted)
-		require.NoError(b.t, err)
-	}
+	objects, err := dynamic.NewForConfig(counted)
+	require.NoError(b.t, err)
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	}
-	b.acts = workload.New(client, options)
+	b.acts = workload.New(client, objects, options)
 	b.t.Cleanup(b.acts.Stop)
 }
 

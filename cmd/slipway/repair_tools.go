@@ -47,6 +47,6 @@ func newRepairTools(config *rest.Config) (*repairTools, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := workload.New(kube, workload.Options{Logger: log, Dynamic: objects})
+	pods := workload.New(kube, objects, workload.Options{Logger: log})
 	return &repairTools{objects: objects, hands: bothHands{Activities: pods, traffic: routes}, close: pods.Stop}, nil
 }

@@ -36,16 +36,16 @@ func runServer(ctx context.Context, s settings.Settings) error {
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, sentinelModule, centreQueues, worker.Module, serverModule, servingControllerModule, kusciaModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule, servingControllerModule, kusciaModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
 // worker has no credentials for the home cluster.
 func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
-		return runEngine(ctx, s, workloadModule, partyServingModule, sentinelModule, partyQueues, worker.Module, healthModule)
+		return runEngine(ctx, s, workloadModule, partyServingModule, driftModule, partyQueues, worker.Module, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, sentinelModule, centreQueues, worker.Module, healthModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them gives up.
@@ -140,7 +140,7 @@ var workloadModule = fx.Module("workload",
 			if err != nil {
 				return nil, err
 			}
-			activities := workload.New(kube, workload.Options{Namespaces: s.WatchNamespaces, Dynamic: objects, TrafficPreflight: routes.TrafficPreflight, Logger: log})
+			activities := workload.New(kube, objects, workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
@@ -186,19 +186,15 @@ var servingControllerModule = fx.Module("serving-controller",
 	}),
 )
 
-// sentinelModule notices what others do to workloads that are being released, wherever a party's queue is served.
-var sentinelModule = fx.Module("sentinel",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, s settings.Settings, log *slog.Logger) error {
-		objects, err := dynamic.NewForConfig(config)
-		if err != nil {
-			return err
-		}
+// driftModule notices what others do to workloads that are being released, wherever a party's queue is served.
+var driftModule = fx.Module("drift",
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, activities *workload.Activities) error {
 		kinds, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			return err
 		}
-		sentinel := workload.NewSentinel(kinds, temporal, workload.Options{Namespaces: s.WatchNamespaces, Dynamic: objects, Logger: log})
-		lc.Append(fx.Hook{OnStart: sentinel.Start, OnStop: sentinel.Stop})
+		detector := workload.NewDriftDetector(activities, kinds, temporal)
+		lc.Append(fx.Hook{OnStart: detector.Start, OnStop: detector.Stop})
 		return nil
 	}),
 )

@@ -43,7 +43,7 @@ func abandon(t *testing.T, stack harness.Stack, c cell) *abandoned {
 	objects, log := r.Dynamic(t), slog.New(slog.DiscardHandler)
 	routes, err := traffic.New(r.Kube, objects, traffic.Options{Logger: log, Sandbox: []string{r.Binary("slipway"), scriptbox.Argument}})
 	require.NoError(t, err)
-	a := &abandoned{release: r, routes: routes, pods: workload.New(r.Kube, workload.Options{Dynamic: objects, Logger: log})}
+	a := &abandoned{release: r, routes: routes, pods: workload.New(r.Kube, objects, workload.Options{Logger: log})}
 	t.Cleanup(a.pods.Stop)
 	a.subject = rollout.Subject{
 		Workload: catalog.Workload{Namespace: r.Apps, WorkloadRef: c.kind.Ref(r.rollout.Name)}, Name: r.rollout.Name, DeadlineSeconds: 60,

@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/release/rollout"
@@ -19,7 +18,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// resting is what the sentinel keeps of a claimed workload.
+// resting is what the watch keeps of a claimed workload.
 type resting struct {
 	metav1.PartialObjectMetadata
 	claim string
@@ -74,113 +73,45 @@ func (r *resting) changed(t target) *rollout.Observed {
 }
 
 // watchAll begins a watch for each kind that the cluster has, and looks for the others now and then.
-func (s *Sentinel) watchAll(ctx context.Context) {
+func (s *DriftDetector) watchAll(ctx context.Context) {
 	waiting := map[string]bool{}
-	for key := range rolloutKinds {
+	for key := range kinds {
 		waiting[key] = true
 	}
-	for {
+	again := signalShortest // not even the built-in kinds were found: the cluster is out of reach
+	for len(waiting) > 0 {
 		for key := range waiting {
-			if s.has(rolloutKinds[key]) {
+			if s.has(kinds[key]) {
 				delete(waiting, key)
-				s.watchKind(ctx, key)
+				s.activities.notifier.observe(key)
+				again = lookForKinds
 			}
-		}
-		if len(waiting) == 0 {
-			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(s.again()):
+		case <-time.After(again):
 		}
 	}
 }
 
-// again is how long to wait before kinds are looked for again: soon when not even the built-in ones were found, since then the cluster is out of reach.
-func (s *Sentinel) again() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.stores) == 0 {
-		return signalShortest
-	}
-	return lookForKinds
-}
-
 // has says whether the cluster serves a kind. One whose cluster does not answer counts as absent for now.
-func (s *Sentinel) has(k rolloutKind) bool {
+func (s *DriftDetector) has(k kind) bool {
 	list, err := s.discovery.ServerResourcesForGroupVersion(k.resource.GroupVersion().String())
 	if err != nil {
 		return false
 	}
-	for _, r := range list.APIResources {
-		if r.Name == k.resource.Resource {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == k.resource.Resource })
 }
 
-func (s *Sentinel) watchKind(ctx context.Context, key string) {
-	namespaces := s.options.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range namespaces {
-		informer := cache.NewSharedIndexInformerWithOptions(s.claimed(key, namespace), nil, cache.SharedIndexInformerOptions{})
-		if err := s.prepare(informer, key); err != nil {
-			panic(err) // the informer is not running yet: nothing of this can fail
-		}
-		s.mu.Lock()
-		s.stores[scope{key, namespace}] = informer.GetStore()
-		s.mu.Unlock()
-		s.ending.Go(func() { informer.RunWithContext(ctx) })
-	}
-}
-
-// claimed lists and watches the claimed workloads of a kind.
-func (s *Sentinel) claimed(key, namespace string) cache.ListerWatcher {
-	client := s.options.Dynamic.Resource(rolloutKinds[key].resource).Namespace(namespace)
-	selector := workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
-			return client.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
-			return client.Watch(ctx, options)
-		},
-	}, s.options.Dynamic)
-}
-
-func (s *Sentinel) prepare(informer cache.SharedIndexInformer, key string) error {
-	err := informer.SetTransform(func(obj any) (any, error) {
-		if o, ok := obj.(*unstructured.Unstructured); ok {
-			return newResting(o), nil
-		}
-		return obj, nil
-	})
-	if err != nil {
-		return err
-	}
-	log, silent := s.options.Logger.With("kind", key), false
-	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		// Every watch ends now and then; that is no trouble. A kind that is taken out of the cluster is none either.
-		if !silent && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsNotFound(err) {
-			log.Warn("the watch that notices changes by others does not work; it is begun again until it does", "error", err)
-			silent = true
-		}
-	})
-	if err != nil {
-		return err
-	}
+// hear takes in the changes of one kind.
+func (s *DriftDetector) hear(kind string) cache.ResourceEventHandler {
 	add := func(obj any) {
 		if r, ok := obj.(*resting); ok {
-			s.queue.Add(target{key, r.Namespace, r.Name})
+			s.queue.Add(target{kind, r.Namespace, r.Name})
 		}
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			s.remember(obj, func(r *resting) { r.doubt = initial && r.saved && r.rest == nil })
 			add(obj)
@@ -189,13 +120,12 @@ func (s *Sentinel) prepare(informer cache.SharedIndexInformer, key string) error
 			s.remember(obj, func(r *resting) { r.inherit(was) })
 			add(obj)
 		},
-		DeleteFunc: func(obj any) { s.left(key, obj) },
-	})
-	return err
+		DeleteFunc: func(obj any) { s.left(kind, obj) },
+	}
 }
 
 // remember notes something about a workload that its annotations do not tell.
-func (s *Sentinel) remember(obj any, note func(r *resting)) {
+func (s *DriftDetector) remember(obj any, note func(r *resting)) {
 	if r, ok := obj.(*resting); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -214,15 +144,12 @@ func (r *resting) inherit(was any) {
 }
 
 // left notes a workload that the watch shows no more: it was deleted, or is not claimed any more.
-func (s *Sentinel) left(key string, obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	r, ok := obj.(*resting)
-	if !ok {
+func (s *DriftDetector) left(kind string, obj any) {
+	r := restingOf(obj)
+	if r == nil {
 		return
 	}
-	t := target{key, r.Namespace, r.Name}
+	t := target{kind, r.Namespace, r.Name}
 	s.mu.Lock()
 	delete(s.told, t)
 	if r.rest != nil && r.claim != "" {
@@ -233,10 +160,8 @@ func (s *Sentinel) left(key string, obj any) {
 }
 
 // exists says whether a workload that has left the watch is still there.
-func (s *Sentinel) exists(ctx context.Context, t target, r *resting) (bool, error) {
-	call, cancel := context.WithTimeout(ctx, s.options.CallTimeout)
-	defer cancel()
-	o, err := s.options.Dynamic.Resource(rolloutKinds[t.kind].resource).Namespace(t.namespace).Get(call, t.name, metav1.GetOptions{})
+func (s *DriftDetector) exists(ctx context.Context, t target, r *resting) (bool, error) {
+	o, err := s.activities.reader.Get(ctx, kinds[t.kind].resource, t.namespace, t.name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

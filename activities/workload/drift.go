@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"slipway.io/slipway/release/rollout"
@@ -31,41 +29,36 @@ type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 }
 
-// Sentinel notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout (design §4). It holds one watch per kind
-// on claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it sends no request.
-type Sentinel struct {
-	discovery discovery.DiscoveryInterface
-	temporal  Signaller
-	options   Options
+// DriftDetector notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout. It hears of every change from the
+// watch of claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it sends no request.
+type DriftDetector struct {
+	activities *Activities
+	discovery  discovery.DiscoveryInterface
+	temporal   Signaller
 
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 	queue  workqueue.TypedRateLimitingInterface[target]
 
-	mu     sync.Mutex
-	stores map[scope]cache.Store
+	mu sync.Mutex
 	// told is the difference of each workload that its rollout knows of; gone are those that have left the watch and have not been looked for yet.
 	told map[target]string
 	gone map[target]*resting
 }
 
-// NewSentinel makes a sentinel for one cluster. Of the options it needs Dynamic; it heeds Namespaces, CallTimeout and Logger.
-func NewSentinel(d discovery.DiscoveryInterface, temporal Signaller, options Options) *Sentinel {
-	if options.CallTimeout == 0 {
-		options.CallTimeout = 5 * time.Second
+// NewDriftDetector makes a detector for the cluster of activities. It is to be made before those are called.
+func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal Signaller) *DriftDetector {
+	s := &DriftDetector{
+		activities: activities, discovery: d, temporal: temporal,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
+		told:  map[target]string{}, gone: map[target]*resting{},
 	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
-	return &Sentinel{
-		discovery: d, temporal: temporal, options: options,
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
-		stores: map[scope]cache.Store{}, told: map[target]string{}, gone: map[target]*resting{},
-	}
+	activities.notifier.passOn(s.hear)
+	return s
 }
 
 // Start begins to watch; it returns at once.
-func (s *Sentinel) Start(context.Context) error {
+func (s *DriftDetector) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ending.Go(func() { s.watchAll(ctx) })
@@ -73,15 +66,15 @@ func (s *Sentinel) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the watches.
-func (s *Sentinel) Stop(context.Context) error {
+// Stop ends the detector; the watch goes on until Activities.Stop.
+func (s *DriftDetector) Stop(context.Context) error {
 	s.cancel()
 	s.queue.ShutDown()
 	s.ending.Wait()
 	return nil
 }
 
-func (s *Sentinel) work(ctx context.Context) {
+func (s *DriftDetector) work(ctx context.Context) {
 	for {
 		t, stopping := s.queue.Get()
 		if stopping {
@@ -97,7 +90,7 @@ func (s *Sentinel) work(ctx context.Context) {
 }
 
 // tell signals the rollout of a workload when there is a difference that it does not know of yet.
-func (s *Sentinel) tell(ctx context.Context, t target) error {
+func (s *DriftDetector) tell(ctx context.Context, t target) error {
 	r, observed, err := s.compare(ctx, t)
 	if err != nil {
 		return err
@@ -122,10 +115,10 @@ func (s *Sentinel) tell(ctx context.Context, t target) error {
 	err = s.temporal.SignalWorkflow(call, holder.WorkflowID, "", rollout.SignalObserved, *observed)
 	var over *serviceerror.NotFound
 	if err != nil && !errors.As(err, &over) {
-		s.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload", "workflow", holder.WorkflowID, "change", observed.Message, "error", err)
+		s.activities.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload", "workflow", holder.WorkflowID, "change", observed.Message, "error", err)
 		return err
 	}
-	s.options.Logger.InfoContext(ctx, "somebody else has changed a workload that is being released", "workflow", holder.WorkflowID, "change", observed.Message)
+	s.activities.options.Logger.InfoContext(ctx, "somebody else has changed a workload that is being released", "workflow", holder.WorkflowID, "change", observed.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told[t] = difference
@@ -137,9 +130,10 @@ func (s *Sentinel) tell(ctx context.Context, t target) error {
 }
 
 // compare is what somebody else has done to a workload, nil when nothing.
-func (s *Sentinel) compare(ctx context.Context, t target) (*resting, *rollout.Observed, error) {
+func (s *DriftDetector) compare(ctx context.Context, t target) (*resting, *rollout.Observed, error) {
+	r := s.activities.notifier.find(t)
 	s.mu.Lock()
-	r, left := s.find(t), s.gone[t]
+	left := s.gone[t]
 	if r != nil {
 		delete(s.gone, t)
 		defer s.mu.Unlock()
@@ -161,20 +155,4 @@ func (s *Sentinel) compare(ctx context.Context, t target) (*resting, *rollout.Ob
 		return nil, nil, nil
 	}
 	return left, &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else has deleted the %s", t)}, nil
-}
-
-// find is a workload as its watch has it; nil when it is not there.
-func (s *Sentinel) find(t target) *resting {
-	for _, namespace := range []string{"", t.namespace} {
-		store := s.stores[scope{t.kind, namespace}]
-		if store == nil {
-			continue
-		}
-		if obj, ok, err := store.GetByKey(t.namespace + "/" + t.name); err == nil && ok {
-			if r, ok := obj.(*resting); ok {
-				return r
-			}
-		}
-	}
-	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// looked is one look at a workload: what the decision goes by, and the objects that writes are made of.
-type looked struct {
+// snapshot is one look at a workload: what the decision goes by, and the objects that writes are made of.
+type snapshot struct {
 	seen   pods.Observed
 	object *unstructured.Unstructured
 	// templates are the revisions' pod templates, by name.
@@ -32,12 +32,12 @@ type looked struct {
 }
 
 // observe reads everything that a decision needs but the pods.
-func (t *rolloutJob) observe(ctx context.Context) (*looked, error) {
+func (t *rolloutJob) observe(ctx context.Context) (*snapshot, error) {
 	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
 	if err != nil {
 		return nil, err
 	}
-	l := &looked{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{}, extras: map[types.UID]bool{}}
+	l := &snapshot{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{}, extras: map[types.UID]bool{}}
 	l.seen = t.plain(object)
 	selector, err := selectorOf(object)
 	if err != nil {
@@ -61,7 +61,7 @@ func (t *rolloutJob) observe(ctx context.Context) (*looked, error) {
 }
 
 // scaled says whether autoscalers matter: before and during a blue-green rollout.
-func (t *rolloutJob) scaled(l *looked) bool {
+func (t *rolloutJob) scaled(l *snapshot) bool {
 	if l.seen.Saved != nil {
 		return len(l.seen.Saved.Autoscalers) > 0
 	}
@@ -75,12 +75,10 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		Now:   t.a.options.Now(),
 		Claim: annotations[workloadops.AnnotationClaimedBy], Busy: annotations[workloadops.AnnotationOriginal],
 		UID: string(o.GetUID()), Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
-		Deleting: o.GetDeletionTimestamp() != nil, Replicas: 1, Settings: map[string]json.RawMessage{},
+		Deleting: o.GetDeletionTimestamp() != nil, Replicas: t.kind.asked(o),
+		Settings: settingsOf(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
 		Template: pods.Digest(templateOf(o)),
 		Total:    count(o, t.kind.total), Ready: count(o, t.kind.ready), Available: count(o, t.kind.available), Updated: count(o, t.kind.updated),
-	}
-	if n, there, _ := unstructured.NestedInt64(o.Object, t.kind.size...); there || t.kind.size[0] == "status" {
-		seen.Replicas = int32(n)
 	}
 	seen.Current, _, _ = unstructured.NestedString(o.Object, "status", "currentRevision")
 	seen.Update, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
@@ -94,14 +92,6 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	var rest rollout.Rest
 	if json.Unmarshal([]byte(annotations[rollout.AnnotationRest]), &rest) == nil {
 		seen.Rest = &rest
-	}
-	for _, path := range append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy") {
-		if v, there := at(o.Object, path); there && v != nil {
-			raw, err := json.Marshal(v)
-			if err == nil {
-				seen.Settings[path] = raw
-			}
-		}
 	}
 	seen.Trouble = replicaFailure(o)
 	return seen
@@ -167,7 +157,7 @@ func selectorOf(o *unstructured.Unstructured) (string, error) {
 }
 
 // revisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns.
-func (t *rolloutJob) revisions(ctx context.Context, l *looked) error {
+func (t *rolloutJob) revisions(ctx context.Context, l *snapshot) error {
 	resource := controllerRevisions
 	if t.kind.sets {
 		resource = replicaSets
@@ -209,29 +199,15 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 }
 
 // withPods adds the pods to a look.
-func (t *rolloutJob) withPods(ctx context.Context, l *looked) error {
-	options := metav1.ListOptions{LabelSelector: l.selector, Limit: podPage}
+func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
 	minReady := int32(number(l.object, "spec", "minReadySeconds"))
 	l.seen.Pods, l.seen.PodsSeen = nil, true
-	for {
-		call, cancel := t.a.call(ctx)
-		page, err := t.a.client.CoreV1().Pods(t.subject.Workload.Namespace).List(call, options)
-		cancel()
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			t.sortPod(l, &page.Items[i], minReady)
-		}
-		if page.Continue == "" {
-			return nil
-		}
-		options.Continue = page.Continue
-	}
+	_, err := t.a.reader.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) { t.sortPod(l, pod, minReady) })
+	return err
 }
 
 // sortPod puts a pod with the workload's, or with those of the extra Deployment.
-func (t *rolloutJob) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
+func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return
@@ -247,17 +223,9 @@ func (t *rolloutJob) sortPod(l *looked, pod *corev1.Pod, minReady int32) {
 }
 
 func (t *rolloutJob) get(ctx context.Context, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
-	call, cancel := t.a.call(ctx)
-	defer cancel()
-	return t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).Get(call, name, metav1.GetOptions{})
+	return t.a.reader.Get(ctx, resource, t.subject.Workload.Namespace, name)
 }
 
 func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
-	call, cancel := t.a.call(ctx)
-	defer cancel()
-	list, err := t.a.options.Dynamic.Resource(resource).Namespace(t.subject.Workload.Namespace).List(call, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+	return t.a.reader.List(ctx, resource, t.subject.Workload.Namespace, selector)
 }

@@ -32,7 +32,7 @@ import (
 
 const claimOfTest = "rollout/default/ns/w@run-1"
 
-// mailbox takes the sentinel's signals.
+// mailbox takes the detector's signals.
 type mailbox struct {
 	mu       sync.Mutex
 	arrived  []string
@@ -70,7 +70,7 @@ func (m *mailbox) tries() int {
 	return m.attempts
 }
 
-// watched is a namespace with a sentinel, its signals and its requests.
+// watched is a namespace with a detector, its signals and its requests.
 type watched struct {
 	*bench
 	dynamic dynamic.Interface
@@ -104,7 +104,7 @@ func newWatched(t *testing.T) *watched {
 	return &watched{bench: b, dynamic: client, mail: &mailbox{}, log: &lockedText{}}
 }
 
-// start runs a sentinel; stop ends it early.
+// start runs a detector; stop ends it early.
 func (w *watched) start() (stop func()) {
 	w.t.Helper()
 	counted := rest.CopyConfig(w.config)
@@ -118,10 +118,16 @@ func (w *watched) start() (stop func()) {
 	require.NoError(w.t, err)
 	found, err := discovery.NewDiscoveryClientForConfig(w.config)
 	require.NoError(w.t, err)
-	s := workload.NewSentinel(found, w.mail, workload.Options{Namespaces: []string{w.namespace}, Dynamic: own, Logger: slog.New(slog.NewTextHandler(w.log, nil))})
+	acts := workload.New(w.kube, own, workload.Options{Namespaces: []string{w.namespace}, Logger: slog.New(slog.NewTextHandler(w.log, nil))})
+	s := workload.NewDriftDetector(acts, found, w.mail)
 	require.NoError(w.t, s.Start(w.t.Context()))
 	var once sync.Once
-	stop = func() { once.Do(func() { require.NoError(w.t, s.Stop(context.Background())) }) }
+	stop = func() {
+		once.Do(func() {
+			require.NoError(w.t, s.Stop(context.Background()))
+			acts.Stop()
+		})
+	}
 	w.t.Cleanup(stop)
 	return stop
 }
@@ -166,7 +172,7 @@ func imageOf(tag string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:` + tag + `"}]}}}}`
 }
 
-func TestSentinelTellsEachDifferenceOnce(t *testing.T) {
+func TestDriftDetectorTellsEachDifferenceOnce(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
 	w.restAt(deploymentsForTest, 2)
@@ -183,7 +189,7 @@ func TestSentinelTellsEachDifferenceOnce(t *testing.T) {
 	w.hears("and the end of it", "scaled", "edited", "edited", "deleted")
 }
 
-func TestSentinelSaysNothingOfWhatIsAsItWas(t *testing.T) {
+func TestDriftDetectorSaysNothingOfWhatIsAsItWas(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
 	w.restAt(deploymentsForTest, 2)
@@ -200,7 +206,7 @@ func TestSentinelSaysNothingOfWhatIsAsItWas(t *testing.T) {
 	w.hears("after a restart, what is as it was is not told: the edit is the next thing", "scaled", "scaled", "edited")
 }
 
-func TestSentinelLeavesReleasedWorkloadsAlone(t *testing.T) {
+func TestDriftDetectorLeavesReleasedWorkloadsAlone(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
 	w.restAt(deploymentsForTest, 2)
@@ -216,7 +222,7 @@ func TestSentinelLeavesReleasedWorkloadsAlone(t *testing.T) {
 	w.hears("what happened to it without a claim is nobody's concern", "scaled", "scaled")
 }
 
-func TestSentinelRepeatsWhatDoesNotArrive(t *testing.T) {
+func TestDriftDetectorRepeatsWhatDoesNotArrive(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
 	w.restAt(deploymentsForTest, 2)
@@ -235,7 +241,7 @@ func TestSentinelRepeatsWhatDoesNotArrive(t *testing.T) {
 	w.hears("a rollout that is over is not told again and again", "scaled", "scaled")
 }
 
-func TestSentinelCostsNothingAtRest(t *testing.T) {
+func TestDriftDetectorCostsNothingAtRest(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
 	w.restAt(deploymentsForTest, 2)
@@ -247,7 +253,7 @@ func TestSentinelCostsNothingAtRest(t *testing.T) {
 	require.NotContains(t, w.log.String(), "level=WARN", "nothing to worry about")
 }
 
-func TestSentinelKnowsEveryKind(t *testing.T) {
+func TestDriftDetectorKnowsEveryKind(t *testing.T) {
 	w := newWatched(t)
 	kruise.Start(t, w.config, w.namespace)
 	template := `{"metadata":{"labels":{"app":"w"}},"spec":{"containers":[{"name":"app","image":"x:v1"}]}}`

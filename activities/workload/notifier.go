@@ -1,0 +1,265 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/release/workloadops"
+)
+
+// mistrust is how long a watch that reported an error is not relied on.
+const mistrust = 30 * time.Second
+
+// notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some), begun when somebody
+// first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the drift detector. Of the objects it keeps
+// what that one compares.
+type notifier struct {
+	client  dynamic.Interface
+	options Options
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	ending sync.WaitGroup
+
+	mu      sync.Mutex
+	watches map[scope]*sharedWatch
+	waiting map[target]map[chan struct{}]struct{}
+	// heard takes every change besides; nil: nobody does.
+	heard func(kind string) cache.ResourceEventHandler
+}
+
+// scope is what one watch covers: a kind by pods.Key, in a namespace or, with "", in all of them.
+type scope struct{ kind, namespace string }
+
+// target is one workload, its kind by pods.Key.
+type target struct{ kind, namespace, name string }
+
+// sharedWatch is one running watch.
+type sharedWatch struct {
+	informer cache.SharedIndexInformer
+	// troubled is when the watch last reported an error, in Unix nanoseconds; 0 never.
+	troubled atomic.Int64
+}
+
+func newNotifier(client dynamic.Interface, options Options) *notifier {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel,
+		watches: map[scope]*sharedWatch{}, waiting: map[target]map[chan struct{}]struct{}{}}
+}
+
+// passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is there for news.
+func (n *notifier) passOn(heard func(kind string) cache.ResourceEventHandler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = heard
+}
+
+// subscription is one waiting attempt's place at the notifier.
+type subscription struct {
+	// wake gets a value when one of the workloads has changed since the last one was taken.
+	wake    chan struct{}
+	watches []*sharedWatch
+	leave   func()
+}
+
+// subscribe begins to listen for changes of workloads. leave must be called.
+func (n *notifier) subscribe(targets ...target) subscription {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := subscription{wake: make(chan struct{}, 1)}
+	for _, t := range targets {
+		if n.waiting[t] == nil {
+			n.waiting[t] = map[chan struct{}]struct{}{}
+		}
+		n.waiting[t][s.wake] = struct{}{}
+		s.watches = append(s.watches, n.watch(t.kind, t.namespace))
+	}
+	s.leave = func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, t := range targets {
+			delete(n.waiting[t], s.wake)
+			if len(n.waiting[t]) == 0 {
+				delete(n.waiting, t)
+			}
+		}
+	}
+	return s
+}
+
+// live says whether changes can be relied on to arrive.
+func (s subscription) live(now time.Time) bool {
+	for _, w := range s.watches {
+		troubled := w.troubled.Load()
+		if !w.informer.HasSynced() || troubled != 0 && now.Sub(time.Unix(0, troubled)) <= mistrust {
+			return false
+		}
+	}
+	return true
+}
+
+// within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or does not tell
+// what is waited for. 0: there is no need to look.
+func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration {
+	var d time.Duration
+	if now.Before(nextLook) {
+		d = nextLook.Sub(now)
+	}
+	if (untold || !s.live(now)) && (d == 0 || d > rereadEvery) {
+		d = rereadEvery
+	}
+	return d
+}
+
+// ring wakes the one who waits.
+func (s subscription) ring() { ring(s.wake) }
+
+func ring(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it has not taken the last one yet: it will see this change as well
+	}
+}
+
+// watch is the running watch that covers a kind in a namespace; it is begun when there is none.
+func (n *notifier) watch(kind, namespace string) *sharedWatch {
+	s := scope{kind: kind}
+	if len(n.options.Namespaces) > 0 {
+		s.namespace = namespace
+	}
+	if w := n.watches[s]; w != nil {
+		return w
+	}
+	w := &sharedWatch{informer: cache.NewSharedIndexInformerWithOptions(n.claimed(s), nil, cache.SharedIndexInformerOptions{})}
+	n.watches[s] = w
+	if err := n.prepare(s, w); err != nil {
+		panic(err) // the informer is not running yet: nothing of this can fail
+	}
+	n.ending.Go(func() { w.informer.RunWithContext(n.ctx) })
+	return w
+}
+
+// observe begins to watch a kind wherever the worker serves, though nobody waits.
+func (n *notifier) observe(kind string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.options.Namespaces) == 0 {
+		n.watch(kind, metav1.NamespaceAll)
+	}
+	for _, namespace := range n.options.Namespaces {
+		n.watch(kind, namespace)
+	}
+}
+
+// find is what the watch keeps of a workload; nil when it is not there.
+func (n *notifier) find(t target) *resting {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, namespace := range []string{metav1.NamespaceAll, t.namespace} {
+		w := n.watches[scope{t.kind, namespace}]
+		if w == nil {
+			continue
+		}
+		if obj, ok, err := w.informer.GetStore().GetByKey(t.namespace + "/" + t.name); err == nil && ok {
+			if r, ok := obj.(*resting); ok {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+func (n *notifier) prepare(s scope, w *sharedWatch) error {
+	if err := w.informer.SetTransform(toResting); err != nil {
+		return err
+	}
+	log := n.options.Logger.With("kind", s.kind, "namespace", cmp.Or(s.namespace, "all"))
+	err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		n.trouble(w, log, err)
+	})
+	if err != nil {
+		return err
+	}
+	tell := func(obj any) { n.tell(s.kind, obj) }
+	if _, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+	}); err != nil || n.heard == nil {
+		return err
+	}
+	_, err = w.informer.AddEventHandler(n.heard(s.kind))
+	return err
+}
+
+// trouble notes that a watch cannot be relied on for a while. Every watch ends now and then, which is no trouble; nor is a kind that the cluster does not have.
+func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	first := w.troubled.Swap(n.options.Now().UnixNano()) == 0
+	if first && !apierrors.IsNotFound(err) {
+		log.Warn("the watch on claimed workloads does not work; it is begun again until it does, and meanwhile those that are waited for are read every second", "error", err)
+	}
+}
+
+// claimed lists and watches the claimed workloads of a kind.
+func (n *notifier) claimed(s scope) cache.ListerWatcher {
+	client := n.client.Resource(kinds[s.kind].resource).Namespace(s.namespace)
+	selector := workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return client.Watch(ctx, options)
+		},
+	}, n.client)
+}
+
+// tell wakes everybody who waits for the workload of an event.
+func (n *notifier) tell(kind string, obj any) {
+	r := restingOf(obj)
+	if r == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for wake := range n.waiting[target{kind, r.Namespace, r.Name}] {
+		ring(wake)
+	}
+}
+
+func (n *notifier) stop() {
+	n.cancel()
+	n.ending.Wait()
+}
+
+// toResting keeps of an object what the watch needs.
+func toResting(obj any) (any, error) {
+	if o, ok := obj.(*unstructured.Unstructured); ok {
+		return newResting(o), nil
+	}
+	return obj, nil
+}
+
+// restingOf is what an event is about; nil when that is nothing of ours.
+func restingOf(obj any) *resting {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	r, _ := obj.(*resting)
+	return r
+}
