@@ -13,7 +13,8 @@ import (
 )
 
 // Reader reads what decisions are made from: a workload, its revisions, its pods, what routes to it. Decisions tolerate an answer that is old, since every
-// write carries what it was decided on as a precondition. Live asks the API server; a cache can stand in its place.
+// write carries what it was decided on as a precondition. Live asks the API server; a cache can stand in its place, with one duty: jobs take a rejected write
+// as refused when the object that they read next still has the version of before, so that a read after a rejected write must not be older than the rejection.
 type Reader interface {
 	// Get reads one object.
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -43,6 +44,7 @@ type Options struct {
 type Activities struct {
 	client  kubernetes.Interface
 	objects dynamic.Interface
+	reader  kube.Reader
 	options Options
 	kinds   *kinds
 	scripts *scriptbox.Runner
@@ -69,7 +71,8 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 	if err != nil {
 		return nil, err
 	}
-	return &Activities{client: client, objects: objects, options: options, kinds: newKinds(client.Discovery()), scripts: scripts}, nil
+	return &Activities{client: client, objects: objects, reader: kube.Live{Objects: objects, Client: client, Timeout: options.CallTimeout},
+		options: options, kinds: newKinds(client.Discovery()), scripts: scripts}, nil
 }
 
 // Register registers the activities by the names that the workflows use.

@@ -5,56 +5,37 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/activities/podword"
 )
 
-// page is how many objects are asked for at once.
-const page = 500
+var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 
 // readyPods are the names of the ready pods that a selector takes.
 func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
 	out := map[string]bool{}
-	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector).String(), Limit: page}
-	for {
-		call, cancel := a.call(ctx)
-		list, err := a.client.CoreV1().Pods(namespace).List(call, options)
-		cancel()
-		if err != nil {
-			return nil, err
+	_, err := a.reader.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
+		if pod.DeletionTimestamp == nil && podword.Ready(pod) {
+			out[pod.Name] = true
 		}
-		for i := range list.Items {
-			if pod := &list.Items[i]; pod.DeletionTimestamp == nil && isReady(pod) {
-				out[pod.Name] = true
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return out, nil
-		}
-	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	})
+	return out, err
 }
 
 // endpoints are the pods behind the ready endpoints of a Service.
 func (a *Activities) endpoints(ctx context.Context, namespace, service string) ([]string, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	slices, err := a.client.DiscoveryV1().EndpointSlices(namespace).List(call, metav1.ListOptions{
-		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service}.String(),
-	})
+	slices, err := a.reader.List(ctx, endpointSlices, namespace, labels.Set{discoveryv1.LabelServiceName: service}.String())
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, slice := range slices.Items {
+	for i := range slices {
+		var slice discoveryv1.EndpointSlice
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(slices[i].Object, &slice); err != nil {
+			return nil, err
+		}
 		for _, e := range slice.Endpoints {
 			if e.TargetRef != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
 				out = append(out, e.TargetRef.Name)

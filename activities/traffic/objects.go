@@ -22,9 +22,7 @@ const fieldManager = "slipway"
 
 // get reads an object; nil when it is not there.
 func (a *Activities) get(ctx context.Context, k kind, namespace, name string) (traffic.Object, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	o, err := a.objects.Resource(k.gvr).Namespace(namespace).Get(call, name, metav1.GetOptions{})
+	o, err := a.reader.Get(ctx, k.gvr, namespace, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
