@@ -12,15 +12,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Reader reads what decisions are made from: a workload, its revisions, its pods, what routes to it. Decisions tolerate an answer that is old, since every
-// write carries what it was decided on as a precondition. Live asks the API server; a cache can stand in its place, with one duty: jobs take a rejected write
-// as refused when the object that they read next still has the version of before, so that a read after a rejected write must not be older than the rejection.
+// Reader reads what decisions are made from: a workload, its revisions, its pods, what routes to it. Decisions tolerate an answer that is
+// old, since every write carries what it was decided on as a precondition. Live asks the API server; a cache can stand in its place, with
+// one duty: jobs take a rejected write as refused when the object that they read next still has the version of before, so that a read after
+// a rejected write must not be older than the rejection.
 type Reader interface {
 	// Get reads one object.
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
 	// List reads the objects of a namespace that a label selector matches; "" matches all.
 	List(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error)
-	// Pods calls each with every pod of a namespace that a label selector matches. It returns the version from which a watch that misses nothing goes on.
+	// Pods calls each with every pod of a namespace that a label selector matches. It returns the version from which a watch that misses
+	// nothing goes on.
 	Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string, err error)
 }
 

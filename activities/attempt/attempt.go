@@ -1,6 +1,7 @@
-// Package attempt runs one attempt at an activity that brings something about in a cluster. An attempt repeats rounds: look at the cluster, decide, write what
-// is decided, listen for changes. It ends when the job is done, when it fails for good, or when its time is over: then it gives its place back to the worker
-// with failure.NotReady, and the server starts the next attempt. What an attempt knows travels to the next one as heartbeat details (workloadops.Progress).
+// Package attempt runs one attempt at an activity that brings something about in a cluster. An attempt repeats rounds: look at the cluster,
+// decide, write what is decided, listen for changes. It ends when the job is done, when it fails for good, or when its time is over: then
+// it gives its place back to the worker with failure.NotReady, and the server starts the next attempt. What an attempt knows travels to the
+// next one as heartbeat details (workloadops.Progress).
 //
 // Jobs only look, decide and write. Everything that a cluster may do meanwhile is treated here, the same way for all of them:
 //
@@ -25,13 +26,14 @@ import (
 type Terms struct {
 	// Subject names what the activity is about at the beginning of sentences: "Deployment shop/order".
 	Subject string
-	// DeadlineSeconds is how long the job may take, 0: as long as it takes. SpentSeconds is what earlier activities have used of it. Time out of reach does not count.
+	// DeadlineSeconds is how long the job may take, 0: as long as it takes. SpentSeconds is what earlier activities have used of it. Time
+	// out of reach does not count.
 	DeadlineSeconds, SpentSeconds int64
-	// UnreachableBudgetSeconds is how long the cluster may be out of reach, over all attempts, before the activity fails with failure.Unreachable.
-	// 0: there is no limit, the activity is tried for ever.
+	// UnreachableBudgetSeconds is how long the cluster may be out of reach, over all attempts, before the activity fails with
+	// failure.Unreachable. 0: there is no limit, the activity is tried for ever.
 	UnreachableBudgetSeconds int64
-	// KnownFailure is the message of a failure that the workflow knows already and waits out. As long as it stays the same the server tries again after
-	// KnownFailureRetry, and the history gets no event.
+	// KnownFailure is the message of a failure that the workflow knows already and waits out. As long as it stays the same the server tries
+	// again after KnownFailureRetry, and the history gets no event.
 	KnownFailure      string
 	KnownFailureRetry time.Duration
 }
@@ -40,8 +42,9 @@ type Terms struct {
 type Options struct {
 	// ListenFor is how long one attempt waits for the cluster before it gives its place back.
 	ListenFor time.Duration
-	// FrozenAfter is after how long without a sign of life an attempt ends itself, as its worker's process may have been stopped in between and another
-	// attempt has gone on. 0: it is not looked at, since every write of the job carries a precondition that another attempt breaks.
+	// FrozenAfter is after how long without a sign of life an attempt ends itself, as its worker's process may have been stopped in between
+	// and another attempt has gone on. 0: it is not looked at, since every write of the job carries a precondition that another attempt
+	// breaks.
 	FrozenAfter time.Duration
 	// Recorder takes the heartbeat that must not be lost (Attempt.Record); nil: the Temporal client of the activity's own worker.
 	Recorder heartbeat.Recorder
@@ -55,7 +58,8 @@ type Job interface {
 	Reconcile(ctx context.Context) (Next, error)
 	// Missing is the failure when the API server answers that an object is not there.
 	Missing(err error) error
-	// Failed is asked before the activity fails for good. It returns the failure to answer, or nil when there is something to tidy up first: then rounds go on.
+	// Failed is asked before the activity fails for good. It returns the failure to answer, or nil when there is something to tidy up
+	// first: then rounds go on.
 	Failed(ctx context.Context, f *failure.Error) *failure.Error
 }
 
@@ -79,7 +83,8 @@ type Next struct {
 	Reason string
 	// Within is how long to wait at most; 0: until the attempt's end.
 	Within time.Duration
-	// Listen begins to listen for changes; the wait ends when the channel gives a value. It stops with its context. nil: only time ends the wait.
+	// Listen begins to listen for changes; the wait ends when the channel gives a value. It stops with its context. nil: only time ends the
+	// wait.
 	Listen func(ctx context.Context) (<-chan struct{}, error)
 }
 
@@ -100,7 +105,9 @@ type Attempt struct {
 // Start begins an attempt with what the one before has left. Run must be called.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
 	details, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)})
-	return &Attempt{terms: terms, options: options, details: details, stop: stop, until: options.Now().Add(options.ListenFor), alive: time.Now()}
+	return &Attempt{
+		terms: terms, options: options, details: details, stop: stop, until: options.Now().Add(options.ListenFor), alive: time.Now(),
+	}
 }
 
 // Run repeats rounds until the job is done or the attempt ends. The error is to be returned from the activity as it is.

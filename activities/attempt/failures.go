@@ -21,7 +21,8 @@ const (
 	pauseBetweenTries = time.Second
 	// pauseAfterConflict is the pause after a write that came too late.
 	pauseAfterConflict = 100 * time.Millisecond
-	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all rules yet.
+	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all
+	// rules yet.
 	permissionGrace = 5 * time.Second
 )
 
@@ -71,7 +72,8 @@ func (t *Attempt) forbidden(now time.Time, err error) error {
 	if now.Sub(t.forbiddenSince) < permissionGrace {
 		return nil
 	}
-	return t.interrupts(failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, Text(err)))
+	return t.interrupts(failure.New(failure.Forbidden,
+		"%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, Text(err)))
 }
 
 // unreachable is the failure of a cluster that has been out of reach for longer than the budget; nil before.
@@ -85,7 +87,8 @@ func (t *Attempt) unreachable(now time.Time, err error) error {
 	if budget == 0 || outage <= time.Duration(budget)*time.Second {
 		return nil
 	}
-	return t.interrupts(failure.New(failure.Unreachable, "%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, Text(err)))
+	return t.interrupts(failure.New(failure.Unreachable,
+		"%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, Text(err)))
 }
 
 // interrupts notes on a failure of the system what is used of the deadline: it goes on from there later.

@@ -69,8 +69,8 @@ func stopping(ctx context.Context) <-chan struct{} {
 	return activity.GetWorkerStopChannel(ctx)
 }
 
-// notReady gives the attempt's place back, to be tried again. The pause grows with the time that is used or that the cluster has been out of reach, and does
-// not reach past the deadline.
+// notReady gives the attempt's place back, to be tried again. The pause grows with the time that is used or that the cluster has been out
+// of reach, and does not reach past the deadline.
 func (t *Attempt) notReady() error {
 	p := t.details.Now()
 	used := p.Elapsed()
@@ -95,5 +95,6 @@ func (t *Attempt) frozen() error {
 
 // Frozen is how an attempt ends that was held up for longer than Options.FrozenAfter.
 func Frozen() error {
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: retryShortest, Message: "the attempt was held up for longer than its heartbeat timeout, and has ended itself"}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: retryShortest,
+		Message: "the attempt was held up for longer than its heartbeat timeout, and has ended itself"}
 }

@@ -12,15 +12,15 @@ import (
 // unasked is how often to tell when no heartbeat timeout asks for it.
 const unasked = 10 * time.Second
 
-// Beat holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so that nothing is
-// lost but by a crash.
+// Beat holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so that
+// nothing is lost but by a crash.
 type Beat[P any] struct {
 	mu       sync.Mutex
 	progress P
 }
 
-// Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called; it tells a last time. Outside of an
-// activity nobody is told.
+// Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called; it tells a last time. Outside
+// of an activity nobody is told.
 func Start[P any](ctx context.Context, first P) (b *Beat[P], stop func()) {
 	b = &Beat[P]{progress: first}
 	if !activity.IsActivity(ctx) {

@@ -1,6 +1,6 @@
-// Package traffic moves requests between the two versions of a workload (design §6.3): it reads Services and the objects that route to them, lets
-// release/rollout/traffic decide, and writes what differs. Every activity is level-based and idempotent. What a release borrows it saves on the object itself,
-// so that the object can be made what it was by whoever has a kubeconfig.
+// Package traffic moves requests between the two versions of a workload: it reads Services and the objects that route to them, lets
+// release/rollout/traffic decide, and writes what differs. Every activity is level-based and idempotent. What a release borrows it saves on
+// the object itself, so that the object can be made what it was by whoever has a kubeconfig.
 package traffic
 
 import (

@@ -59,8 +59,8 @@ func (a *Activities) patch(ctx context.Context, p place, ops []traffic.Op, dry b
 	return o.Object, nil
 }
 
-// write makes a write on an object that marks stay on. The API server is first asked what it would keep, defaults and webhooks included: the digest of that is
-// noted on the object, and when it is what is there already nothing is written. It says whether something was.
+// write makes a write on an object that marks stay on. The API server is first asked what it would keep, defaults and webhooks included:
+// the digest of that is noted on the object, and when it is what is there already nothing is written. It says whether something was.
 func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w *traffic.Write) (bool, error) {
 	kept, err := a.patch(ctx, p, w.Stamp(""), true)
 	if noDryRun(err) {

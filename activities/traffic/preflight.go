@@ -14,9 +14,10 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TrafficPreflight checks, without a write, that the traffic of a rollout can be moved as each of its steps asks (design §1, principle 6): permissions, Services,
-// routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. holder is the claim that another release has on
-// one of these objects, on names that object. It fails with failure.Unreachable or failure.Forbidden when the cluster does not answer.
+// TrafficPreflight checks, without a write, that the traffic of a rollout can be moved as each of its steps asks: permissions, Services,
+// routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. holder is the claim that
+// another release has on one of these objects, on names that object. It fails with failure.Unreachable or failure.Forbidden when the
+// cluster does not answer.
 func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error) {
 	c := &check{a: a, req: req, root: "strategy.canary"}
 	if req.Strategy.Style == rollout.StyleBlueGreen {

@@ -17,8 +17,8 @@ type job struct {
 	version   traffic.Version
 }
 
-// provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote anything; a change is
-// verified by another round that finds nothing left to write.
+// provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote
+// anything; a change is verified by another round that finds nothing left to write.
 type provider interface {
 	// initialise checks without a write that the routing objects are there and lead to the Service; it fails with failure.Refused.
 	initialise(ctx context.Context, a *Activities, j job) error

@@ -29,8 +29,9 @@ type routeJob struct {
 	message string
 }
 
-// Route makes one change of the traffic, or finds that it is made. It fails with a failure.Kind as the error's type: NotReady is to be tried again, Drift and
-// Claimed are somebody else's doing, WorkloadFailed says that the pods that should take the requests were not ready in time.
+// Route makes one change of the traffic, or finds that it is made. It fails with a failure.Kind as the error's type: NotReady is to be
+// tried again, Drift and Claimed are somebody else's doing, WorkloadFailed says that the pods that should take the requests were not ready
+// in time.
 func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollout.RouteResult, error) {
 	if f := a.check(req); f != nil {
 		return rollout.RouteResult{}, outcome.Wrap(f)

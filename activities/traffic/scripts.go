@@ -23,8 +23,8 @@ func (r *scriptRefusal) Error() string { return r.err.Error() }
 
 func (r *scriptRefusal) Unwrap() error { return r.err }
 
-// evaluate runs the script: the user's, or else the built-in one. It returns what the script returned and how it is called in messages. It fails with
-// failure.Refused when there is none, when it breaks, and (as a scriptRefusal) when it says that it cannot do what is asked.
+// evaluate runs the script: the user's, or else the built-in one. It returns what the script returned and how it is called in messages. It
+// fails with failure.Refused when there is none, when it breaks, and (as a scriptRefusal) when it says that it cannot do what is asked.
 func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, input traffic.Object) (json.RawMessage, string, error) {
 	source, name, err := a.source(ctx, j.namespace, s)
 	if err != nil {

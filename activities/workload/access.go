@@ -26,8 +26,9 @@ func (a *Activities) needs(s scope) []need {
 	return out
 }
 
-// lacking says, for each kind and namespace, which permissions this worker does not have; "" when it has all. Each permission is asked for once; in all
-// namespaces first, so that a worker with rights on the whole cluster costs a handful of requests however many namespaces there are.
+// lacking says, for each kind and namespace, which permissions this worker does not have; "" when it has all. Each permission is asked for
+// once; in all namespaces first, so that a worker with rights on the whole cluster costs a handful of requests however many namespaces
+// there are.
 func (a *Activities) lacking(ctx context.Context, groups map[scope][]int) (map[scope]string, error) {
 	asked := &reviews{a: a, answers: map[need]bool{}}
 	everywhere, single := map[need]bool{}, map[need]bool{}

@@ -39,7 +39,8 @@ func (t *operationJob) write(ctx context.Context, o *object, d workloadops.Decis
 		}
 		return attempt.Next{}, err
 	}
-	t.a.options.Logger.InfoContext(ctx, "workload changed", "workload", t.req.Workload.String(), "operation", t.req.Operation, "step", d.Write.Step, "reason", d.Reason)
+	t.a.options.Logger.InfoContext(ctx, "workload changed",
+		"workload", t.req.Workload.String(), "operation", t.req.Operation, "step", d.Write.Step, "reason", d.Reason)
 	if ends {
 		return t.ends(&end)
 	}

@@ -1,5 +1,6 @@
-// Package workload starts, stops and restarts the workloads of a party's cluster (design §5): it reads a workload, lets release/workloadops decide, makes the
-// change, and waits. Every activity is level-based and idempotent, so that a process that is killed at any point is followed by another that goes on.
+// Package workload starts, stops and restarts the workloads of a party's cluster: it reads a workload, lets release/workloadops decide,
+// makes the change, and waits. Every activity is level-based and idempotent, so that a process that is killed at any point is followed by
+// another that goes on.
 package workload
 
 import (
@@ -43,7 +44,8 @@ type Options struct {
 	TrafficPreflight TrafficPreflight
 }
 
-// TrafficPreflight checks without a write whether a rollout's traffic can be routed. holder is the claim of another release on the object on.
+// TrafficPreflight checks without a write whether a rollout's traffic can be routed. holder is the claim of another release on the object
+// on.
 type TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error)
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.
@@ -108,7 +110,9 @@ func (a *Activities) attempts() attempt.Options {
 }
 
 // patch sends a JSON Patch of an object, and returns the object as it is then.
-func (a *Activities) patch(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured, body []byte, dryRun ...string) (*unstructured.Unstructured, error) {
+func (a *Activities) patch(
+	ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured, body []byte, dryRun ...string,
+) (*unstructured.Unstructured, error) {
 	call, cancel := a.call(ctx)
 	defer cancel()
 	return a.objects.Resource(resource).Namespace(o.GetNamespace()).

@@ -29,8 +29,9 @@ type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 }
 
-// DriftDetector notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout. It hears of every change from the
-// watch of claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it sends no request.
+// DriftDetector notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout. It hears of
+// every change from the watch of claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it
+// sends no request.
 type DriftDetector struct {
 	activities *Activities
 	discovery  discovery.DiscoveryInterface
@@ -41,7 +42,8 @@ type DriftDetector struct {
 	queue  workqueue.TypedRateLimitingInterface[target]
 
 	mu sync.Mutex
-	// told is the difference of each workload that its rollout knows of; gone are those that have left the watch and have not been looked for yet.
+	// told is the difference of each workload that its rollout knows of; gone are those that have left the watch and have not been looked
+	// for yet.
 	told map[target]string
 	gone map[target]*resting
 }
@@ -115,10 +117,16 @@ func (s *DriftDetector) tell(ctx context.Context, t target) error {
 	err = s.temporal.SignalWorkflow(call, holder.WorkflowID, "", rollout.SignalObserved, *observed)
 	var over *serviceerror.NotFound
 	if err != nil && !errors.As(err, &over) {
-		s.activities.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload", "workflow", holder.WorkflowID, "change", observed.Message, "error", err)
+		s.activities.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload",
+			"workflow", holder.WorkflowID, "change", observed.Message, "error", err)
 		return err
 	}
-	s.activities.options.Logger.InfoContext(ctx, "somebody else has changed a workload that is being released", "workflow", holder.WorkflowID, "change", observed.Message)
+	said := "somebody else has changed a workload that is being released"
+	if r.doubt { // after a restart: mostly the write is our own
+		said = "a workload that is being released may have changed before this worker watched it; its rollout checks that"
+	}
+	s.activities.options.Logger.InfoContext(ctx, said,
+		"workflow", holder.WorkflowID, "change", observed.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told[t] = difference

@@ -24,9 +24,11 @@ type resting struct {
 	claim string
 	// rest is what the rollout left; nil while it has not come to rest yet.
 	rest *rollout.Rest
-	// saved says that a rollout holds it; doubt that it was found without a rest when the watch began, so that nobody knows what it was left like.
+	// saved says that a rollout holds it; doubt that it was found without a rest when the watch began, so that nobody knows what it was
+	// left like.
 	saved, doubt bool
-	// template is the digest of the pod template, size the size asked for; sized says that somebody asks for one, as nobody does of a DaemonSet.
+	// template is the digest of the pod template, size the size asked for; sized says that somebody asks for one, as nobody does of a
+	// DaemonSet.
 	template string
 	size     int32
 	sized    bool
@@ -37,7 +39,8 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %s/%s", t.kind[strings.LastIndexByte(t.kind, '/')+1:], t.namespace, t.name)
 }
 
-// newResting reads what is compared. The extra workload of a canary carries more than the new version: what it carries is noted on it (rollout.AnnotationWritten).
+// newResting reads what is compared. The extra workload of a canary carries more than the new version: what it carries is noted on it
+// (rollout.AnnotationWritten).
 func newResting(o *unstructured.Unstructured) *resting {
 	r := &resting{claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], template: pods.Digest(templateOf(o))}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
@@ -133,8 +136,8 @@ func (s *DriftDetector) remember(obj any, note func(r *resting)) {
 	}
 }
 
-// inherit keeps what was known when the rest is suddenly not there: kubectl rollout undo puts the annotations of an old ReplicaSet in the place of a
-// Deployment's own. A rollout itself never takes the rest away while it holds the workload.
+// inherit keeps what was known when the rest is suddenly not there: kubectl rollout undo puts the annotations of an old ReplicaSet in the
+// place of a Deployment's own. A rollout itself never takes the rest away while it holds the workload.
 func (r *resting) inherit(was any) {
 	old, ok := was.(*resting)
 	if !ok || r.rest != nil || old.claim != r.claim || old.UID != r.UID {

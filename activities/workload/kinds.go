@@ -14,8 +14,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// kind adapts one kind of workload to operations and rollouts: where it is found, and how it tells what its pods are like. To support another kind, add
-// its line to kinds.
+// kind adapts one kind of workload to operations and rollouts: where it is found, and how it tells what its pods are like. To support
+// another kind, add its line to kinds.
 type kind struct {
 	resource schema.GroupVersionResource
 	// sets says that its revisions are ReplicaSets; otherwise they are ControllerRevisions.
@@ -68,8 +68,8 @@ func revisionTail(r *unstructured.Unstructured) string {
 	return r.GetName()[strings.LastIndexByte(r.GetName(), '-')+1:]
 }
 
-// ownedByReplicaSet goes by the name of the ReplicaSet that owns the pod, which the Deployment controller makes of its own name and the pod's template hash:
-// asking for the ReplicaSets would need a permission more.
+// ownedByReplicaSet goes by the name of the ReplicaSet that owns the pod, which the Deployment controller makes of its own name and the
+// pod's template hash: asking for the ReplicaSets would need a permission more.
 func ownedByReplicaSet(o *unstructured.Unstructured, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "ReplicaSet" && owner.Name == o.GetName()+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]

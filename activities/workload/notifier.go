@@ -22,9 +22,9 @@ import (
 // mistrust is how long a watch that reported an error is not relied on.
 const mistrust = 30 * time.Second
 
-// notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some), begun when somebody
-// first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the drift detector. Of the objects it keeps
-// what that one compares.
+// notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some),
+// begun when somebody first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the
+// drift detector. Of the objects it keeps what that one compares.
 type notifier struct {
 	client  dynamic.Interface
 	options Options
@@ -59,7 +59,8 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 		watches: map[scope]*sharedWatch{}, waiting: map[target]map[chan struct{}]struct{}{}}
 }
 
-// passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is there for news.
+// passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is
+// there for news.
 func (n *notifier) passOn(heard func(kind string) cache.ResourceEventHandler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,8 +111,8 @@ func (s subscription) live(now time.Time) bool {
 	return true
 }
 
-// within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or does not tell
-// what is waited for. 0: there is no need to look.
+// within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or
+// does not tell what is waited for. 0: there is no need to look.
 func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration {
 	var d time.Duration
 	if now.Before(nextLook) {
@@ -202,14 +203,15 @@ func (n *notifier) prepare(s scope, w *sharedWatch) error {
 	return err
 }
 
-// trouble notes that a watch cannot be relied on for a while. Every watch ends now and then, which is no trouble; nor is a kind that the cluster does not have.
+// trouble notes that a watch cannot be relied on for a while. Every watch ends now and then, which is no trouble; nor is a kind that the
+// cluster does not have.
 func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
 	first := w.troubled.Swap(n.options.Now().UnixNano()) == 0
 	if first && !apierrors.IsNotFound(err) {
-		log.Warn("the watch on claimed workloads does not work; it is begun again until it does, and meanwhile those that are waited for are read every second", "error", err)
+		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second", "error", err)
 	}
 }
 

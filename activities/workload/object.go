@@ -26,11 +26,14 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 	annotations := o.GetAnnotations()
 	s := workloadops.Observed{
 		Claim: annotations[workloadops.AnnotationClaimedBy], Rollout: savedBy(o.GetLabels(), annotations),
-		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"), Deleting: o.GetDeletionTimestamp() != nil,
-		Replicas: k.asked(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available), Updated: count(o, k.updated),
-		Partition: int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")), FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
-		Settings:   settingsOf(o, k.operated.borrowed),
-		Remembered: annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt], Trouble: replicaFailure(o),
+		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
+		Deleting: o.GetDeletionTimestamp() != nil,
+		Replicas: k.asked(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available),
+		Updated:      count(o, k.updated),
+		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
+		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
+		Settings:     settingsOf(o, k.operated.borrowed),
+		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt], Trouble: replicaFailure(o),
 	}
 	s.UpdateType, _, _ = unstructured.NestedString(o.Object, "spec", k.operated.strategy, "type")
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")

@@ -23,9 +23,9 @@ const (
 	preflightCalls = 8
 )
 
-// Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the worker has the
-// permissions that it takes (design §1, principle 6). A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run tells.
-// It fails with Unreachable or Forbidden when the cluster does not answer.
+// Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the
+// worker has the permissions that it takes. A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run
+// tells. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
 	if err := p.run(ctx); err != nil {
@@ -108,7 +108,8 @@ func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
 	return nil
 }
 
-// judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places need no lock.
+// judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places
+// need no lock.
 func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured) {
 	if o == nil {
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)

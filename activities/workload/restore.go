@@ -16,8 +16,9 @@ type restoreJob struct {
 	result workloadops.Result
 }
 
-// Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. It has no deadline and
-// no budget: while the cluster is out of reach it fails with NotReady, to be tried again for as long as it takes, since no workflow closes while it owes this.
+// Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. It
+// has no deadline and no budget: while the cluster is out of reach it fails with NotReady, to be tried again for as long as it takes, since
+// no workflow closes while it owes this.
 func (a *Activities) Restore(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
 		return workloadops.Result{}, outcome.Wrap(f)
@@ -40,7 +41,8 @@ func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		t.result.Message = "nothing to give back: the workload is gone"
 		return attempt.Next{Action: attempt.Done}, nil
 	case refused:
-		err = failure.New(failure.Refused, "%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it",
+		err = failure.New(failure.Refused,
+			"%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it",
 			t.req.Workload, attempt.Text(err))
 	}
 	return attempt.Next{}, err

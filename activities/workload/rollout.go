@@ -12,8 +12,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it, with Refused when it
-// cannot be rolled out as it is, and as Move does.
+// Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it,
+// with Refused when it cannot be rolled out as it is, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, req.Strategy.Style)
 	if err != nil {
@@ -28,8 +28,9 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 	return *d.Begun, nil
 }
 
-// Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are rollout.MoveResult), Drift, Gone, ClaimLost, Refused,
-// Unreachable or Forbidden; NotReady is to be tried again. With WorkloadFailed, Drift or Refused the workload has been brought to rest before.
+// Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are rollout.MoveResult), Drift, Gone,
+// ClaimLost, Refused, Unreachable or Forbidden; NotReady is to be tried again. With WorkloadFailed, Drift or Refused the workload has been
+// brought to rest before.
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, req.Style)
 	if err != nil {

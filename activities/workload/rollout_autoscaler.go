@@ -129,8 +129,8 @@ func pinnedTo(size int64) string {
 	return pods.Digest(map[string]any{limitFields[0]: size, limitFields[1]: size})
 }
 
-// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a mark that they have
-// removed is gone.
+// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a
+// mark that they have removed is gone.
 func undoing(o *unstructured.Unstructured, undo []change) []change {
 	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
 	ours := func(path string) bool {

@@ -13,8 +13,8 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by Options.TrafficPreflight the
-// traffic (design §1, principle 6). It fails with Unreachable or Forbidden when the cluster does not answer.
+// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
+// Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	p := &rolloutPreflight{a: a, req: req}
 	if err := p.pods(ctx); err != nil {
@@ -100,7 +100,8 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 	if l.seen.Claim != "" {
 		p.result.Holder, p.result.On = l.seen.Claim, p.req.Workload.String()
 	}
-	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked at then.
+	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked
+	// at then.
 	earlier := l.seen.Saved != nil || l.seen.Claim != ""
 	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0 // it would be refused then as well
 	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
@@ -140,7 +141,8 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot)
 	return err
 }
 
-// change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left goes home.
+// change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left
+// goes home.
 func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	field := "images"
 	if len(p.req.Change.TemplatePatch) > 0 {

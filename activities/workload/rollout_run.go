@@ -73,8 +73,8 @@ func (t *rolloutJob) Missing(error) error {
 	return failure.New(failure.Gone, "%s was deleted by somebody else in the middle of the rollout", t.subject.Workload)
 }
 
-// Failed has an activity that fails bring its workload to rest first: from its answer on nobody moves it on until somebody has decided. Of a workload that
-// does not let itself be brought to rest it answers what came first.
+// Failed has an activity that fails bring its workload to rest first: from its answer on nobody moves it on until somebody has decided. Of
+// a workload that does not let itself be brought to rest it answers what came first.
 func (t *rolloutJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
 	if t.failed != nil && f.Kind == failure.Refused {
 		return t.failed
@@ -205,7 +205,8 @@ func (t *rolloutJob) announce(ctx context.Context, d pods.Decision) error {
 	return t.Record(ctx)
 }
 
-// wait waits for a change of the workload or of its extra workload. Where numbers are counted from the pods, those may get ready without such a change.
+// wait waits for a change of the workload or of its extra workload. Where numbers are counted from the pods, those may get ready without
+// such a change.
 func (t *rolloutJob) wait(d pods.Decision) attempt.Next {
 	return attempt.Next{Action: attempt.Wait, Reason: d.Reason, Within: t.sub.within(t.Now(), t.nextLook, t.tech.ByPods()),
 		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}

@@ -19,8 +19,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all: the claim, and the
-// spec's generation, since every write depends on the spec that was seen.
+// patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all:
+// the claim, and the spec's generation, since every write depends on the spec that was seen.
 func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 	var ops []change
 	if w.Fresh {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks before it gives
-	// its place back.
+	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
+	// before it gives its place back.
 	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
 )
 
@@ -38,15 +38,17 @@ type operationJob struct {
 	end *workloadops.Ending
 }
 
-// Run brings one workload to what the request asks, and gives back what it borrowed. It fails with a failure.Kind as the error's type; NotReady is to be
-// tried again. What it knows travels from attempt to attempt as heartbeat details (workloadops.Progress).
+// Run brings one workload to what the request asks, and gives back what it borrowed. It fails with a failure.Kind as the error's type;
+// NotReady is to be tried again. What it knows travels from attempt to attempt as heartbeat details (workloadops.Progress).
 func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
 		return workloadops.Result{}, outcome.Wrap(f)
 	}
 	ref := req.Workload.WorkloadRef
-	job := a.operationJob(ctx, req, attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
-		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	job := a.operationJob(ctx, req, attempt.Terms{
+		Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
+		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds,
+	})
 	job.sub = a.notifier.subscribe(target{pods.Key(ref), req.Workload.Namespace, ref.Name})
 	defer job.sub.leave()
 	if err := job.Attempt.Run(ctx, job); err != nil {

@@ -1,4 +1,4 @@
-// Package failure types the ways in which an activity can fail: business or system, retryable or final (DEVELOPERS: errors in one place).
+// Package failure types the ways in which an activity can fail: business or system, retryable or final.
 // The activities turn these into Temporal errors of the same type names; the workflows read the type names only.
 package failure
 

@@ -31,7 +31,7 @@ type Request struct {
 	Method    plan.Method      `json:"method"`
 	// DeadlineSeconds is how long the operation may take, time in which the cluster cannot be reached not counted.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
-	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the operation is interrupted (design §4).
+	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the operation is interrupted; 0: there is no limit.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`

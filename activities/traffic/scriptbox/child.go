@@ -1,4 +1,4 @@
-// Package scriptbox runs a Lua script of a traffic provider in a process of its own (design §6.3), bounded in time and memory, so that no script can do
+// Package scriptbox runs a Lua script of a traffic provider in a process of its own, bounded in time and memory, so that no script can do
 // anything but compute, and none can take the worker along when it breaks. Child is that process, Runner is who starts it.
 package scriptbox
 
