@@ -92,7 +92,7 @@ type Next struct {
 type Attempt struct {
 	terms   Terms
 	options Options
-	details *heartbeat.Beat[workloadops.Progress]
+	details *heartbeat.Details[workloadops.Progress]
 	stop    func()
 	// until is when the attempt gives its place back.
 	until time.Time

@@ -24,7 +24,7 @@ const holdRetry = 2 * time.Second
 // HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks (design §6.1). Holders whose workflow is dead are
 // dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
 func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
-	beat, stop := heartbeat.Start(ctx, workloadops.Progress{})
+	details, stop := heartbeat.Start(ctx, workloadops.Progress{})
 	defer stop()
 	var result rollout.HoldTrafficResult
 	err := a.onTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
@@ -51,28 +51,28 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil {
-		return rollout.HoldTrafficResult{}, outcome.WrapPatiently(inTime(beat, in, err))
+		return rollout.HoldTrafficResult{}, outcome.WrapPatiently(inTime(details, in, err))
 	}
 	return result, nil
 }
 
 // inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not counted.
-func inTime(beat *heartbeat.Beat[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
+func inTime(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
 	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
 	var f *failure.Error
 	switch {
 	case !errors.As(err, &f) || f.Kind.System():
-		beat.Note(func(p *workloadops.Progress) { p.Failed(now) })
+		details.Note(func(p *workloadops.Progress) { p.Failed(now) })
 		return err
 	case f.Kind != failure.NotReady:
 		return err
 	}
-	beat.Note(func(p *workloadops.Progress) {
+	details.Note(func(p *workloadops.Progress) {
 		p.Read(now)
 		p.Reached()
 		p.Message = f.Message
 	})
-	if waited := beat.Now().Elapsed(); deadline > 0 && waited >= deadline {
+	if waited := details.Now().Elapsed(); deadline > 0 && waited >= deadline {
 		return failure.New(failure.WorkloadFailed, "waited for %d s in vain: %s", int64(waited/time.Second), f.Message)
 	}
 	return err

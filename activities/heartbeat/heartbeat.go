@@ -12,23 +12,23 @@ import (
 // unasked is how often to tell when no heartbeat timeout asks for it.
 const unasked = 10 * time.Second
 
-// Beat holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so that
+// Details holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so that
 // nothing is lost but by a crash.
-type Beat[P any] struct {
+type Details[P any] struct {
 	mu       sync.Mutex
 	progress P
 }
 
 // Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called; it tells a last time. Outside
 // of an activity nobody is told.
-func Start[P any](ctx context.Context, first P) (b *Beat[P], stop func()) {
-	b = &Beat[P]{progress: first}
+func Start[P any](ctx context.Context, first P) (d *Details[P], stop func()) {
+	d = &Details[P]{progress: first}
 	if !activity.IsActivity(ctx) {
-		return b, func() {}
+		return d, func() {}
 	}
 	var left P
 	if activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &left) == nil {
-		b.progress = left
+		d.progress = left
 	}
 	every := activity.GetInfo(ctx).HeartbeatTimeout / 3
 	if every <= 0 {
@@ -36,21 +36,21 @@ func Start[P any](ctx context.Context, first P) (b *Beat[P], stop func()) {
 	}
 	done := make(chan struct{})
 	var ending sync.WaitGroup
-	ending.Go(func() { b.tell(ctx, every, done) })
-	return b, func() {
+	ending.Go(func() { d.tell(ctx, every, done) })
+	return d, func() {
 		close(done)
 		ending.Wait()
-		activity.RecordHeartbeat(ctx, b.Now())
+		activity.RecordHeartbeat(ctx, d.Now())
 	}
 }
 
-func (b *Beat[P]) tell(ctx context.Context, every time.Duration, done <-chan struct{}) {
+func (d *Details[P]) tell(ctx context.Context, every time.Duration, done <-chan struct{}) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, b.Now())
+			activity.RecordHeartbeat(ctx, d.Now())
 		case <-done:
 			return
 		}
@@ -58,15 +58,15 @@ func (b *Beat[P]) tell(ctx context.Context, every time.Duration, done <-chan str
 }
 
 // Now is what is known now.
-func (b *Beat[P]) Now() P {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.progress
+func (d *Details[P]) Now() P {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.progress
 }
 
 // Note changes what is known.
-func (b *Beat[P]) Note(change func(p *P)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	change(&b.progress)
+func (d *Details[P]) Note(change func(p *P)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.progress)
 }

@@ -16,9 +16,9 @@ type tally struct{ Count int }
 
 // count is an activity that counts one on, from what the attempt before left or from ten.
 func count(ctx context.Context) error {
-	beat, stop := heartbeat.Start(ctx, tally{Count: 10})
+	details, stop := heartbeat.Start(ctx, tally{Count: 10})
 	defer stop()
-	beat.Note(func(p *tally) { p.Count++ })
+	details.Note(func(p *tally) { p.Count++ })
 	return nil
 }
 
@@ -53,8 +53,8 @@ func TestWhatAnAttemptKnowsIsLeftToTheNext(t *testing.T) {
 
 func TestOutsideOfAnActivityNobodyIsTold(t *testing.T) {
 	t.Parallel()
-	beat, stop := heartbeat.Start(context.Background(), tally{Count: 10})
-	beat.Note(func(p *tally) { p.Count++ })
+	details, stop := heartbeat.Start(context.Background(), tally{Count: 10})
+	details.Note(func(p *tally) { p.Count++ })
 	stop()
-	require.Equal(t, 11, beat.Now().Count)
+	require.Equal(t, 11, details.Now().Count)
 }

@@ -23,11 +23,11 @@ type Recorder interface {
 // Record makes sure that Temporal has what is known now, past the SDK's batching. It fails with ErrSuperseded when this attempt is no
 // longer wanted: then it must not make its last write, whose answer nobody would hear. Temporal being out of reach is no reason to hold the
 // write back.
-func (b *Beat[P]) Record(ctx context.Context, recorder Recorder) error {
+func (d *Details[P]) Record(ctx context.Context, recorder Recorder) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
-	details := b.Now()
+	details := d.Now()
 	activity.RecordHeartbeat(ctx, details)
 	call, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
