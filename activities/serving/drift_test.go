@@ -2,6 +2,9 @@ package serving_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,9 +46,24 @@ func digest(t *testing.T, d *appsv1.Deployment) string {
 	return digest
 }
 
+// counting counts the patches of Deployments.
+type counting struct {
+	next    http.RoundTripper
+	patches *atomic.Int32
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/") {
+		c.patches.Add(1)
+	}
+	return c.next.RoundTrip(r)
+}
+
 func TestWhatIsAppliedIsOwned(t *testing.T) {
 	s := newSite(t)
-	require.NoError(t, s.apply(s.step(1, false), nil))
+	patches := &atomic.Int32{}
+	require.NoError(t, s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper { return counting{next, patches} }))
+	require.Equal(t, int32(3), patches.Load(), "the fields are taken over, applied, and the claim is given back: what the API server holds is what was sent")
 	d := s.deployment()
 	var ours []metav1.ManagedFieldsOperationType
 	for _, entry := range d.ManagedFields {

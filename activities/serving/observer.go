@@ -36,7 +36,7 @@ type Teller interface {
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
-// Observer tells the centre once of every change of what the servings of one cluster run (design §7), by a short ServingStatus workflow. When nothing changes
+// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatus workflow. When nothing changes
 // it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities

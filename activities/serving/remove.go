@@ -26,7 +26,7 @@ func belonging(req serving.PartyRequest) string {
 	}, ",")
 }
 
-// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone (kuscia-semantics §2.7).
+// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone.
 func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) error {
 	req.DeadlineSeconds = 0 // it is owed, however long it takes
 	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {

@@ -7,7 +7,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// accessDomains are the domains that may call a port, in the order of the spec and apart by commas (kuscia-semantics §2.4). Without a network policy
+// accessDomains are the domains that may call a port, in the order of the spec and apart by commas. Without a network policy
 // all domains may call the Cluster ports; with one, the domains with a role that it lets call the port. A single domain needs no leave.
 func (d deployed) accessDomains(p kuscia.ContainerPort) string {
 	policy := d.template.NetworkPolicy

@@ -7,7 +7,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// The affinity modes of a serving (kuscia-semantics §1.6).
+// The affinity modes of a serving.
 const (
 	affinityNone = "none"
 	affinitySame = "affinity"

@@ -21,7 +21,7 @@ type Problem struct {
 // Whole is the Party of a problem of the serving as a whole.
 const Whole = -1
 
-// Why a version cannot be run, as Kuscia words it (kuscia-semantics §2.6).
+// Why a version cannot be run, as Kuscia words it.
 const (
 	// ReasonValidateFailed: the serving's own specification.
 	ReasonValidateFailed = "ValidateFailed"
@@ -37,10 +37,10 @@ const (
 	ReasonCreateServiceFailed = "CreateServiceFailed"
 )
 
-// MaxInputConfig is how large an input configuration may be, in bytes: it has to fit an environment variable (design §7).
+// MaxInputConfig is how large an input configuration may be, in bytes: it has to fit an environment variable.
 const MaxInputConfig = 120 << 10
 
-// prefixes are the legal prefixes of Services' names (kuscia-semantics §1.6).
+// prefixes are the legal prefixes of Services' names.
 var prefixes = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
 
 // findings collects the problems of one party, or of the whole.
@@ -53,7 +53,7 @@ func (f *findings) refuse(reason, format string, args ...any) {
 	f.problems = append(f.problems, Problem{Party: f.party, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-// Check is everything that makes a version impossible to render or that design §7 refuses, all at once: first what concerns the whole, then party by
+// Check is everything that makes a version impossible to render or to run, all at once: first what concerns the whole, then party by
 // party. What it finds no fault with, Render renders.
 func (v Version) Check() []Problem {
 	problems := v.checkDeclared()
@@ -158,7 +158,7 @@ func (v Version) checkConfig(index int, cluster []clusterParty) []Problem {
 	if err != nil || len(d.configs) == 0 || len(d.template.Spec.Containers) == 0 {
 		return nil
 	}
-	if _, err := d.config(d.given(cluster)); err != nil {
+	if _, err := d.configure(d.given(cluster)); err != nil {
 		return []Problem{{Party: index, Reason: ReasonCreateConfigMapFailed, Message: partyName(d.party) + ": " + err.Error()}}
 	}
 	return nil

@@ -18,7 +18,7 @@ type Endpoint struct {
 }
 
 // Endpoints are where a party's ports are reached, in the order of the template: a Domain port at its Service and number, a Cluster port at its Service,
-// a Local port nowhere (kuscia-semantics §4). A party that cannot be rendered has none.
+// a Local port nowhere. A party that cannot be rendered has none.
 func Endpoints(v Version, party int) []Endpoint {
 	d, err := v.deployed(party)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d deployed) served() []kuscia.ContainerPort {
 	return ports
 }
 
-// clusterDefine is CLUSTER_DEFINE: who the parties are and where they are reached. Keys and order are those of Kuscia's message (kuscia-semantics §2.4).
+// clusterDefine is CLUSTER_DEFINE: who the parties are and where they are reached. Keys and order are those of Kuscia's message.
 type clusterDefine struct {
 	Parties         []clusterParty `json:"parties"`
 	SelfPartyIdx    int            `json:"selfPartyIdx"`
@@ -92,7 +92,7 @@ type allocatedPort struct {
 	Protocol string `json:"protocol"`
 }
 
-// allocatedPorts is ALLOCATED_PORTS: the numbers of all ports of the pod, declared ones too (kuscia-semantics §2.4).
+// allocatedPorts is ALLOCATED_PORTS: the numbers of all ports of the pod, declared ones too.
 func (d deployed) allocatedPorts() string {
 	all := allocatedPorts{Ports: []allocatedPort{}}
 	for _, p := range d.ports {

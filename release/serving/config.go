@@ -11,10 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving/config"
 )
 
-// config is a party's configuration: the files of its ConfigMap, and what each container mounts, by the container's name.
-type config struct {
+// configuration is a party's: the files of its ConfigMap, and what each container mounts, by the container's name.
+type configuration struct {
 	files  map[string]string
 	mounts map[string][]corev1.VolumeMount
 }
@@ -22,31 +23,31 @@ type config struct {
 // configVolume is the name of the volume that holds the configuration files.
 const configVolume = "config-template"
 
-// config renders the templates of the party's AppImage. One that several containers mount is rendered with the environment of each; where that makes a
+// configure renders the templates of the party's AppImage. One that several containers mount is rendered with the environment of each; where that makes a
 // difference, the second one's file is called <container>.<name>. One that nobody mounts is rendered with the environment of the first container.
-func (d deployed) config(given []variable) (config, error) {
-	all := config{files: map[string]string{}, mounts: map[string][]corev1.VolumeMount{}}
+func (d deployed) configure(given []variable) (configuration, error) {
+	all := configuration{files: map[string]string{}, mounts: map[string][]corev1.VolumeMount{}}
 	keys := map[[2]string]string{}
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(d.configs)) {
 		for _, c := range d.readers(name) {
-			text, err := renderConfig(d.configs[name], variablesOf(c, given))
+			text, err := config.Render(d.configs[name], variablesOf(c, given))
 			if err != nil {
-				return config{}, fmt.Errorf("config template %s of AppImage %s %w", name, d.party.AppImageRef, err)
+				return configuration{}, fmt.Errorf("config template %s of AppImage %s %w", name, d.party.AppImageRef, err)
 			}
 			key := name
 			if other, there := all.files[name]; there && other != text {
 				key = c.Name + "." + name
 			}
 			if _, taken := d.configs[key]; taken && key != name {
-				return config{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: rename that template",
+				return configuration{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: rename that template",
 					name, d.party.AppImageRef, c.Name, key)
 			}
 			if _, there := all.files[key]; !there {
 				size += len(key) + len(text)
 			}
-			if size > MaxConfig {
-				return config{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more", d.party.AppImageRef, MaxConfig)
+			if size > config.MaxSize {
+				return configuration{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more", d.party.AppImageRef, config.MaxSize)
 			}
 			all.files[key] = text
 			keys[[2]string{c.Name, name}] = key
@@ -76,7 +77,7 @@ func (d deployed) readers(file string) []kuscia.Container {
 }
 
 // digest tells the files of one version from those of another.
-func (c config) digest() string {
+func (c configuration) digest() string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(c.files)) {
 		fmt.Fprintf(sum, "%d:%s%d:%s", len(name), name, len(c.files[name]), c.files[name])
@@ -87,7 +88,7 @@ func (c config) digest() string {
 // variable is one of the environment variables that every container gets.
 type variable struct{ name, value string }
 
-// given are the variables that every container of a party gets, in Kuscia's order (kuscia-semantics §2.4).
+// given are the variables that every container of a party gets, in Kuscia's order.
 func (d deployed) given(cluster []clusterParty) []variable {
 	all := []variable{
 		{"KUSCIA_DOMAIN_ID", d.party.DomainID},
@@ -119,16 +120,16 @@ func envOf(c kuscia.Container, given []variable) []corev1.EnvVar {
 }
 
 // variablesOf is what a container's configuration files may use: its environment, by names in capitals.
-func variablesOf(c kuscia.Container, given []variable) variables {
-	vars := variables{values: map[string]string{}, unknown: map[string]bool{}}
+func variablesOf(c kuscia.Container, given []variable) config.Variables {
+	vars := config.Variables{Values: map[string]string{}, Unknown: map[string]bool{}}
 	for _, e := range c.Env {
 		name := strings.ToUpper(e.Name)
-		vars.values[name] = e.Value
-		vars.unknown[name] = e.ValueFrom != nil
+		vars.Values[name] = e.Value
+		vars.Unknown[name] = e.ValueFrom != nil
 	}
 	for _, v := range given {
-		vars.values[v.name] = v.value
-		delete(vars.unknown, v.name)
+		vars.Values[v.name] = v.value
+		delete(vars.Unknown, v.name)
 	}
 	return vars
 }

@@ -41,7 +41,7 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	if d.Status.ObservedGeneration < d.Generation {
 		return DeployedComing, "its controller has not looked at the change yet"
 	}
-	asked := AskedReplicas(d)
+	asked := askedReplicas(d)
 	st := d.Status
 	text := fmt.Sprintf("%d of %d pods are new; of all %d pods %d are available", st.UpdatedReplicas, asked, st.Replicas, st.AvailableReplicas)
 	for _, c := range st.Conditions {
@@ -59,8 +59,8 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	return DeployedComing, text
 }
 
-// AskedReplicas is how many pods a Deployment is to have.
-func AskedReplicas(d *appsv1.Deployment) int32 {
+// askedReplicas is how many pods a Deployment is to have.
+func askedReplicas(d *appsv1.Deployment) int32 {
 	if d.Spec.Replicas == nil {
 		return 1
 	}

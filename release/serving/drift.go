@@ -176,6 +176,9 @@ func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 func changed(set *fieldpath.Set) (fields []string) {
 	set.Iterate(func(path fieldpath.Path) {
 		text := strings.TrimPrefix(path.String(), ".")
+		if text == "spec.replicas" || text == "spec.paused" {
+			return // they are anybody's
+		}
 		foreign := strings.Contains(text, "metadata.annotations") || strings.Contains(text, "metadata.labels")
 		if foreign && !strings.Contains(text, "slipway.io/") && !strings.Contains(text, "kuscia.secretflow/") {
 			return

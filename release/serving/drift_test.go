@@ -43,7 +43,7 @@ func TestDriftOf(t *testing.T) {
 			[]kuscia.Drift{{Object: "Deployment/s1", Manager: "kubectl-set", Fields: []string{paths}, At: &edited}}},
 		"removed": {"a field that is gone has no owner", []metav1.ManagedFieldsEntry{applied}, []kuscia.Drift{{Object: "Deployment/s1"}}},
 		"controllers": {"status and size are nobody's edit, nor are annotations of others",
-			[]metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later), entry("autoscaler", "scale", sizeField, later),
+			[]metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later), entry("kubectl-edit", "", sizeField, later), entry("autoscaler", "scale", sizeField, later),
 				entry("kube-controller-manager", "status", `{"f:status":{"f:replicas":{}}}`, later),
 				entry("kube-controller-manager", "", `{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}}}`, later)},
 			[]kuscia.Drift{{Object: "Deployment/s1", Manager: "kubectl-set", Fields: []string{paths}, At: &edited}}},

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-func TestTurns(t *testing.T) {
+func TestTokens(t *testing.T) {
 	t.Parallel()
 	order := []struct {
 		reason string
@@ -31,7 +31,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestTurnIsReadAsItWasWritten(t *testing.T) {
+func TestATokenIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	object := func(text string) metav1.Object {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{serving.AnnotationToken: text}}}

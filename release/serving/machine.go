@@ -82,7 +82,7 @@ func (p *partyState) tryAgain(now time.Time, most time.Duration) {
 	p.tries++
 }
 
-// Machine decides what an operation on a serving does next (design §7). It is told what happens and asked what to do.
+// Machine decides what an operation on a serving does next. It is told what happens and asked what to do.
 type Machine struct {
 	in      Input
 	stage   Stage
@@ -363,7 +363,7 @@ func (m *Machine) all(is func(partyState) bool) bool {
 }
 
 // Released says that a deletion has nothing left to do in parties that can be reached: the others are cleaned up when they return, and
-// the serving itself need not wait for them (design §7).
+// the serving itself need not wait for them.
 func (m *Machine) Released() bool {
 	return m.in.Kind == KindDelete && m.all(func(p partyState) bool { return p.removed || p.absent() != "" })
 }

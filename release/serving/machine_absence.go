@@ -8,7 +8,7 @@ import (
 // lostLonger is how much longer than twice its budget a try may take that has not reached the cluster: attempts have pauses of their own.
 const lostLonger = time.Minute
 
-// Trouble is told that a party's cluster was out of its worker's reach past the budget. That is nobody's failure (design §4): the party counts as one that
+// Trouble is told that a party's cluster was out of its worker's reach past the budget. That is nobody's failure: the party counts as one that
 // is away, and the step is tried again. An update waits for it as long as for one that is away.
 func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
 	if m.Wanted(party) == step {

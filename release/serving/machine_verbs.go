@@ -41,7 +41,7 @@ const (
 	maxShownHistory = 20
 )
 
-// Command carries out a verb and notes it in the history, refused ones too (design §4). A refusal changes nothing and says what can be done instead.
+// Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
 // A key that was used before is the same command: the same answer, and nothing is done twice.
 func (m *Machine) Command(c Command, now time.Time) (plan.Outcome, string) {
 	done, refusal := "", ""
@@ -136,7 +136,7 @@ func (m *Machine) resume(now time.Time) (done, refusal string) {
 	return "it goes on", ""
 }
 
-// stop takes an update back in all parties: it is all or nothing (design §7). Nothing else has a version of before.
+// stop takes an update back in all parties: it is all or nothing. Nothing else has a version of before.
 func (m *Machine) stop(c Command) (done, refusal string) {
 	switch {
 	case m.in.Kind == KindCreate:

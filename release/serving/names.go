@@ -10,7 +10,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// DeploymentName is the name of the Deployment of a serving's party with that role: <id> or <id>-<role> (kuscia-semantics §2.3).
+// DeploymentName is the name of the Deployment of a serving's party with that role: <id> or <id>-<role>.
 func DeploymentName(id, role string) string {
 	if role == "" {
 		return id
@@ -23,7 +23,7 @@ func configMapName(deployment string) string { return deployment + "-configtempl
 // hashDigits is how much of a hash tells shortened Service names apart.
 const hashDigits = 16
 
-// serviceName is the name of the Service of a port (kuscia-semantics §2.3): of the party's own prefix, else of the Deployment's name with its dots
+// serviceName is the name of the Service of a port: of the party's own prefix, else of the Deployment's name with its dots
 // as "-", since a Service is a DNS label. A name that is too long is cut, and a hash of the whole takes the place of the rest.
 func serviceName(party kuscia.Party, deployment, port string) string {
 	if party.ServiceNamePrefix != "" {

@@ -35,13 +35,13 @@ const (
 	ApprovalBetweenParties Approval = "betweenParties"
 )
 
-// The defaults of a Policy (design §7), in seconds.
+// The defaults of a Policy, in seconds.
 const (
-	DefaultProgressDeadlineSeconds = 600
-	DefaultPartyDeadlineSeconds    = 600
+	defaultProgressDeadlineSeconds = 600
+	defaultPartyDeadlineSeconds    = 600
 )
 
-// Policy is what a serving's operations do otherwise than by default (design §7).
+// Policy is what a serving's operations do otherwise than by default.
 type Policy struct {
 	// ProgressDeadlineSeconds is how long a party may take to run a version.
 	ProgressDeadlineSeconds int64 `json:"progressDeadlineSeconds,omitempty"`
@@ -66,8 +66,8 @@ func (p Policy) PartyDeadline() time.Duration {
 
 // WithDefaults is the policy with everything said that it leaves out.
 func (p Policy) WithDefaults() Policy {
-	p.ProgressDeadlineSeconds = cmp.Or(p.ProgressDeadlineSeconds, DefaultProgressDeadlineSeconds)
-	p.PartyDeadlineSeconds = cmp.Or(p.PartyDeadlineSeconds, DefaultPartyDeadlineSeconds)
+	p.ProgressDeadlineSeconds = cmp.Or(p.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
+	p.PartyDeadlineSeconds = cmp.Or(p.PartyDeadlineSeconds, defaultPartyDeadlineSeconds)
 	p.Order = cmp.Or(p.Order, OrderParallel)
 	p.Approval = cmp.Or(p.Approval, ApprovalNone)
 	return p

@@ -10,7 +10,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Numbers are allocated from lowestAllocated up to, but without, endAllocated (kuscia-semantics §2.5).
+// Numbers are allocated from lowestAllocated up to, but without, endAllocated.
 const (
 	lowestAllocated = 20000
 	endAllocated    = 32767
@@ -39,7 +39,7 @@ func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	return ports
 }
 
-// allocate gives each port without a number one (design §7: declared numbers are used as declared). It depends on the serving, the party and the
+// allocate gives each port without a number one. It depends on the serving, the party and the
 // port's name alone, so that a port keeps its number in every version of the serving: each port has an endless list of choices of its own and takes
 // the first that is free. Two ports that choose the same number in the same round are the exception: the lesser name has it, the other chooses again.
 func allocate(id string, party kuscia.Party, ports []kuscia.ContainerPort) {

@@ -25,7 +25,7 @@ const (
 // maxRecorded is how many decisions a record keeps: they travel to it in one event, which Temporal bounds to 2 MiB.
 const maxRecorded = 100
 
-// Asked is the snapshot of an operation's record: which run of which workflow it was, and what that was started with (design §1, principle 1).
+// Asked is the snapshot of an operation's record: which run of which workflow it was, and what that was started with.
 type Asked struct {
 	WorkflowID string    `json:"workflowId"`
 	RunID      string    `json:"runId"`

@@ -14,7 +14,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Objects are what one party has in its namespace (design §7).
+// Objects are what one party has in its namespace.
 type Objects struct {
 	// ConfigMap holds the rendered configuration files; nil without templates.
 	ConfigMap *corev1.ConfigMap
@@ -27,7 +27,7 @@ type Objects struct {
 // pod, so other files need other pods.
 const AnnotationConfigDigest = "slipway.io/config-digest"
 
-// Labels and annotations that Kuscia reads on a party's objects (kuscia-semantics §2.4).
+// Labels and annotations that Kuscia reads on a party's objects.
 const (
 	labelPortScope           = "kuscia.secretflow/port-scope"
 	labelLoadBalancer        = "kuscia.secretflow/loadbalancer"
@@ -44,15 +44,15 @@ const (
 
 // Settings of every Deployment.
 const (
-	// progressDeadlineSeconds is the deadline of design §7.
+	// progressDeadlineSeconds is after how long without progress Kubernetes calls a Deployment stuck.
 	progressDeadlineSeconds = 600
 	// revisionHistoryLimit is how many ReplicaSets a person can go back to by hand; Slipway itself goes back by the version that served.
 	revisionHistoryLimit = 10
-	// defaultMax is what of a party may be surged and unavailable when its strategy does not say (kuscia-semantics §1.6).
+	// defaultMax is what of a party may be surged and unavailable when its strategy does not say.
 	defaultMax = "25%"
 )
 
-// Render makes the objects of one party, the same for the same version (kuscia-semantics §2.3 to §2.5, design §7). A version that Check finds fault
+// Render makes the objects of one party, the same for the same version. A version that Check finds fault
 // with is refused; so that the parties fit together, it does not matter whose fault it is.
 func Render(v Version, party int) (Objects, error) {
 	d, err := v.deployed(party)
@@ -63,7 +63,7 @@ func Render(v Version, party int) (Objects, error) {
 		return Objects{}, failure.New(failure.Refused, "serving %s: %s", v.ID, problems[0].Message)
 	}
 	given := d.given(v.clusterParties())
-	files, err := d.config(given)
+	files, err := d.configure(given)
 	if err != nil {
 		return Objects{}, failure.New(failure.Refused, "serving %s: %s: %s", v.ID, partyName(d.party), err)
 	}
@@ -127,7 +127,7 @@ func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
 }
 
 // deployment runs the party's pods. What selects them stays the same through all updates of the serving, since Kubernetes lets nobody change it.
-func (d deployed) deployment(given []variable, files config) *appsv1.Deployment {
+func (d deployed) deployment(given []variable, files configuration) *appsv1.Deployment {
 	selector := d.labels()
 	selector[labelServer], selector[labelClient] = "true", "true"
 	labels := maps.Clone(selector)
@@ -154,7 +154,7 @@ func (d deployed) deployment(given []variable, files config) *appsv1.Deployment 
 	}
 }
 
-func (d deployed) podAnnotations(files config) map[string]string {
+func (d deployed) podAnnotations(files configuration) map[string]string {
 	annotations := map[string]string{}
 	if len(files.files) > 0 {
 		annotations[AnnotationConfigDigest] = files.digest()
@@ -181,8 +181,8 @@ func (d deployed) number(port string) int32 {
 	return 0
 }
 
-// podSpec is what the pods run. Without the scheduler, node selector and toleration of Kuscia's own nodes (design §7).
-func (d deployed) podSpec(given []variable, files config) corev1.PodSpec {
+// podSpec is what the pods run. Without the scheduler, node selector and toleration of Kuscia's own nodes.
+func (d deployed) podSpec(given []variable, files configuration) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(bool),
 		Affinity:                     d.affinity(),

@@ -61,7 +61,7 @@ func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 	st := d.Status
 	seen := Seen{
 		DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
-		Replicas: AskedReplicas(d), UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
+		Replicas: askedReplicas(d), UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
 		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
 		UnavailableReplicas: st.UnavailableReplicas,
 		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],

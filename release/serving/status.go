@@ -129,7 +129,7 @@ func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete m
 	}
 }
 
-// Carry hands on what has to be told of the operation before: what went wrong with an update is told until the next good one (design §7), and to put back
+// Carry hands on what has to be told of the operation before: what went wrong with an update is told until the next good one, and to put back
 // what somebody has deleted is none.
 func Carry(former, op *kuscia.Operation) {
 	if former == nil || op.Kind != KindRecreate || op.Reason != "" && op.Reason != ReasonPartyUnreachable {
@@ -180,7 +180,7 @@ func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return left
 }
 
-// Settle computes the phases of the parties and of the whole from what is known (design §7). Parties that the spec leaves out do not count; what is known
+// Settle computes the phases of the parties and of the whole from what is known. Parties that the spec leaves out do not count; what is known
 // of them is kept when an operation has begun with them, since somebody has to remove what they run.
 func Settle(kd *kuscia.KusciaDeployment) {
 	st := &kd.Status

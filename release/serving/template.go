@@ -51,8 +51,7 @@ func (v Version) deployed(index int) (deployed, error) {
 	}, nil
 }
 
-// templateOf is the first template whose list of roles has that role; else the last without a role; else, for a party without a role, the first
-// (kuscia-semantics §2.2).
+// templateOf is the first template whose list of roles has that role; else the last without a role; else, for a party without a role, the first.
 func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTemplate, bool) {
 	var general *kuscia.DeployTemplate
 	for i, t := range templates {
@@ -74,7 +73,7 @@ func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTe
 	return kuscia.DeployTemplate{}, false
 }
 
-// merge takes over what a party has otherwise than its AppImage says: requests and limits, each as a whole, and affinity (kuscia-semantics §2.2).
+// merge takes over what a party has otherwise than its AppImage says: requests and limits, each as a whole, and affinity.
 // Replicas and strategy are not the template's.
 func merge(t *kuscia.DeployTemplate, own kuscia.PartyTemplate) {
 	if own.Spec == nil {
@@ -98,7 +97,7 @@ func merge(t *kuscia.DeployTemplate, own kuscia.PartyTemplate) {
 	}
 }
 
-// Replicas is how many pods a party is to have: as it says, else as its AppImage's template says, else 1 (kuscia-semantics §2.2).
+// Replicas is how many pods a party is to have: as it says, else as its AppImage's template says, else 1.
 func (v Version) Replicas(party int) int32 {
 	if party < 0 || party >= len(v.Spec.Parties) {
 		return 0
@@ -116,8 +115,8 @@ func (v Version) Replicas(party int) int32 {
 // ResourceRow is what one container of a party asks for and may use, as canonical quantities; "" where nothing is said.
 type ResourceRow struct{ Container, MinCPU, MaxCPU, MinMemory, MaxMemory string }
 
-// Resources are the rows of a party, one for each container of its template, with the party's own values in place of the template's
-// (kuscia-semantics §1.7). A party that cannot be rendered has none.
+// Resources are the rows of a party, one for each container of its template, with the party's own values in place of the
+// template's. A party that cannot be rendered has none.
 func (v Version) Resources(party int) []ResourceRow {
 	d, err := v.deployed(party)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package serving is what several parties run together (design §7): what each party's objects are, whether a serving can be run at all, in what state
+// Package serving is what several parties run together: what each party's objects are, whether a serving can be run at all, in what state
 // it is, and what its workflow does next. It is pure.
 package serving
 
@@ -46,7 +46,7 @@ func (v Version) Place(domain, deployment string) (place int, has bool) {
 }
 
 // CheckParties says what is wrong with the parties of a spec beside those of the version that serves, "" when nothing: they may come in another order, but
-// none may come or go (kuscia-semantics §1.9), since there would be no way back for it.
+// none may come or go, since there would be no way back for it.
 func (v Version) CheckParties(parties []kuscia.Party) string {
 	var wrong []string
 	for _, p := range parties {

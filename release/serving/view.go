@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// View is a serving as people see it: what is asked, how it is, and what is being done about it (design §8.1).
+// View is a serving as people see it: what is asked, how it is, and what is being done about it.
 type View struct {
 	ID string `json:"id"`
 	// Generation is that of what is asked, ServedGeneration that of what all parties came to run last; 0 when they never did.
@@ -113,7 +113,7 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	return view, nil
 }
 
-// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves (design §7). Editing an AppImage changes
+// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves. Editing an AppImage changes
 // nothing that runs: as long as nothing else is being brought about, those of the version that serves are shown as they were when all parties came to run it.
 // So is one that was deleted since.
 func Shown(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (Version, error) {

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AppImage is an application that parties can run: its image, its configuration files, and how it is deployed for each role (kuscia-semantics §3).
+// AppImage is an application that parties can run: its image, its configuration files, and how it is deployed for each role.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=aimg
 // +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is (kuscia-semantics §2.1).
+// KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=kd
@@ -72,7 +72,7 @@ type PartyTemplate struct {
 	Spec *corev1.PodSpec `json:"spec,omitempty"`
 }
 
-// Phase is the state of a serving or of a party of it (design §7).
+// Phase is the state of a serving or of a party of it.
 type Phase string
 
 // The phases.

@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the objects of API group kuscia.secretflow that live in the engine's home cluster: the KusciaDeployment, which is a serving,
-// and the AppImage that its parties run (design §7; the documents kuscia-deployment and kuscia-serving-api).
+// and the AppImage that its parties run.
 // +kubebuilder:object:generate=true
 // +groupName=kuscia.secretflow
 package v1alpha1
@@ -19,10 +19,10 @@ var (
 )
 
 // Namespace is the namespace of the home cluster in which a KusciaDeployment is a serving unless the engine is told otherwise; one of any other
-// namespace is nobody's (kuscia-semantics §2.1).
+// namespace is nobody's.
 const Namespace = "cross-domain"
 
-// Labels and annotations of Kuscia (kuscia-semantics §1.6, §2.4).
+// Labels and annotations of Kuscia.
 const (
 	LabelAppType           = "kuscia.secretflow/app-type"
 	LabelController        = "kuscia.secretflow/controller"

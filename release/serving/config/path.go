@@ -1,4 +1,4 @@
-package serving
+package config
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 var extended = regexp.MustCompile(`\{\{\{([^{}]*)\}\}\}`)
 
 // path is where in a variable that is JSON a value is: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the first element
-// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere (kuscia-semantics §2.4; Kuscia's tutorial on
+// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere (Kuscia's tutorial on
 // configuration files).
 type path struct {
 	variable string

@@ -1,4 +1,4 @@
-package serving
+package config
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 // workBudget is how much the functions and the extended paths of one template may make, in bytes, whether it is written or thrown away.
-const workBudget = 4 * MaxConfig
+const workBudget = 4 * MaxSize
 
 // budget bounds what a template makes: one that prints what it printed before doubles it with each line.
 type budget struct{ bytes int }
@@ -88,8 +88,8 @@ func widths(format string) (int, error) {
 			number = 0
 			continue
 		}
-		number = min(number*10+int(c-'0'), MaxConfig)
-		size = min(size+number, MaxConfig*growth)
+		number = min(number*10+int(c-'0'), MaxSize)
+		size = min(size+number, MaxSize*growth)
 	}
 	return size, nil
 }
@@ -102,7 +102,7 @@ type limitedWriter struct {
 
 func (w *limitedWriter) Write(p []byte) (int, error) {
 	if len(p) > w.left {
-		return 0, fmt.Errorf("it becomes larger than %d bytes", MaxConfig)
+		return 0, fmt.Errorf("it becomes larger than %d bytes", MaxSize)
 	}
 	w.left -= len(p)
 	return w.to.Write(p)

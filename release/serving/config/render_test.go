@@ -1,4 +1,4 @@
-package serving
+package config
 
 import (
 	"encoding/json"
@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func someVariables() variables {
-	return variables{
-		values: map[string]string{
+func someVariables() Variables {
+	return Variables{
+		Values: map[string]string{
 			"PLAIN": "value", "QUOTED": `a "b" \ c "`, "EMPTY": "", "HTML": "<a&b>", "LINES": "a\nb",
 			"JSON": `{"list":[{"name":"x","n":1},{"name":"y","n":22,"on":true,"z":null}],"at":1,"text":"a\"b","big":12345678901234567890,"<":{"b":2,"a":1}}`,
 			"TWO":  `{} {}`,
 		},
-		unknown: map[string]bool{"SECRET": true},
+		Unknown: map[string]bool{"SECRET": true},
 	}
 }
 
@@ -48,7 +48,7 @@ func TestConfigTemplates(t *testing.T) {
 		{"a path may stand in a branch", "{{with .PLAIN}}{{{.JSON.at}}}{{end}}", "1"},
 	}
 	for _, c := range cases {
-		out, err := renderConfig(c.text, someVariables())
+		out, err := Render(c.text, someVariables())
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.expected, out, c.reason)
 	}
@@ -69,8 +69,8 @@ func TestConfigTemplatesThatAreRefused(t *testing.T) {
 		fmt.Fprintf(&elements, `{"k":%d},`, i)
 	}
 	vars := someVariables()
-	vars.values["LIST"] = `{"all":[` + strings.TrimSuffix(elements.String(), ",") + `]}`
-	vars.values["LARGE"] = `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
+	vars.Values["LIST"] = `{"all":[` + strings.TrimSuffix(elements.String(), ",") + `]}`
+	vars.Values["LARGE"] = `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
 	cases := []struct{ reason, text, message string }{
 		{"what does not parse", "{{.A", "does not parse"},
 		{"functions that text/template does not have", "{{env .A}}", `function "env" not defined`},
@@ -85,7 +85,7 @@ func TestConfigTemplatesThatAreRefused(t *testing.T) {
 		{"a width that makes text of nothing", strings.Repeat(`{{$x := printf "%0999999d" 1}}`, 9), "too much text"},
 		{"a width from an argument", `{{printf "%*d" 999999 1}}`, "printf: * and [n] are not supported"},
 		{"an argument over and over", `{{printf "%[1]s%[1]s" .PLAIN}}`, "printf: * and [n] are not supported"},
-		{"a file that is too large", strings.Repeat("x", MaxConfig) + "{{.PLAIN}}", "at most 1048576 are rendered"},
+		{"a file that is too large", strings.Repeat("x", MaxSize) + "{{.PLAIN}}", "at most 1048576 are rendered"},
 		{"a value that only the party's cluster knows", "{{if .PLAIN}}{{.SECRET}}{{end}}", "uses SECRET, whose value comes from a Secret"},
 		{"such a value as an argument", "{{printf `%s` (print .SECRET)}}", "uses SECRET"},
 		{"such a value by the root", "{{$.SECRET}}", "uses SECRET"},
@@ -109,7 +109,7 @@ func TestConfigTemplatesThatAreRefused(t *testing.T) {
 		{"braces that are no path", "{{{.JSON.a}}", "does not parse"},
 	}
 	for _, c := range cases {
-		_, err := renderConfig(c.text, vars)
+		_, err := Render(c.text, vars)
 		require.ErrorContains(t, err, c.message, c.reason)
 	}
 }
@@ -123,14 +123,14 @@ func FuzzConfigTemplate(f *testing.F) {
 		f.Add(text, "\"")
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
-		vars := variables{values: map[string]string{"INPUT_CONFIG": value, "A": value}, unknown: map[string]bool{"B": true}}
-		out, err := renderConfig(text, vars)
-		again, errAgain := renderConfig(text, vars)
+		vars := Variables{Values: map[string]string{"INPUT_CONFIG": value, "A": value}, Unknown: map[string]bool{"B": true}}
+		out, err := Render(text, vars)
+		again, errAgain := Render(text, vars)
 		require.Equal(t, out, again)
 		require.Equal(t, err == nil, errAgain == nil)
-		require.LessOrEqual(t, len(out), MaxConfig)
+		require.LessOrEqual(t, len(out), MaxSize)
 
-		file, err := renderConfig(`{"v": "{{.INPUT_CONFIG}}"}`, vars)
+		file, err := Render(`{"v": "{{.INPUT_CONFIG}}"}`, vars)
 		if err != nil {
 			require.ErrorContains(t, err, "larger than")
 			return

@@ -1,4 +1,6 @@
-package serving
+// Package config renders the configuration templates of AppImages: Go's text/template over variables, with paths into variables that are JSON, and with bounds
+// on what a template may cost.
+package config
 
 import (
 	"bytes"
@@ -11,24 +13,24 @@ import (
 	"text/template/parse"
 )
 
-// MaxConfig bounds all configuration files of a party together, in bytes, and each template of one: a ConfigMap holds no more.
-const MaxConfig = 1 << 20
+// MaxSize bounds all configuration files of a party together, in bytes, and each template of one: a ConfigMap holds no more.
+const MaxSize = 1 << 20
 
-// variables are what stands in for {{.NAME}}, by name in capitals.
-type variables struct {
-	values map[string]string
-	// unknown are the names whose values are only known in the party's cluster.
-	unknown map[string]bool
+// Variables are what stands in for {{.NAME}}, by name in capitals.
+type Variables struct {
+	Values map[string]string
+	// Unknown are the names whose values are only known in the party's cluster.
+	Unknown map[string]bool
 }
 
-// renderConfig renders a configuration template (kuscia-semantics §2.4): Go's text/template over the variables, each of which stands as the inside of a
+// Render renders a configuration template as Kuscia does: Go's text/template over the variables, each of which stands as the inside of a
 // JSON string. A variable that is not there is empty. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON.
 //
 // A template comes from whoever registers an AppImage and is rendered by the engine, so it can neither loop nor call other templates, and what its
 // functions and it write is bounded.
-func renderConfig(text string, vars variables) (string, error) {
-	if len(text) > MaxConfig {
-		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxConfig)
+func Render(text string, vars Variables) (string, error) {
+	if len(text) > MaxSize {
+		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxSize)
 	}
 	text, paths, err := cutPaths(text)
 	if err != nil {
@@ -47,22 +49,22 @@ func renderConfig(text string, vars variables) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&limitedWriter{to: &out, left: MaxConfig}, data); err != nil {
+	if err := t.Execute(&limitedWriter{to: &out, left: MaxSize}, data); err != nil {
 		return "", fmt.Errorf("cannot be rendered: %w", err)
 	}
 	return out.String(), nil
 }
 
 // templateData are the variables as the template sees them, and the values at the extended paths by their text.
-func templateData(paths map[string]path, vars variables, left *budget) (map[string]string, error) {
-	data := make(map[string]string, len(vars.values)+len(paths))
-	for name, value := range vars.values {
+func templateData(paths map[string]path, vars Variables, left *budget) (map[string]string, error) {
+	data := make(map[string]string, len(vars.Values)+len(paths))
+	for name, value := range vars.Values {
 		data[name] = insideString(value)
 	}
-	in := documents{values: vars.values, read: map[string]any{}, left: left}
+	in := documents{values: vars.Values, read: map[string]any{}, left: left}
 	for _, text := range slices.Sorted(maps.Keys(paths)) {
 		p := paths[text]
-		if vars.unknown[p.variable] {
+		if vars.Unknown[p.variable] {
 			return nil, unknownVariable(p.variable)
 		}
 		value, err := p.value(in)
@@ -92,7 +94,7 @@ func insideString(value string) string {
 }
 
 // checkTemplate refuses what a configuration file has no use for and what could run without end.
-func checkTemplate(t *template.Template, vars variables) error {
+func checkTemplate(t *template.Template, vars Variables) error {
 	for _, other := range t.Templates() {
 		if other.Name() != t.Name() {
 			return fmt.Errorf("defines the template %q: write a configuration file without define and block", other.Name())
@@ -104,7 +106,7 @@ func checkTemplate(t *template.Template, vars variables) error {
 	return checkNode(t.Root, vars)
 }
 
-func checkNode(node parse.Node, vars variables) error {
+func checkNode(node parse.Node, vars Variables) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
 		return checkList(n, vars)
@@ -123,18 +125,18 @@ func checkNode(node parse.Node, vars variables) error {
 	case *parse.ChainNode:
 		return checkNode(n.Node, vars)
 	case *parse.FieldNode:
-		if len(n.Ident) > 0 && vars.unknown[n.Ident[0]] {
+		if len(n.Ident) > 0 && vars.Unknown[n.Ident[0]] {
 			return unknownVariable(n.Ident[0])
 		}
 	case *parse.VariableNode:
-		if len(n.Ident) > 1 && vars.unknown[n.Ident[1]] {
+		if len(n.Ident) > 1 && vars.Unknown[n.Ident[1]] {
 			return unknownVariable(n.Ident[1])
 		}
 	}
 	return nil
 }
 
-func checkList(list *parse.ListNode, vars variables) error {
+func checkList(list *parse.ListNode, vars Variables) error {
 	if list == nil {
 		return nil
 	}
@@ -146,7 +148,7 @@ func checkList(list *parse.ListNode, vars variables) error {
 	return nil
 }
 
-func checkBranch(b *parse.BranchNode, vars variables) error {
+func checkBranch(b *parse.BranchNode, vars Variables) error {
 	if err := checkPipe(b.Pipe, vars); err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func checkBranch(b *parse.BranchNode, vars variables) error {
 	return checkList(b.ElseList, vars)
 }
 
-func checkPipe(pipe *parse.PipeNode, vars variables) error {
+func checkPipe(pipe *parse.PipeNode, vars Variables) error {
 	if pipe == nil {
 		return nil
 	}
