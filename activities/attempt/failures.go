@@ -57,6 +57,8 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 		if f := t.unreachable(now, err); f != nil {
 			return f
 		}
+	default: // it says nothing about the cluster: the retry policy of the activity decides
+		return err
 	}
 	if !now.Before(t.until) && t.forbiddenSince.IsZero() {
 		return t.notReady()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
@@ -61,27 +60,6 @@ func (t *operationJob) patch(ctx context.Context, o *object, w *workloadops.Writ
 		return nil, err
 	}
 	return t.kind.observe(after), nil
-}
-
-// delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *operationJob) delete(ctx context.Context, pods []workloadops.Pod) error {
-	for _, p := range pods {
-		uid := types.UID(p.UID)
-		version := p.Version
-		call, cancel := t.a.call(ctx)
-		failpoint.Hit("pod.delete.before/" + string(t.req.Operation))
-		err := t.a.client.CoreV1().Pods(t.req.Workload.Namespace).Delete(call, p.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		})
-		failpoint.Hit("pod.delete.after/" + string(t.req.Operation))
-		cancel()
-		if err != nil {
-			if kind := trouble.Sort(err); kind != missing && kind != changed {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // wait waits for a change of the workload, and of its pods when the decision asks for that.

@@ -9,8 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/trouble"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -35,6 +38,26 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 		}
 	})
 	return out, err
+}
+
+// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the failpoints.
+func (a *Activities) deletePods(ctx context.Context, namespace string, list []workloadops.Pod, before, after string) error {
+	for _, p := range list {
+		uid, version := types.UID(p.UID), p.Version
+		call, cancel := a.call(ctx)
+		failpoint.Hit(before)
+		err := a.client.CoreV1().Pods(namespace).Delete(call, p.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		})
+		failpoint.Hit(after)
+		cancel()
+		if err != nil {
+			if kind := trouble.Sort(err); kind != missing && kind != changed {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // podSeen is what Decide has to know of a pod.

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/trouble"
@@ -163,24 +162,4 @@ func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, bo
 		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)
 	}
 	return after, err
-}
-
-// delete deletes pods, each only as it was seen. One that is gone or has changed is left to the next look.
-func (t *rolloutJob) delete(ctx context.Context, list []workloadops.Pod) error {
-	for _, p := range list {
-		uid, version := types.UID(p.UID), p.Version
-		call, cancel := t.a.call(ctx)
-		failpoint.Hit("rollout.pod.delete.before")
-		err := t.a.client.CoreV1().Pods(t.subject.Workload.Namespace).Delete(call, p.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		})
-		failpoint.Hit("rollout.pod.delete.after")
-		cancel()
-		if err != nil {
-			if kind := trouble.Sort(err); kind != missing && kind != changed {
-				return err
-			}
-		}
-	}
-	return nil
 }

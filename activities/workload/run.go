@@ -90,7 +90,8 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case workloadops.ActWrite:
 		return t.write(ctx, o, d)
 	case workloadops.ActDelete:
-		return attempt.Next{}, t.delete(ctx, d.Delete)
+		of := string(t.req.Operation)
+		return attempt.Next{}, t.a.deletePods(ctx, t.req.Workload.Namespace, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workloadops.ActWait:
 		return t.wait(d), nil
 	default:
