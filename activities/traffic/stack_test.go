@@ -40,7 +40,7 @@ import (
 
 const (
 	patience = 60 * time.Second
-	tick     = 20 * time.Millisecond
+	tick     = 100 * time.Millisecond
 	stable   = "6c9d7"
 	canary   = "84f5b"
 	ours     = "rollout/default/shop/order@run-1"

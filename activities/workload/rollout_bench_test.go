@@ -89,6 +89,7 @@ func (r *releasing) attempt(name string, req, result any) error {
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
+	env.SetWorkerOptions(r.b.process)
 	for n, f := range map[string]any{rollout.ActivityPreflight: r.b.acts.PreflightRollout, rollout.ActivityBegin: r.b.acts.Begin,
 		rollout.ActivityMove: r.b.acts.Move, rollout.ActivityFinish: r.b.acts.Finish} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: n})

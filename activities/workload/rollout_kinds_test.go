@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
 )
@@ -159,9 +160,29 @@ func (d *dock) home(image string, size int) {
 	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
-func eachKind(t *testing.T, test func(t *testing.T, k releasable)) {
-	for _, k := range releasables {
+// eachKind goes through two kinds in `make test`, a native one and one of Kruise's, and through all six in `make test-soak`. The turn says which two: between them
+// the tests meet every kind four times.
+func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
+	half := len(releasables) / 2
+	for i, k := range releasables {
+		if i%half != turn%half && !strings.HasPrefix(t.Name(), "TestSoak") {
+			continue
+		}
 		t.Run(k.title, func(t *testing.T) { test(t, k) })
+	}
+}
+
+// TestSoakKinds has every kind in every test of kinds.
+func TestSoakKinds(t *testing.T) {
+	harness.Soak(t)
+	for name, test := range map[string]func(*testing.T){
+		"StepByStep": TestKindsStepByStep, "RollBackFromEachStep": TestKindsRollBackFromEachStep, "ComeBackFromABadImage": TestKindsComeBackFromABadImage,
+		"AtRestTakeNoReadyPod": TestKindsAtRestTakeNoReadyPod, "GoBackInBatches": TestKindsGoBackInBatches,
+		"GoOnWhereAnotherProcessDied": TestKindsGoOnWhereAnotherProcessDied, "HeldInMidStep": TestKindsHeldInMidStep,
+		"FrozenAndBroughtHome": TestKindsFrozenAndBroughtHome, "StopToNewInMidStep": TestKindsStopToNewInMidStep, "ScaledAtRest": TestKindsScaledAtRest,
+		"WithTheirOwnPartition": TestKindsWithTheirOwnPartition, "ThatAreUpdatedByDeletionAreRefused": TestKindsThatAreUpdatedByDeletionAreRefused,
+	} {
+		t.Run(name, test)
 	}
 }
 
@@ -175,7 +196,7 @@ var quarterSteps = []struct {
 }
 
 func TestKindsStepByStep(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 0, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		require.Empty(t, r.preflight().Refusals)
@@ -212,7 +233,7 @@ func podUIDs(d *dock) map[string]string {
 }
 
 func TestKindsRollBackFromEachStep(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 1, func(t *testing.T, k releasable) {
 		for n := range quarterSteps {
 			t.Run(quarterSteps[n].percent, func(t *testing.T) {
 				d := newDock(t, k)
@@ -233,7 +254,7 @@ func TestKindsRollBackFromEachStep(t *testing.T) {
 }
 
 func TestKindsComeBackFromABadImage(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 2, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.change.Images["app"] = "x:bad"
@@ -253,7 +274,7 @@ func TestKindsComeBackFromABadImage(t *testing.T) {
 func TestKindsAtRestTakeNoReadyPod(t *testing.T) {
 	for _, edit := range []struct{ title, image string }{{"undo", "x:good"}, {"set image", "x:third"}, {"bad image", "x:bad"}} {
 		t.Run(edit.title, func(t *testing.T) {
-			eachKind(t, func(t *testing.T, k releasable) {
+			eachKind(t, 3, func(t *testing.T, k releasable) {
 				d := newDock(t, k)
 				r := d.release()
 				r.begin()
@@ -287,7 +308,7 @@ func TestKindsAtRestTakeNoReadyPod(t *testing.T) {
 }
 
 func TestKindsGoBackInBatches(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 4, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.begin()

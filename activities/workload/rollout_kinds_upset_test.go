@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
@@ -18,11 +20,13 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-// dieAfterWrite makes the activities anew, and has their process lose its cluster for good in the instant of its n-th write: the write is made, but its answer and
-// everything after it is lost. It says whether that came to pass.
+// dieAfterWrite makes the activities anew, and has their process die in the instant of its n-th write: the write is made, but its answer and everything after it
+// is lost. It says whether that came to pass.
 func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 	d.t.Helper()
 	d.use(d.config, workload.Options{ListenFor: 2 * time.Second})
+	alive, die := context.WithCancel(d.t.Context())
+	d.process = worker.Options{BackgroundActivityContext: alive}
 	var writes atomic.Int32
 	lost := errors.New("the process died")
 	line := d.traffic
@@ -40,13 +44,14 @@ func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 		if err == nil {
 			_ = response.Body.Close()
 		}
+		die()
 		return nil, lost
 	})
-	return func() bool { return writes.Load() >= n }
+	return func() bool { die(); return writes.Load() >= n }
 }
 
 func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 5, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.budget = 0
@@ -79,7 +84,7 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 
 // TestKindsHeldInMidStep has a step held while its pods move: those that have moved stay, and no other moves until it goes on, whoever replaces the pods.
 func TestKindsHeldInMidStep(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 6, func(t *testing.T, k releasable) {
 		k.spec = withSlowPods(t, k.spec)
 		d := newDock(t, k)
 		r := d.release()
@@ -118,7 +123,7 @@ func withSlowPods(t *testing.T, spec string) string {
 }
 
 func TestKindsFrozenAndBroughtHome(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 7, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.begin()
@@ -136,7 +141,7 @@ func TestKindsFrozenAndBroughtHome(t *testing.T) {
 }
 
 func TestKindsStopToNewInMidStep(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 8, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.begin()
@@ -149,7 +154,7 @@ func TestKindsStopToNewInMidStep(t *testing.T) {
 }
 
 func TestKindsScaledAtRest(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 9, func(t *testing.T, k releasable) {
 		if !k.sized {
 			return
 		}
@@ -176,7 +181,7 @@ func TestKindsScaledAtRest(t *testing.T) {
 }
 
 func TestKindsWithTheirOwnPartition(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 10, func(t *testing.T, k releasable) {
 		own := `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`
 		switch k.title {
 		case "DaemonSet":
@@ -197,7 +202,7 @@ func TestKindsWithTheirOwnPartition(t *testing.T) {
 }
 
 func TestKindsThatAreUpdatedByDeletionAreRefused(t *testing.T) {
-	eachKind(t, func(t *testing.T, k releasable) {
+	eachKind(t, 11, func(t *testing.T, k releasable) {
 		if k.kind == "CloneSet" {
 			return
 		}

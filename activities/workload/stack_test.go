@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,7 +35,8 @@ import (
 
 const (
 	patience = 60 * time.Second
-	tick     = 20 * time.Millisecond
+	// tick is how often the API server is asked: more often would keep both cores busy with the questions alone.
+	tick = 100 * time.Millisecond
 )
 
 // bench is one test's namespace, the activities under test, and what was asked of the API server on their behalf.
@@ -47,6 +49,8 @@ type bench struct {
 	traffic   *traffic
 	// recorder is nil where a real Temporal server takes the heartbeats.
 	recorder heartbeat.Recorder
+	// process is what the activities run in.
+	process worker.Options
 }
 
 // traffic counts the requests of the activities, and can keep them from the server.
@@ -140,6 +144,7 @@ func newBench(t *testing.T) *bench {
 // use makes the activities anew, for an account and with options.
 func (b *bench) use(config *rest.Config, options workload.Options) {
 	b.t.Helper()
+	b.process = worker.Options{}
 	counted := rest.CopyConfig(config)
 	b.traffic = &traffic{}
 	counted.WrapTransport = func(next http.RoundTripper) http.RoundTripper {

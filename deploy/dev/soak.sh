@@ -40,7 +40,7 @@ passed() { [ -f "$1" ] && tail -n 1 "$1" | grep -q '^passed '; }
 
 run_shard() {
   local log=$3
-  go test -json -count=1 -parallel 6 -timeout 60m -run "^$2\$" "$1" </dev/null | "$root/.dev/bin/testreport" >"$log" 2>&1 || return 1
+  go test -json -count=1 -vet=off -ldflags='-s -w' -parallel 6 -timeout 60m -run "^$2\$" "$1" </dev/null | "$root/.dev/bin/testreport" >"$log" 2>&1 || return 1
   echo "passed at $(git describe --tags --always --dirty 2>/dev/null)" >>"$log"
 }
 

@@ -13,6 +13,7 @@
 #   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
 #   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
 #   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
+#   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 8); three packages do
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
 #   SLIPWAY_TEST_TEMPORAL_UI       URL
@@ -57,7 +58,8 @@ cd "$root"
 long=
 soak=
 bench=
-timeout=25m
+timeout=20m
+parallel=${SLIPWAY_TEST_PARALLEL:-8}
 case ${1:-} in
   --print-env)
     set_environment
@@ -91,8 +93,9 @@ if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v -bench . .
 
 red=$(mktemp)
 trap 'rm -f "$red"' EXIT
-# Most tests wait for the cluster most of the time: more of them run side by side than there are cores.
-run() { go test -json -count=1 -parallel 6 -timeout "$timeout" "$@"; }
+# Most tests wait for the cluster most of the time: more of them run side by side than there are cores. Without debug information, which no test reads, a test
+# binary is linked in half the time; `make lint` vets.
+run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p 3 -parallel "$parallel" -timeout "$timeout" "$@"; }
 
 # run_all: what takes longest begins first. In the long run the packages that fill the cluster with hundreds of pods have it to themselves.
 run_all() {
@@ -100,6 +103,7 @@ run_all() {
   local code=0 rest
   mapfile -t rest < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -v '/test/bench$')
   run -run '^TestLong' "${rest[@]}" || code=1
+  parallel=1
   run -run '^TestLong' ./test/bench || code=1
   return $code
 }
@@ -111,6 +115,6 @@ if run_asked "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 [ -s "$red" ] || exit 1
 while read -r package pattern; do
   echo "test: $package $pattern failed among the others: three times more, alone"
-  go test -json -count=3 -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
+  go test -json -count=3 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
 done <"$red"
 sed 's/^/RED ONCE  /' "$red"

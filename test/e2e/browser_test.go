@@ -22,17 +22,17 @@ import (
 func TestLongTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("slow", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "20s"}
 	})
 	e.Deployment("later", 1, nil)
 	e.WaitReadyPods("slow", 2)
 	e.WaitReadyPods("later", 1)
-	e.PutService("1", "displayName: slow one\n", "Deployment/slow")
-	e.PutService("2", "", "Deployment/later")
-	e.PutPlan("shop", "comment: seen in a browser\ndeployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
-	id := e.Execute("shop")
+	e.PutService("seen-1", "displayName: slow one\n", "Deployment/slow")
+	e.PutService("seen-2", "", "Deployment/later")
+	e.PutPlan("seen", "comment: seen in a browser\ndeployPlanItems:\n- {serviceId: seen-1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: seen-2, priority: 1, deployment: RESTART}\n")
+	id := e.Execute("seen")
 	task := e.WaitTask(id, plan.TaskRunning)
 	b := openBrowser(t)
 

@@ -62,7 +62,7 @@ func askKuscia(t *testing.T, url, body string) int32 {
 // Who has mended what an update failed for sends the same update again: it is carried out, though the KusciaDeployment asks for it already.
 func TestAnUpdateThatFailedIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("again", serving.Policy{})
 	u.WaitServing("again", "Available", harness.ServingAvailable)
 	u.policy("again", serving.Policy{ProgressDeadlineSeconds: 30})

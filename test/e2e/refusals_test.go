@@ -14,10 +14,10 @@ import (
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 1, nil)
 	e.WaitReadyPods("one", 1)
-	e.PutService("1", "", "Deployment/one")
+	e.PutService("known", "", "Deployment/one")
 	e.PutService("gone", "", "Deployment/never-created")
 	e.PutService("web", "package: {container: app, mountPath: /app}\n", "Deployment/one")
 
@@ -35,7 +35,7 @@ func TestRefusals(t *testing.T) {
 		"UnknownService": {"an unknown service is named", "deployPlanItems: [{serviceId: 999, deployment: START}]", "999"},
 		"UnknownObject":  {"an object that is not in the cluster is named before anything is written", "deployPlanItems: [{serviceId: gone, deployment: START}]", "never-created"},
 		"NotBuilt":       {"a deployment that is not built yet is refused", "deployPlanItems: [{serviceId: web, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://packages.test/app.zip'}]", "HTTP_UPLOAD_DEPLOY"},
-		"LabelOfNobody":  {"a label that selects nothing is refused", "deployPlanItems: [{serviceId: 1, deployment: START, deployLabel: blue}]", "blue"},
+		"LabelOfNobody":  {"a label that selects nothing is refused", "deployPlanItems: [{serviceId: known, deployment: START, deployLabel: blue}]", "blue"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	t.Run("TwiceInOneWave", func(t *testing.T) {
-		a := e.Call(http.MethodPut, "/api/v1/plans/twice", "deployPlanItems: [{serviceId: 1, deployment: STOP}, {serviceId: 1, deployment: START}]")
+		a := e.Call(http.MethodPut, "/api/v1/plans/twice", "deployPlanItems: [{serviceId: known, deployment: STOP}, {serviceId: known, deployment: START}]")
 		require.Equal(t, http.StatusBadRequest, a.Status)
 		require.Contains(t, string(a.Body), "wave", "one service twice in one wave has no order: %s", a.Body)
 	})
@@ -59,11 +59,11 @@ func TestRefusals(t *testing.T) {
 
 func TestTwoExecutesAtOnce(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 1, slowToReady)
 	e.WaitReadyPods("one", 1)
-	e.PutService("1", "", "Deployment/one")
-	e.PutPlan("race", "deployPlanItems: [{serviceId: 1, deployment: RESTART}]")
+	e.PutService("raced", "", "Deployment/one")
+	e.PutPlan("race", "deployPlanItems: [{serviceId: raced, deployment: RESTART}]")
 	answers := make([]harness.Answer, 8)
 	var wg sync.WaitGroup
 	for i := range answers {
@@ -86,11 +86,11 @@ func TestTwoExecutesAtOnce(t *testing.T) {
 
 func TestThousandItems(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	var b strings.Builder
 	b.WriteString("deployPlanItems:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&b, "- {serviceId: s%d, priority: %d, deployment: RESTART}\n", i, i%10)
+		fmt.Fprintf(&b, "- {serviceId: thousand-%d, priority: %d, deployment: RESTART}\n", i, i%10)
 	}
 	a := e.Call(http.MethodPost, "/api/v1/plans/validate", b.String())
 	require.Equal(t, http.StatusOK, a.Status)

@@ -17,7 +17,7 @@ var gray = rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact
 // is left over.
 func TestRolloutMatches(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, provider := range harness.Providers {
 		t.Run(string(provider), func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +39,7 @@ func TestRolloutMatches(t *testing.T) {
 // What a provider cannot express is refused at the door, with the field, and nothing is written.
 func TestRolloutMatchesRefused(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	cases := map[string]struct {
 		reason   string
 		provider harness.Provider

@@ -75,7 +75,7 @@ func TestSoakRolloutMatrix(t *testing.T) {
 // releaseCells goes through the cells that `make test` takes, or through the others.
 func releaseCells(t *testing.T, others bool) {
 	t.Helper()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("cells", func(t *testing.T) {
 		for _, place := range matrix() {
 			if (place.reason == "") != others {
@@ -113,7 +113,7 @@ func TestSoakRolloutRollbackAtEveryStep(t *testing.T) {
 
 func rollBackCells(t *testing.T, takes func(i, step int, place placed) bool) {
 	t.Helper()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("cells", func(t *testing.T) {
 		for i, place := range matrix() {
 			for step := 1; step <= 3; step++ {
@@ -139,23 +139,40 @@ func rollBackCells(t *testing.T, takes func(i, step int, place placed) bool) {
 	})
 }
 
-// Each cell that the design does not allow is refused at the door, with the field.
+// A cell that is not allowed is refused at the door, with the field. release/rollout has the table of all; these are one of each style and of each kind of client.
 func TestRolloutMatrixRefusals(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	refuseCells(t, []cell{{harness.StatefulSet, rollout.StyleCanary, harness.NoProvider}, {harness.CloneSet, rollout.StyleCanary, harness.NoProvider},
+		{harness.DaemonSet, rollout.StyleBlueGreen, harness.NoProvider}})
+}
+
+// Each cell that is not allowed.
+func TestSoakRolloutMatrixRefusals(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	var cells []cell
 	for _, kind := range harness.Kinds {
 		for _, style := range []rollout.Style{rollout.StyleCanary, rollout.StyleBlueGreen} {
-			if allowed(kind, style) {
-				continue
+			if !allowed(kind, style) {
+				cells = append(cells, cell{kind, style, harness.NoProvider})
 			}
-			t.Run(cell{kind, style, harness.NoProvider}.String(), func(t *testing.T) {
-				r := prepare(t, e, cell{kind, style, harness.NoProvider}, nil)
-				a := r.TryStartRollout(r.rollout)
-				require.Contains(t, []int{http.StatusUnprocessableEntity, http.StatusBadRequest}, a.Status, "%s", a.Body)
-				require.NotEmpty(t, a.Problem().Errors, "the field is named: %s", a.Body)
-				r.watch.RequireHome(t, observerEndUntouched)
-				r.watch.RequireNothingOfOurs(t)
-			})
 		}
+	}
+	refuseCells(t, cells)
+}
+
+func refuseCells(t *testing.T, cells []cell) {
+	t.Helper()
+	e := harness.Shared(t)
+	for _, c := range cells {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			r := prepare(t, e, c, nil)
+			a := r.TryStartRollout(r.rollout)
+			require.Contains(t, []int{http.StatusUnprocessableEntity, http.StatusBadRequest}, a.Status, "%s", a.Body)
+			require.NotEmpty(t, a.Problem().Errors, "the field is named: %s", a.Body)
+			r.watch.RequireHome(t, observerEndUntouched)
+			r.watch.RequireNothingOfOurs(t)
+		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 // everything else as it was.
 func TestObserverOfPlainUpdates(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, kind := range harness.Kinds {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()

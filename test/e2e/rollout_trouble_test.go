@@ -27,7 +27,7 @@ func idOf(t *testing.T, a harness.Answer) string {
 // Somebody scales the workload while a step rests, and while its pods are on their way: the split stays in proportion.
 func TestRolloutScaledMeanwhile(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	half := observer.Count{Stable: 4, StableReady: 4, New: 4, NewReady: 4}
 	t.Run("AtRest", func(t *testing.T) {
 		t.Parallel()
@@ -83,7 +83,7 @@ func TestRolloutScaledMeanwhile(t *testing.T) {
 // Somebody edits the template while a step rests: the rollout holds and says so. retry puts ours back, stop goes home.
 func TestRolloutDrift(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	drifted := func(t *testing.T, c cell) *release {
 		r := begin(t, e, c, nil)
 		r.rest(1)
@@ -115,7 +115,7 @@ func TestRolloutDrift(t *testing.T) {
 // Somebody deletes the workload: the rollout says so, and stop gives the traffic back.
 func TestRolloutWorkloadDeleted(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Gateway), nil)
 	r.rest(1)
 	require.NoError(t, r.Kube.AppsV1().Deployments(r.Apps).Delete(context.Background(), r.rollout.Name, metav1.DeleteOptions{}))
@@ -131,7 +131,7 @@ func TestRolloutWorkloadDeleted(t *testing.T) {
 // A blue-green whose workload is deleted gives the autoscaler back: the next workload of that name is not kept at the size of the last.
 func TestRolloutDeletedReturnsItsAutoscaler(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	r := prepare(t, e, deploymentBy(rollout.StyleBlueGreen, harness.NoProvider), nil)
 	scalers := r.Kube.AutoscalingV2().HorizontalPodAutoscalers(r.Apps)
 	limits := func() [2]int32 {
@@ -153,7 +153,7 @@ func TestRolloutDeletedReturnsItsAutoscaler(t *testing.T) {
 // A bad image at step 1: failed within the deadline with the pod's message, the stable pods untouched; a retry when the cause is gone, and a rollback, both work.
 func TestRolloutBadImage(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	failed := func(t *testing.T, c cell, policy map[string]any) *release {
 		return begin(t, e, c, func(_ map[string]any, r *harness.Rollout) {
 			r.Image = "registry.test/order:bad"
@@ -221,7 +221,7 @@ func TestSoakRolloutAppliedAtRest(t *testing.T) {
 
 func doAtRest(t *testing.T, takes func(style rollout.Style, deed string) bool) {
 	t.Helper()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, c := range styles {
 		for name := range deeds {
 			if !takes(c.style, name) || name == "undo" && c.style == rollout.StyleCanary {
@@ -261,7 +261,7 @@ func atRest(t *testing.T, e *harness.Engine, c cell, deed string) {
 // Held in mid-step, its pods rest as those of a step that is done: what a person does to the workload by kubectl takes no ready pod below its own limits.
 func TestRolloutHeldInMidStepIsSafe(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, name := range []string{"set image", "undo"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +328,7 @@ func TestRolloutKilledInMidStep(t *testing.T) {
 // Two releases share a TrafficRouting: its routes are made with the first, and go home with the last.
 func TestRolloutsShareTrafficRouting(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{}).For(t)
+	e := harness.Shared(t)
 	e.Subject(harness.Deployment, "first", nil)
 	e.Subject(harness.Deployment, "second", nil)
 	e.Route(harness.Gateway, "edge")

@@ -13,7 +13,7 @@ import (
 // must not come to life again.
 func TestUndoAfterARollout(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
 	r.approve(1)
 	r.approveAll(2)

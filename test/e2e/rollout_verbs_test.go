@@ -24,7 +24,7 @@ var styles = []cell{
 // Each kind of stop from a rest in the middle, for each style.
 func TestRolloutStop(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("styles", func(t *testing.T) {
 		for _, c := range styles {
 			t.Run(string(c.style)+"/stable", func(t *testing.T) {
@@ -82,7 +82,7 @@ func frozen(t *testing.T, e *harness.Engine, c cell) *release {
 // A jump forwards moves pods and traffic; a jump back moves traffic, never pods.
 func TestRolloutJump(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("ForwardsAndBack", func(t *testing.T) {
 		t.Parallel()
 		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Gateway), func(_ map[string]any, r *harness.Rollout) {
@@ -119,7 +119,7 @@ func TestRolloutJump(t *testing.T) {
 // Promote skips every pause that is left, timers of days included.
 func TestRolloutPromote(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +137,7 @@ func TestRolloutPromote(t *testing.T) {
 // Paused, it begins nothing new, whatever is approved; resumed, it goes on. `paused` in the strategy holds it before its first step.
 func TestRolloutPauseAndResume(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("AtRest", func(t *testing.T) {
 		t.Parallel()
 		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
@@ -174,7 +174,7 @@ func TestRolloutPauseAndResume(t *testing.T) {
 // A newer revision in mid-rollout: a canary goes back to stable first, then begins at step 1 with the newest; a blue-green refuses.
 func TestRolloutSupersede(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	newest := func(r *release) harness.Rollout {
 		next := r.rollout
 		next.Image, next.More = "registry.test/order:v3", map[string]any{"supersede": true}
@@ -210,7 +210,7 @@ func TestRolloutSupersede(t *testing.T) {
 // The second rollout of a workload, by its own name or another, is refused with a pointer to the first.
 func TestTwoRolloutsOfOneWorkload(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
 	r.rest(1)
 	for name, more := range map[string]map[string]any{"the same name": nil, "another name": {"name": "another"}} {
@@ -227,7 +227,7 @@ func TestTwoRolloutsOfOneWorkload(t *testing.T) {
 // A rollout and a plan's RESTART of the same workload are never both at work.
 func TestRolloutOrRestart(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("RolloutFirst", func(t *testing.T) {
 		t.Parallel()
 		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
@@ -265,7 +265,7 @@ func TestRolloutOrRestart(t *testing.T) {
 func TestLongRolloutGoesBackInBatchesFromMidStep(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	for _, kind := range []harness.Kind{harness.Deployment, harness.StatefulSet, harness.CloneSet} {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()

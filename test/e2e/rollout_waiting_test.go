@@ -18,7 +18,7 @@ import (
 // What a step costs in the real history: at most 8 events without traffic and approval, 30 with both. Two rollouts that differ by four steps tell.
 func TestRolloutEventBudget(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	cases := map[string]struct {
 		reason   string
 		provider harness.Provider
@@ -58,22 +58,34 @@ func TestRolloutEventBudget(t *testing.T) {
 	}
 }
 
-// A step waits for approval for a minute, while the worker is restarted twice: not one event more.
+// A step waits for approval, while the worker is restarted twice: not one event more.
 func TestRolloutWaitsForFree(t *testing.T) {
 	t.Parallel()
+	waitsForFree(t, 5*time.Second)
+}
+
+// A minute of it.
+func TestLongRolloutWaitsForFree(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	waitsForFree(t, time.Minute)
+}
+
+func waitsForFree(t *testing.T, howLong time.Duration) {
+	t.Helper()
 	o := harness.Options{Apart: true}
 	e := harness.Start(t, o)
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
 	r.rest(1)
 	before := r.Events(r.RolloutID(r.rollout.Name))
 	worker := e.Processes[1]
-	minute := time.NewTimer(time.Minute)
 	for range 2 {
 		worker.Kill()
 		worker = e.Worker(o)
 		e.WaitReady()
 	}
-	<-minute.C
+	rest := time.NewTimer(howLong)
+	<-rest.C
 	require.Equal(t, before, r.Events(r.RolloutID(r.rollout.Name)), "waiting is free")
 	r.watch.Resting(t, 1)
 	r.approveAll(1)
@@ -83,7 +95,7 @@ func TestRolloutWaitsForFree(t *testing.T) {
 // The same approval twice is one; one for a step that is past, or by a stale gate, is refused and recorded.
 func TestRolloutApprovals(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	t.Run("TwiceAndStale", func(t *testing.T) {
 		t.Parallel()
 		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
@@ -154,7 +166,7 @@ func approvals(s rollout.Status) []rollout.Decision {
 func TestLongRolloutApprovedInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
 	status := r.rest(1)
 	b := openBrowser(t)

@@ -56,7 +56,7 @@ func (u *union) waitsFor(workflowID string) (kind string) {
 // An update that asks between parties leaves the second one alone until a person approves it, and takes the first one back when somebody stops it.
 func TestServingUpdateAsksBetweenParties(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("asked", serving.Policy{})
 	u.WaitServing("asked", "Available", harness.ServingAvailable)
 	u.carefully("asked")
@@ -84,7 +84,7 @@ func TestServingUpdateAsksBetweenParties(t *testing.T) {
 
 func TestServingUpdateIsStoppedByAPerson(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("halted", serving.Policy{})
 	u.WaitServing("halted", "Available", harness.ServingAvailable)
 	u.carefully("halted")

@@ -73,7 +73,7 @@ func (c protobufOverHTTP) BatchQueryServingStatus(ctx context.Context, r *kuscia
 // The five calls do the same as protobuf over HTTP and over gRPC.
 func TestServingsByGeneratedClients(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	connection, err := grpc.NewClient(u.KusciaGRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = connection.Close() })

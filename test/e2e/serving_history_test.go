@@ -42,7 +42,7 @@ func (u *union) waitHistory(id string, n int, state serving.ReleaseState) (relea
 func TestLongServingHistoryOutlivesTheServing(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("told", serving.Policy{})
 	u.WaitServing("told", "Available", harness.ServingAvailable)
 	u.waitHistory("told", 1, serving.StateSucceeded)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -76,6 +77,11 @@ func (u *union) createOf(id, alices, bobs string, policy serving.Policy) {
 	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"serving_input_config":"{\"n\":1}","initiator":%q,"parties":[
 		{"domain_id":%q,"app_image":%q,"replicas":2},{"domain_id":%q,"app_image":%q,"replicas":2}]}`, id, u.alice, u.alice, alices, u.bob, bobs))
 	u.policy(id, policy)
+	u.t.Cleanup(func() { // a shared engine would go on making objects in the parties' namespaces, which go away
+		if answer, err := http.Post(u.KusciaURL+"/api/v1/serving/delete", "application/json", strings.NewReader(fmt.Sprintf(`{"serving_id":%q}`, id))); err == nil {
+			_ = answer.Body.Close()
+		}
+	})
 }
 
 // policy is what the operations that begin from now on go by.
@@ -143,7 +149,7 @@ func (u *union) noneOpen(id string) {
 // An update that one party cannot run is taken back in all of them; what went wrong stays in the status until the next good update, which works.
 func TestServingUpdateIsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("fair", serving.Policy{})
 	u.WaitServing("fair", "Available", harness.ServingAvailable)
 	u.policy("fair", serving.Policy{ProgressDeadlineSeconds: 30})
@@ -184,7 +190,7 @@ func TestServingUpdateIsAllOrNothing(t *testing.T) {
 // What somebody deletes of a party comes back, and a party that loses its pods is shown although nothing is being released.
 func TestServingIsKeptWhole(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("kept", serving.Policy{})
 	u.WaitServing("kept", "Available", harness.ServingAvailable)
 	u.noneOpen("kept")
@@ -221,7 +227,7 @@ func TestServingIsKeptWhole(t *testing.T) {
 // A newer version takes the place of an operation that is still under way.
 func TestServingIsChangedInMidUpdate(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.create("hasty", serving.Policy{})
 	u.update("hasty", u.bad, u.bad)
 	u.WaitServing("hasty", "trouble", func(kd *kuscia.KusciaDeployment) bool {
@@ -243,7 +249,7 @@ func TestServingIsChangedInMidUpdate(t *testing.T) {
 // A specification that cannot be run is refused in the status, with everything that is wrong with it, and nothing is made.
 func TestServingThatCannotBeRun(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	file := writeFile(t, fmt.Sprintf(`{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"KusciaDeployment","metadata":{"name":"wrong","namespace":%q},
 		"spec":{"initiator":%q,"parties":[{"domainID":%q,"appImageRef":%q},{"domainID":%q,"appImageRef":"nowhere"}]}}`, u.Home, u.alice, u.alice, u.good, u.bob))
 	u.Kubectl("apply", "-f", file)

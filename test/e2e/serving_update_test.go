@@ -30,7 +30,7 @@ func rolling(surge, unavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 func TestLongServingUpdateStrategies(t *testing.T) {
 	t.Parallel()
 	harness.Long(t)
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	recreate := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	for name, tc := range map[string]updateStrategy{
 		"Recreate": {"no pod of the new version before the last of the old one is gone, and nothing of a rolling update", `{"type":"Recreate","max_surge":"1","max_unavailable":"1"}`,
@@ -75,7 +75,7 @@ func updatesBy(u *union, s updateStrategy) {
 // Who asks while a serving comes up sees it come up: Progressing with its parties, then Available.
 func TestServingQuerySeesItComeUp(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := unite(t, harness.Shared(t))
 	u.createOf("slow", u.good, u.image("slow"), serving.Policy{})
 	var states, bobs []string
 	var between queried

@@ -3,6 +3,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,10 +27,9 @@ func TestSourceDocumentExample(t *testing.T) {
 		"Stop":    {"STOP takes every pod away", "STOP", 2, 0},
 		"Restart": {"RESTART replaces every pod", "RESTART", 2, 2},
 	}
-	for name, tc := range cases {
+	for name, tc := range cases { // one after another: the services of the document have names of their own
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := harness.Start(t, harness.Options{})
+			e := harness.Shared(t)
 			e.Deployment("first", tc.replicas, nil)
 			e.Deployment("second", 2, nil)
 			e.WaitReadyPods("first", int(tc.replicas))
@@ -95,7 +95,7 @@ func requireFirstDoneBeforeSecond(t *testing.T, seen *observer.Timeline) {
 
 func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 2, slowToReady)
 	e.Deployment("two", 2, slowToReady)
 	e.Deployment("later", 1, nil)
@@ -144,20 +144,20 @@ func TestOneOfTwoFails(t *testing.T) {
 	for _, verb := range []string{"pause", "stop"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			e := harness.Start(t, harness.Options{})
+			e := harness.Shared(t)
 			e.Deployment("one", 0, badImage)
 			e.Deployment("two", 2, slowToReady)
 			e.Deployment("later", 1, nil)
-			e.PutService("one", "  replicas: 1\ndeadlineSeconds: 24\n", "Deployment/one")
-			e.PutService("two", "", "Deployment/two")
-			e.PutService("later", "", "Deployment/later")
+			e.PutService("one-"+verb, "  replicas: 1\ndeadlineSeconds: 24\n", "Deployment/one")
+			e.PutService("two-"+verb, "", "Deployment/two")
+			e.PutService("later-"+verb, "", "Deployment/later")
 			e.WaitReadyPods("two", 2)
-			e.PutPlan("shop", `deployPlanItems:
-- {serviceId: one, priority: 2, deployment: START}
-- {serviceId: two, priority: 2, deployment: RESTART}
-- {serviceId: later, priority: 1, deployment: RESTART}
-`)
-			id := e.Execute("shop")
+			e.PutPlan("failing-"+verb, strings.ReplaceAll(`deployPlanItems:
+- {serviceId: one-VERB, priority: 2, deployment: START}
+- {serviceId: two-VERB, priority: 2, deployment: RESTART}
+- {serviceId: later-VERB, priority: 1, deployment: RESTART}
+`, "VERB", verb))
+			id := e.Execute("failing-" + verb)
 			e.WaitFor(id, "both running", func(task plan.Task) bool {
 				return task.Services[0].State == plan.ItemRunning && task.Services[1].State == plan.ItemRunning
 			})
@@ -175,13 +175,13 @@ func TestOneOfTwoFails(t *testing.T) {
 
 func TestNothingToDo(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 2, nil)
 	e.WaitReadyPods("one", 2)
-	e.PutService("1", "", "Deployment/one")
-	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: START}]")
+	e.PutService("idle", "", "Deployment/one")
+	e.PutPlan("idle", "deployPlanItems: [{serviceId: idle, deployment: START}]")
 	generation := e.DeploymentGeneration("one")
-	task := e.WaitTask(e.Execute("again"), plan.TaskSucceeded, plan.TaskFailed)
+	task := e.WaitTask(e.Execute("idle"), plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 	require.Contains(t, task.Services[0].Workloads[0].Message, "nothing to do", "a workload that is as asked is a success that says so")
 	require.Equal(t, generation, e.DeploymentGeneration("one"), "nothing was written")
@@ -189,27 +189,27 @@ func TestNothingToDo(t *testing.T) {
 
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 1, nil)
 	e.WaitReadyPods("one", 1)
-	e.PutService("1", "", "Deployment/one")
-	e.PutPlan("again", "deployPlanItems: [{serviceId: 1, deployment: RESTART}]")
-	id := e.Execute("again", "Idempotency-Key", "build-17")
-	require.Equal(t, id, e.Execute("again", "Idempotency-Key", "build-17"), "the same key twice is one task")
+	e.PutService("keyed", "", "Deployment/one")
+	e.PutPlan("keyed", "deployPlanItems: [{serviceId: keyed, deployment: RESTART}]")
+	id := e.Execute("keyed", "Idempotency-Key", "build-17")
+	require.Equal(t, id, e.Execute("keyed", "Idempotency-Key", "build-17"), "the same key twice is one task")
 	e.WaitTask(id, plan.TaskSucceeded)
-	require.Equal(t, id, e.Execute("again", "Idempotency-Key", "build-17"), "also when the task is over")
-	other := e.Call(http.MethodPost, "/api/v1/plans/again/execute", `{"reason":"another body"}`, "Idempotency-Key", "build-17")
+	require.Equal(t, id, e.Execute("keyed", "Idempotency-Key", "build-17"), "also when the task is over")
+	other := e.Call(http.MethodPost, "/api/v1/plans/keyed/execute", `{"reason":"another body"}`, "Idempotency-Key", "build-17")
 	require.Equal(t, http.StatusConflict, other.Status, "the same key with another body is refused")
-	require.NotEqual(t, id, e.Execute("again", "Idempotency-Key", "build-18"), "another key is another task")
+	require.NotEqual(t, id, e.Execute("keyed", "Idempotency-Key", "build-18"), "another key is another task")
 }
 
 func TestReportAndDelete(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("one", 2, nil)
 	e.WaitReadyPods("one", 2)
-	e.PutService("1", "", "Deployment/one")
-	e.PutPlan("halt", "deployPlanItems: [{serviceId: 1, deployment: STOP}]")
+	e.PutService("reported", "", "Deployment/one")
+	e.PutPlan("halt", "deployPlanItems: [{serviceId: reported, deployment: STOP}]")
 	id := e.Execute("halt")
 	require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
 	e.WaitReadyPods("one", 0)
@@ -229,20 +229,20 @@ func TestReportAndDelete(t *testing.T) {
 // A task runs the plan and the catalogue as they were when it was executed, whatever is put there meanwhile.
 func TestTheCatalogueChangesMeanwhile(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Shared(t)
 	e.Deployment("slow", 2, slowToReady)
 	e.Deployment("asked", 1, nil)
 	e.Deployment("other", 1, nil)
 	for name, n := range map[string]int{"slow": 2, "asked": 1, "other": 1} {
 		e.WaitReadyPods(name, n)
 	}
-	e.PutService("1", "", "Deployment/slow")
-	e.PutService("2", "", "Deployment/asked")
-	e.PutPlan("shop", "deployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART}\n- {serviceId: 2, priority: 1, deployment: STOP}\n")
-	id := e.Execute("shop")
+	e.PutService("first-asked", "", "Deployment/slow")
+	e.PutService("changing", "", "Deployment/asked")
+	e.PutPlan("catalogue", "deployPlanItems:\n- {serviceId: first-asked, priority: 2, deployment: RESTART}\n- {serviceId: changing, priority: 1, deployment: STOP}\n")
+	id := e.Execute("catalogue")
 	e.WaitFor(id, "the first wave running", func(task plan.Task) bool { return task.Services[0].State == plan.ItemRunning })
-	e.PutService("2", "", "Deployment/other")
-	e.PutPlan("shop", "deployPlanItems: [{serviceId: 2, deployment: STOP}]")
+	e.PutService("changing", "", "Deployment/other")
+	e.PutPlan("catalogue", "deployPlanItems: [{serviceId: changing, deployment: STOP}]")
 
 	task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)

@@ -142,7 +142,7 @@ func (w *RolloutWatch) WaitCount(t *testing.T, want Count) {
 			return
 		}
 		require.True(t, time.Now().Before(until), "%s never had %+v, but %+v", w.asked.Workload, want, last)
-		time.Sleep(50 * time.Millisecond) // until the next look
+		time.Sleep(150 * time.Millisecond) // until the next look
 	}
 }
 

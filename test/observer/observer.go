@@ -88,7 +88,7 @@ func (o *Observer) catchUp(t *testing.T) {
 	until := time.Now().Add(30 * time.Second)
 	for lags := o.lag(t); lags != ""; lags = o.lag(t) {
 		require.True(t, time.Now().Before(until), "the watches do not catch up: %s", lags)
-		time.Sleep(20 * time.Millisecond) // until the next look
+		time.Sleep(50 * time.Millisecond) // until the next look
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
