@@ -104,6 +104,7 @@ func strand(t *testing.T, e *harness.Engine, c cell, step int) *release {
 
 // comesHome has somebody bring the workload home, and wants everything to be whole.
 func (r *stranded) comesHome(t *testing.T) {
+	r.t, r.Engine = t, r.In(t)
 	end := observer.End{}
 	if r.watch.Leaving(t); r.to == rollout.SideNew {
 		r.watch.Finishing(t)

@@ -37,6 +37,13 @@ func (e *Engine) For(t testing.TB) *Engine {
 	return &other
 }
 
+// In is the same engine and the same namespace for a part of the test.
+func (e *Engine) In(t testing.TB) *Engine {
+	other := *e
+	other.t = t
+	return &other
+}
+
 // Options say how an engine is run.
 type Options struct {
 	// Binary is the program's name, "slipway" by default.
