@@ -2,21 +2,16 @@ package plans
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -24,112 +19,96 @@ import (
 
 // ExecutePlan answers POST /api/v1/plans/{name}/execute.
 //
-// A plan has one live task, whatever crashes where: the task's record is written first, then the plan is claimed for it with the plan's version
-// as precondition, then its workflow is started under the task's ID. Each step can be repeated, and a repeat with the same Idempotency-Key goes
-// on where the one before it was lost.
+// A plan has one live task: after the task's record is written the plan is claimed for it, with the plan's version as precondition, and then
+// the task's workflow is started under its own ID.
 func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params schema.ExecutePlanParams) error {
-	x := &execution{Handlers: h, plan: name, key: input.Text(params.IdempotencyKey)}
-	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &x.request.Actor},
-		input.Field{Name: "reason", Most: input.MaxReason, Into: &x.request.Reason}); err != nil {
+	request := schema.ExecuteRequest{}
+	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
+		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {
 		return err
 	}
-	var err error
-	if x.via, err = input.FrontDoor(params.SlipwayVia); err != nil {
+	via, err := input.FrontDoor(params.SlipwayVia)
+	if err != nil {
 		return err
 	}
-	if params.IdempotencyKey != nil && (x.key == "" || len(x.key) > input.MaxKey) {
-		return problem.Malformed.Because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out", len(x.key), input.MaxKey)
+	key, err := input.Key("", params.IdempotencyKey)
+	if err != nil {
+		return err
 	}
 	// Somebody who hangs up must not leave an execution half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	if err := x.run(ctx); err != nil {
+	x := newExecution(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason, Via: via, Key: key,
+		Asked: executeDigest{name, request}, Busy: "the plan keeps being changed by others: repeat the request"})
+	if err := x.Run(ctx); err != nil {
 		return err
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+x.id)
-	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.id})
+	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+x.ID)
+	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.ID})
+}
+
+// executeDigest is what tells two executions under one key apart.
+type executeDigest struct {
+	Plan    string                `json:"plan"`
+	Request schema.ExecuteRequest `json:"request"`
 }
 
 // execution is one request to execute a plan.
 type execution struct {
 	*Handlers
-	plan    string
-	request schema.ExecuteRequest
-	via     string
-	key     string
-
-	id       string
+	*start.Start
+	plan     string
 	snapshot plan.Snapshot
-	// Record is the task's, once it is written. adopted says that an earlier request with the same key wrote it.
-	record  *v1alpha1.ReleaseRecord
-	adopted bool
+	// object is the plan as it was last read.
+	object *v1alpha1.DeployPlan
 	// checked is the generation of the plan that was found fit to run; its snapshot is the one above.
 	checked int64
 }
 
-// errAgain says that the plan was changed underneath: look at it anew.
-var errAgain = problem.Conflict.Because("the plan keeps being changed by others: repeat the request")
-
-func (x *execution) run(ctx context.Context) error {
-	for range backend.Attempts {
-		if err := x.attempt(ctx); !errors.Is(err, errAgain) {
-			return err
-		}
-	}
-	return errAgain
+func newExecution(h *Handlers, request start.Request) *execution {
+	x := &execution{Handlers: h, plan: request.Subject}
+	x.Start = start.New(h.Backend, x, request)
+	return x
 }
 
-// attempt goes through the whole protocol once: look, record, claim, start.
-func (x *execution) attempt(ctx context.Context) error {
-	if x.key != "" && x.record == nil {
-		if done, err := x.lookUpKey(ctx); done || err != nil {
+// String is how messages call the task.
+func (x *execution) String() string { return "task " + x.ID }
+
+// Name names a task in a problem.
+func (x *execution) Name(p *problem.Error, workflowID string) *problem.Error {
+	id, _ := plan.TaskOfWorkflow(workflowID)
+	return p.About(id, nil)
+}
+
+// Look reads the plan, and refuses while another task of it lives.
+func (x *execution) Look(ctx context.Context) error {
+	var err error
+	if x.object, err = x.Handlers.plan(ctx, x.plan); err != nil || x.claimed() {
+		return err
+	}
+	if x.Written == nil && x.checked != x.object.Generation {
+		if err := x.checkDocument(ctx); err != nil {
 			return err
 		}
 	}
-	object, err := x.Handlers.plan(ctx, x.plan)
+	other, err := x.liveTask(ctx, x.object)
 	if err != nil {
 		return err
 	}
-	claimed := x.record != nil && object.Status.Task == x.id
-	if !claimed {
-		if err := x.takePlan(ctx, object); err != nil {
-			return err
-		}
+	blocked := x.blocked(other)
+	if blocked != nil {
+		x.Discard(ctx) // the plan is another's: whoever wrote the record cannot start the task either
 	}
-	return x.start(ctx)
+	return blocked
 }
 
-// takePlan makes this task the plan's live one.
-func (x *execution) takePlan(ctx context.Context, object *v1alpha1.DeployPlan) error {
-	if x.record == nil && x.checked != object.Generation {
-		if err := x.check(ctx, object); err != nil {
-			return err
-		}
-	}
-	other, err := x.liveTask(ctx, object)
-	if err != nil {
-		return err
-	}
-	if blocked := x.blocked(other); blocked != nil {
-		x.withdraw(ctx)
-		return blocked
-	}
-	if x.record == nil {
-		if err := x.prepare(ctx, object); err != nil {
-			return err
-		}
-	}
-	err = x.Home.ClaimPlan(ctx, x.plan, object.ResourceVersion, x.id)
-	if !problem.IsFailure(err, failure.Conflict) {
-		return err
-	}
-	return x.afterConflict(ctx)
-}
+// claimed says whether the plan is claimed for this very task.
+func (x *execution) claimed() bool { return x.Written != nil && x.object.Status.Task == x.ID }
 
-// blocked is the answer while another task of the plan lives. An interrupted one may be replaced (design §5).
+// blocked is the answer while another task of the plan lives. An interrupted one may be replaced.
 func (x *execution) blocked(other *live) error {
 	switch {
-	case other == nil, other.id == x.id, other.state == plan.TaskInterrupted:
+	case other == nil, other.id == x.ID, other.state == plan.TaskInterrupted:
 		return nil
 	case other.starting:
 		return problem.Conflict.Because("task %s of plan %s is being started just now: look at it, or repeat in a minute", other.id, x.plan).About(other.id, nil)
@@ -138,118 +117,94 @@ func (x *execution) blocked(other *live) error {
 		other.id, x.plan, other.state, other.id).About(other.id, nil)
 }
 
-// prepare checks with the parties that the task can be carried out, and writes its record.
-func (x *execution) prepare(ctx context.Context, object *v1alpha1.DeployPlan) error {
-	if x.checked != object.Generation {
-		if err := x.preflight(ctx); err != nil {
-			return err
-		}
-		x.checked = object.Generation
+// Check asks the parties whether the task can be carried out. What is recorded was checked before.
+func (x *execution) Check(ctx context.Context) error {
+	if x.Written != nil || x.checked == x.object.Generation {
+		return nil
 	}
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	if x.id == "" {
-		x.id = newTaskID(x.plan, now)
+	if err := x.preflight(ctx); err != nil {
+		return err
 	}
-	x.snapshot.Task, x.snapshot.CreatedAt = x.id, now
-	return x.writeRecord(ctx)
+	x.checked = x.object.Generation
+	return nil
 }
 
-// afterConflict finds out whether the plan was claimed for this very task, by a twin of this request or by a call whose answer was lost.
-func (x *execution) afterConflict(ctx context.Context) error {
+// Begin claims the plan and starts the task's workflow. One that runs already is this task's own: its ID belongs to the record.
+func (x *execution) Begin(ctx context.Context) error {
+	if !x.claimed() {
+		if err := x.claim(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := x.Execute(ctx, x.workflow())
+	return err
+}
+
+// claim makes this task the plan's live one. After a conflict the plan may still have been claimed for it, by a twin of this request or by a
+// call whose answer was lost.
+func (x *execution) claim(ctx context.Context) error {
+	err := x.Home.ClaimPlan(ctx, x.plan, x.object.ResourceVersion, x.ID)
+	if !problem.IsFailure(err, failure.Conflict) {
+		return err
+	}
+	if x.object, err = x.Handlers.plan(ctx, x.plan); err != nil || x.claimed() {
+		return err
+	}
+	x.Discard(ctx)
+	return start.ErrAgain
+}
+
+// Began says whether the task has a workflow.
+func (x *execution) Began(ctx context.Context, record *v1alpha1.ReleaseRecord) (bool, error) {
+	described, err := x.Describe(ctx, record.Spec.WorkflowID)
+	return described != nil, err
+}
+
+// Adopt takes on a task that was recorded but has no workflow. If it has not even claimed its plan within the time that takes, its snapshot is
+// old: it makes way for a new one.
+func (x *execution) Adopt(ctx context.Context) error {
 	object, err := x.Handlers.plan(ctx, x.plan)
 	if err != nil {
 		return err
 	}
-	if object.Status.Task == x.id {
+	if object.Status.Task != x.ID && x.Age() > start.Window {
+		x.Discard(ctx)
 		return nil
 	}
-	x.withdraw(ctx)
-	return errAgain
+	return v1alpha1.DecodeBody(x.Written.Spec.Snapshot, &x.snapshot)
 }
 
-// withdraw takes back the record of a task that was not started. One that stays behind, because the home cluster is away now, reads as a task that was never started.
-func (x *execution) withdraw(ctx context.Context) {
-	if x.record == nil {
-		return
+// Deleted says whether the ID is that of a task that was deleted: Temporal remembers its workflow for a minute or so, and would not start
+// another under its ID.
+func (x *execution) Deleted(ctx context.Context, id string) (bool, error) {
+	described, err := x.Describe(ctx, plan.WorkflowID(id))
+	if err != nil || described == nil {
+		return false, err
 	}
-	if err := x.Home.DeleteRecord(ctx, x.id); err != nil && !problem.IsFailure(err, failure.NotFound) {
-		x.Log.Warn("the record of a task that was not started stays behind", "task", x.id, "error", err)
+	// A task's record is there before its workflow: with one, it is a twin of this request that was faster.
+	_, err = x.Home.GetRecord(ctx, id)
+	if err == nil {
+		return false, start.ErrAgain
 	}
-	x.record, x.adopted = nil, false
-	if x.key == "" {
-		x.id = ""
-	}
+	return problem.IsFailure(err, failure.NotFound), unlessNotFound(err)
 }
 
-// check holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
-func (x *execution) check(ctx context.Context, object *v1alpha1.DeployPlan) error {
-	_, wrong := object.Spec.Validate()
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
+func unlessNotFound(err error) error {
+	if problem.IsFailure(err, failure.NotFound) {
+		return nil
 	}
-	services, err := x.Home.GetServices(ctx, serviceIDs(object.Spec))
+	return err
+}
+
+// Record is what the task is asked.
+func (x *execution) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, error) {
+	x.snapshot.Task, x.snapshot.CreatedAt = id, at
+	snapshot, err := v1alpha1.EncodeBody(x.snapshot)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("snapshot of %s: %w", x, err)
 	}
-	wrong = append(plan.Resolve(object.Spec, services), plan.Unbuilt(object.Spec)...)
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
-	}
-	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},
-		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
-	unknown, err := x.findQueues(ctx)
-	if err != nil {
-		return err
-	}
-	if len(unknown) > 0 {
-		return x.refused(unknown)
-	}
-	return nil
-}
-
-func (x *execution) refused(problems []schema.FieldProblem) error {
-	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan, problem.Summary(problems)).Listing(problems)
-}
-
-// findQueues fills in the queues of all parties whose workloads are selected, and says which parties nobody knows.
-func (x *execution) findQueues(ctx context.Context) (unknown []schema.FieldProblem, err error) {
-	missing := map[string]bool{}
-	for n := range x.snapshot.Document.Items {
-		for _, workload := range x.snapshot.Selected(n) {
-			party := workload.PartyOrDefault()
-			if _, found := x.snapshot.Queues[party]; found || missing[party] {
-				continue
-			}
-			queue, known, err := x.Home.Queue(ctx, party)
-			if err != nil {
-				return nil, err
-			}
-			if known {
-				x.snapshot.Queues[party] = queue
-				continue
-			}
-			missing[party] = true
-			unknown = append(unknown, itemProblem(n, workload, "party "+party+
-				" is not known: create a Party object of that name in the engine's namespace, or a namespace of that name in the home cluster"))
-		}
-	}
-	return unknown, nil
-}
-
-// itemProblem says what is wrong with a workload of item n, an index into the document.
-func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldProblem {
-	return schema.FieldProblem{Item: n + 1, Field: itemField(n), Reason: workload.String() + ": " + reason}
-}
-
-// requestDigest tells two requests under one key apart; the spelling of the body means nothing.
-func (x *execution) requestDigest() string {
-	canonical, err := json.Marshal(struct {
-		Plan    string                `json:"plan"`
-		Request schema.ExecuteRequest `json:"request"`
-	}{x.plan, x.request})
-	if err != nil {
-		return "" // two texts in a struct always encode
-	}
-	digest := sha256.Sum256(canonical)
-	return hex.EncodeToString(digest[:])
+	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{
+		Comment: x.snapshot.Document.Comment, WorkflowID: plan.WorkflowID(id), Snapshot: snapshot}}
+	record.Labels = map[string]string{v1alpha1.LabelSubject: x.plan}
+	return record, nil
 }

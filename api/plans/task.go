@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -46,7 +47,7 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 	if !isTaskID(id) {
 		return taskSnapshot{}, noSuchTask(id)
 	}
-	return backend.Read(ctx, h.Backend, backend.Reading[taskSnapshot]{
+	seen, err := backend.Read(ctx, h.Backend, backend.Reading[taskSnapshot]{
 		WorkflowID: plan.WorkflowID(id),
 		Record: func() (*v1alpha1.ReleaseRecord, error) {
 			record, err := h.Home.GetRecord(ctx, id)
@@ -63,6 +64,10 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 			return h.readLost(ctx, described, record, reader)
 		},
 	})
+	if err == nil {
+		seen.task.Conditions = conditions.OfTask(seen.task)
+	}
+	return seen, err
 }
 
 func noSuchTask(id string) error { return problem.NotFound.Because("task %s does not exist", id) }

@@ -17,8 +17,11 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out (design §1, principle 6).
-func (s *rolloutStart) check(ctx context.Context) error {
+// Check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out (design §1, principle 6).
+func (s *rolloutStart) Check(ctx context.Context) error {
+	if s.checked || s.bringHome {
+		return nil
+	}
 	found, err := s.findings(ctx)
 	if err != nil {
 		return err
@@ -29,7 +32,7 @@ func (s *rolloutStart) check(ctx context.Context) error {
 	}
 	s.request.Warnings = append(s.request.Warnings, warnings...)
 	held, err := s.heldBy(ctx, found)
-	if err != nil || held == "" {
+	if s.checked = err == nil; err != nil || held == "" {
 		return err
 	}
 	return problem.Conflict.Because("%s: wait until it is over, or stop it", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)

@@ -2,19 +2,15 @@ package rollouts
 
 import (
 	"cmp"
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
@@ -36,17 +32,6 @@ func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, err
 
 func rolloutKeyOf(spec rollout.Spec) rolloutKey {
 	return rolloutKey{cmp.Or(spec.Party, catalog.DefaultParty), spec.Namespace, spec.Name}
-}
-
-const rolloutPrefix = "rollout/"
-
-// rolloutOfWorkflow is the reverse of workflowID; ok is false for the workflow of anything else.
-func rolloutOfWorkflow(workflowID string) (key rolloutKey, ok bool) {
-	rest, ok := strings.CutPrefix(workflowID, rolloutPrefix)
-	if !ok {
-		return rolloutKey{}, false
-	}
-	return rolloutOfSubject(rest)
 }
 
 // rolloutOfSubject reads the subject of a rollout's record.
@@ -92,15 +77,3 @@ func (k rolloutKey) verb(verb string) string {
 }
 
 func (k rolloutKey) missing() error { return problem.NotFound.Because("%s does not exist", k) }
-
-// newRecordID is an ID that no release has: "<name>-<yyyymmddhhmmss>-<5 random letters and digits>".
-func (k rolloutKey) newRecordID(now time.Time) string {
-	return start.NamePrefix(k.name) + "-" + now.Format("20060102150405") + "-" + strings.ToLower(rand.Text()[:5])
-}
-
-// keyedRecordID is the ID that belongs to an Idempotency-Key, so that two requests at once make one release. after is the record that the
-// key made more than 30 days ago, if any.
-func (k rolloutKey) keyedRecordID(key, after string) string {
-	digest := sha256.Sum256([]byte(key + "\n" + k.subject() + "\n" + after))
-	return start.NamePrefix(k.name) + "-" + start.LowerBase32.EncodeToString(digest[:10])
-}

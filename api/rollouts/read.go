@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
@@ -62,7 +63,7 @@ type rolloutReader struct {
 
 // Read reads a rollout as it is now: from its workflow while that runs, and from its newest record when it is over.
 func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
-	return backend.Read(ctx, r.Backend, backend.Reading[rolloutSnapshot]{
+	seen, err := backend.Read(ctx, r.Backend, backend.Reading[rolloutSnapshot]{
 		WorkflowID: key.workflowID(),
 		Record:     func() (*v1alpha1.ReleaseRecord, error) { return r.newestRecord(ctx, key) },
 		Open: func(described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
@@ -73,6 +74,10 @@ func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapsh
 			return r.readLost(ctx, described, record)
 		},
 	})
+	if err == nil {
+		seen.status.Conditions = conditions.OfRollout(seen.status)
+	}
+	return seen, err
 }
 
 // newestRecord is the record of the newest release of that name, whole.

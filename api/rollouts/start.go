@@ -2,12 +2,7 @@ package rollouts
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,7 +11,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
-	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
@@ -41,8 +36,8 @@ func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams
 	// Somebody who hangs up must not leave a start half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	s := &rolloutStart{Handlers: h, request: request, via: via}
-	status, err := s.run(ctx)
+	s := &rolloutStart{Handlers: h, request: request}
+	status, err := s.run(ctx, via)
 	if err != nil {
 		return err
 	}
@@ -74,43 +69,54 @@ func decodeRollout(body []byte, isJSON bool) (rollout.Request, strictyaml.Errors
 // rolloutStart is one request to start a rollout.
 type rolloutStart struct {
 	*Handlers
+	*start.Start
 	request rollout.Request
-	via     string
 	key     rolloutKey
 	// bringHome says that nothing is released: what a frozen rollout left is brought back to stable.
 	bringHome bool
 
 	queue  string
 	shared *rollout.SharedTraffic
-	// Record is the release's, once it is written; recordID is its ID before.
-	record   *v1alpha1.ReleaseRecord
-	recordID string
-	// pruned is what is left of the release that the request's key stands for, when its record is not kept any more.
-	pruned *v1alpha1.ReleaseRecord
-	// adopted says that an earlier request with the same key wrote the record. checked says that the parties were asked.
-	adopted, checked bool
+	// checked says that the parties were asked.
+	checked bool
 	// replacing says that a live release of this name is superseded.
 	replacing bool
 }
 
-// errAgain says that the name was taken or given free underneath: look at it anew.
-var errAgain = problem.Conflict.Because("other releases of this name keep beginning and ending: repeat the request")
+// rolloutDigest is what tells two starts under one key apart.
+type rolloutDigest struct {
+	Spec          rollout.Spec `json:"spec"`
+	Supersede     bool         `json:"supersede"`
+	BringHome     bool         `json:"bringHome"`
+	Actor, Reason string
+}
 
-func (s *rolloutStart) run(ctx context.Context) (rollout.Status, error) {
+// run starts the rollout, and answers it as it is then.
+func (s *rolloutStart) run(ctx context.Context, via string) (rollout.Status, error) {
 	if err := s.place(ctx); err != nil {
 		return rollout.Status{}, err
 	}
-	for range backend.Attempts {
-		err := s.attempt(ctx)
-		if errors.Is(err, errAgain) {
-			continue
-		}
-		if err != nil {
-			return rollout.Status{}, err
-		}
-		return s.now(ctx)
+	asked := s.request
+	s.Start = start.New(s.Handlers.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Prefix: s.key.name,
+		Actor: asked.Actor, Reason: asked.Reason, Via: via, Key: asked.Key,
+		Asked: rolloutDigest{asked.Spec, asked.Supersede, s.bringHome, asked.Actor, asked.Reason},
+		Busy:  "other releases of this name keep beginning and ending: repeat the request"})
+	if err := s.Run(ctx); err != nil {
+		return rollout.Status{}, err
 	}
-	return rollout.Status{}, errAgain
+	status, err := s.now(ctx)
+	if err == nil {
+		status.Conditions = conditions.OfRollout(status)
+	}
+	return status, err
+}
+
+// String is how messages call the rollout.
+func (s *rolloutStart) String() string { return s.key.String() }
+
+// Name names the workflow of a rollout in a problem.
+func (s *rolloutStart) Name(p *problem.Error, workflowID string) *problem.Error {
+	return p.HeldBy(workflowID)
 }
 
 // place finds out where the workload is: its party's queue and its namespace.
@@ -138,39 +144,8 @@ func (s *rolloutStart) place(ctx context.Context) error {
 	return nil
 }
 
-// attempt goes through the whole protocol once: look, check, record, start.
-func (s *rolloutStart) attempt(ctx context.Context) error {
-	if s.request.Key != "" && s.record == nil {
-		if done, err := s.lookUpKey(ctx); done || err != nil {
-			return err
-		}
-	}
-	if err := s.lookAtLive(ctx); err != nil {
-		if !errors.Is(err, errAgain) {
-			s.withdraw(ctx)
-		}
-		return err
-	}
-	if !s.checked && !s.bringHome {
-		if err := s.check(ctx); err != nil {
-			s.withdraw(ctx)
-			return err
-		}
-		s.checked = true
-	}
-	if s.record == nil {
-		if err := s.writeRecord(ctx); err != nil {
-			return err
-		}
-	}
-	if s.replacing {
-		return s.supersede(ctx)
-	}
-	return s.start(ctx)
-}
-
-// lookAtLive looks whether a release of that name runs, by the workflow's ID: lists lag behind.
-func (s *rolloutStart) lookAtLive(ctx context.Context) error {
+// Look looks whether a release of that name runs, by the workflow's ID: lists lag behind.
+func (s *rolloutStart) Look(ctx context.Context) error {
 	s.replacing = false
 	described, err := s.Describe(ctx, s.key.workflowID())
 	if err != nil {
@@ -179,9 +154,9 @@ func (s *rolloutStart) lookAtLive(ctx context.Context) error {
 	if described == nil || !backend.IsOpen(described) {
 		return nil
 	}
-	if s.request.Key != "" && s.runs(ctx, described, s.recordName(time.Now())) {
-		s.record, s.adopted = nil, false // a twin of this request has started it: the key stands for it now
-		return errAgain
+	if s.Key != "" && s.runs(ctx, described, s.RecordName()) {
+		s.Forget() // a twin of this request has started it: the key stands for it now
+		return start.ErrAgain
 	}
 	if publishedPhase(described.GetWorkflowExecutionInfo()).Final() && s.ClosesSoon(ctx, s.key.workflowID()) {
 		return nil
@@ -205,43 +180,4 @@ func (s *rolloutStart) taken(ctx context.Context) error {
 
 func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {
 	return problem.Refused.Because("the rollout cannot be carried out, and nothing was changed: %s", problem.Summary(problems)).Listing(problems)
-}
-
-// withdraw takes back the record of a release that was not started. One that stays behind, because the home cluster is away now, reads as a
-// release that was never started.
-func (s *rolloutStart) withdraw(ctx context.Context) {
-	if s.record == nil || s.adopted { // what an earlier request wrote is that request's to take back
-		s.record, s.adopted = nil, false
-		return
-	}
-	if err := s.Home.DeleteRelease(ctx, s.record.Name); err != nil && !problem.IsFailure(err, failure.NotFound) {
-		s.Log.Warn("the record of a rollout that was not started stays behind", "record", s.record.Name, "error", err)
-	}
-	s.record, s.adopted = nil, false
-	if s.request.Key == "" {
-		s.recordID = ""
-	}
-}
-
-// requestDigest tells two requests under one key apart; the spelling of the body means nothing.
-func (s *rolloutStart) requestDigest() string {
-	canonical, err := json.Marshal(struct {
-		Spec          rollout.Spec `json:"spec"`
-		Supersede     bool         `json:"supersede"`
-		BringHome     bool         `json:"bringHome"`
-		Actor, Reason string
-	}{s.request.Spec, s.request.Supersede, s.bringHome, s.request.Actor, s.request.Reason})
-	if err != nil {
-		return "" // it came from JSON or YAML and always encodes
-	}
-	digest := sha256.Sum256(canonical)
-	return hex.EncodeToString(digest[:])
-}
-
-// recordName is the name of the release's record; without a key each attempt has a new one.
-func (s *rolloutStart) recordName(now time.Time) string {
-	if s.recordID == "" {
-		s.recordID = s.key.newRecordID(now)
-	}
-	return v1alpha1.RecordName(v1alpha1.KindRollout, s.recordID)
 }

@@ -10,15 +10,12 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/start"
-	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
@@ -28,42 +25,20 @@ import (
 // memoKeyRecord is the memo that names the record with which a rollout's workflow was started.
 const memoKeyRecord = "record"
 
-// writeRecord writes what the rollout was asked, before anything of it exists elsewhere.
-func (s *rolloutStart) writeRecord(ctx context.Context) error {
+// Record is what the rollout is asked.
+func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error) {
 	snapshot, err := v1alpha1.EncodeBody(s.request.Spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	labels := s.key.labels()
-	labels[v1alpha1.LabelVia] = s.via
-	if s.request.Key != "" {
-		labels[v1alpha1.LabelIdempotencyKey] = start.KeyLabel(s.request.Key)
-	}
-	if s.bringHome {
-		labels[v1alpha1.LabelBringHome] = "true"
-	}
-	now := time.Now().UTC().Truncate(time.Microsecond)
 	spec := s.request.Spec
-	record := &v1alpha1.ReleaseRecord{
-		ObjectMeta: metav1.ObjectMeta{Name: s.recordName(now), Labels: labels},
-		Spec: v1alpha1.ReleaseRecordSpec{
-			Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Comment: s.outline(), Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style),
-			WorkflowID: s.key.workflowID(), CreatedAt: metav1.MicroTime{Time: now}, Actor: s.request.Actor, Reason: s.request.Reason,
-			RequestDigest: s.requestDigest(), Snapshot: snapshot,
-		},
+	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{
+		Comment: s.outline(), Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style), WorkflowID: s.key.workflowID(), Snapshot: snapshot}}
+	record.Labels = s.key.labels()
+	if s.bringHome {
+		record.Labels[v1alpha1.LabelBringHome] = "true"
 	}
-	err = s.Home.CreateRecord(ctx, record)
-	if problem.IsFailure(err, failure.Conflict) {
-		if s.request.Key == "" {
-			s.recordID = "" // chance drew an ID twice
-		}
-		return errAgain
-	}
-	if err != nil {
-		return err
-	}
-	s.record = record
-	return nil
+	return record, nil
 }
 
 func isBringHome(record *v1alpha1.ReleaseRecord) bool {
@@ -87,69 +62,43 @@ func (s *rolloutStart) outline() string {
 	return start.Cut(fmt.Sprintf("%s, %s in %s", change, spec.Strategy.Style, start.Counted(len(spec.Strategy.Steps), "step")), 300)
 }
 
-// start starts the rollout's workflow. One of that ID that runs already is either this release's own or another's.
-func (s *rolloutStart) start(ctx context.Context) error {
-	if s.adopted {
-		if err := s.keepRecord(ctx); err != nil {
-			return err
-		}
+// Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that ID that
+// runs already is either this release's own, started by a twin of the request, or another's, which was faster.
+func (s *rolloutStart) Begin(ctx context.Context) error {
+	if s.replacing {
+		return s.supersede(ctx)
 	}
-	begin, cancel := context.WithTimeout(ctx, start.WorkflowTimeout)
-	defer cancel()
-	_, err := s.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
-		ID:                                       s.key.workflowID(),
-		TaskQueue:                                workflows.QueueEngine,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    s.searchAttributes(),
-		Memo:                                     map[string]any{memoKeyRecord: s.record.Name},
-		StaticSummary:                            start.Cut(fmt.Sprintf("%s %s/%s: %s", s.request.Spec.WorkloadRef.Kind, s.key.namespace, s.request.Spec.WorkloadRef.Name, s.outline()), 200),
-		StaticDetails:                            s.details(),
-	}, workflows.TypeRollout, s.input())
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &started):
-		return s.alreadyStarted(ctx)
-	case start.NeverStarted(err):
-		s.withdraw(ctx)
-		return problem.Unreachable.Because("Temporal refuses to start the rollout (%v): nothing was changed; see whether the engine's worker has set it up", err)
-	case problem.TemporalAway(err):
-		return problem.Unreachable.Because("Temporal does not answer (%v): whether %s was started is not known; repeat with the same Idempotency-Key, or look at it in a minute",
-			err, s.key).HeldBy(s.key.workflowID())
+	already, err := s.Execute(ctx, s.workflow())
+	if !already || err != nil {
+		return err
 	}
-	return fmt.Errorf("start the workflow of %s: %w", s.key, err)
-}
-
-// alreadyStarted finds out whose workflow it is that runs: this release's, by a twin of the request, or another's, which was faster.
-func (s *rolloutStart) alreadyStarted(ctx context.Context) error {
-	ours, err := s.began(ctx, s.record)
+	ours, err := s.Began(ctx, s.Written)
 	if err != nil || ours {
 		return err
 	}
-	if s.request.Key == "" {
-		s.withdraw(ctx)
+	if s.Key == "" {
+		s.Withdraw(ctx)
 	}
-	return errAgain
+	return start.ErrAgain
 }
 
-// keepRecord writes an adopted record again if the one who wrote it first has withdrawn it meanwhile.
-func (s *rolloutStart) keepRecord(ctx context.Context) error {
-	record := s.record.DeepCopy()
-	record.ResourceVersion, record.UID = "", ""
-	err := s.Home.CreateRecord(ctx, record)
-	if problem.IsFailure(err, failure.Conflict) {
-		return nil
-	}
-	return err
+func (s *rolloutStart) workflow() start.Workflow {
+	workload := s.request.Spec.WorkloadRef
+	return start.Workflow{Type: workflows.TypeRollout, Input: s.input(), Options: client.StartWorkflowOptions{
+		ID:                       s.key.workflowID(),
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		TypedSearchAttributes:    s.searchAttributes(),
+		Memo:                     map[string]any{memoKeyRecord: s.Written.Name},
+		StaticSummary:            start.Cut(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.outline()), 200),
+		StaticDetails:            s.details(),
+	}}
 }
 
 func (s *rolloutStart) input() workflows.RolloutInput {
 	return workflows.RolloutInput{
-		Spec: s.request.Spec, Queue: s.queue, Record: s.record.Name, CreatedAt: s.record.Spec.CreatedAt.UTC(),
-		Actor: s.record.Spec.Actor, Reason: s.record.Spec.Reason, Via: s.record.Labels[v1alpha1.LabelVia],
+		Spec: s.request.Spec, Queue: s.queue, Record: s.Written.Name, CreatedAt: s.Written.Spec.CreatedAt.UTC(),
+		Actor: s.Written.Spec.Actor, Reason: s.Written.Spec.Reason, Via: s.Written.Labels[v1alpha1.LabelVia],
 		UnreachableBudgetSeconds: s.BudgetSeconds(), BringHome: s.bringHome,
 	}
 }
@@ -182,7 +131,7 @@ func (s *rolloutStart) details() string {
 	}
 	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, `rollback`, `stop`, `jump`, `retry` or `promote`, with an " +
 		"empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
-	fmt.Fprintf(&b, "Accepted at %s.\n", s.record.Spec.CreatedAt.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "Accepted at %s.\n", s.Written.Spec.CreatedAt.UTC().Format(time.RFC3339))
 	return b.String()
 }
 
@@ -206,26 +155,27 @@ func stepOutline(step rollout.Step) string {
 // supersede has the live release of this name make way for this one.
 func (s *rolloutStart) supersede(ctx context.Context) error {
 	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
-		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.via, Key: "supersede-" + s.record.Name}}
-	var response workflows.RolloutVerbResponse
-	err := s.Update(ctx, backend.WorkflowUpdate{WorkflowID: s.key.workflowID(), Name: string(rollout.VerbSupersede), Key: request.Key, Request: request}, &response)
-	var missing *serviceerror.NotFound
-	var refused *temporal.ApplicationError
+		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: "supersede-" + s.Written.Name}}
+	answer, err := verbs.Deliver(ctx, s.Backend, s.key.workflowID(), verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
 	switch {
-	case errors.As(err, &missing), errors.As(err, &refused) && refused.Type() == backend.UpdateCutOff:
-		return errAgain // it has ended meanwhile: an ordinary start, then
-	case errors.As(err, &refused):
-		s.withdraw(ctx)
-		return problem.Malformed.Because("supersede was not taken: %s", refused.Message())
-	case backend.UpdateUnheard(err):
-		return problem.Unreachable.Because("no workflow worker of the engine answered in time: whether the live release of %s is superseded is not known; "+
-			"repeat with the same Idempotency-Key, or look at it in a minute", s.key).HeldBy(s.key.workflowID())
+	case errors.Is(err, verbs.ErrClosed):
+		return start.ErrAgain // it has ended meanwhile: an ordinary start, then
+	case errors.Is(err, verbs.ErrUnknown):
+		return problem.Unreachable.Because("%v: whether the live release of %s is superseded is not known; "+
+			"repeat with the same Idempotency-Key, or look at it in a minute", verbs.ErrUnknown, s.key).HeldBy(s.key.workflowID())
 	case err != nil:
-		return fmt.Errorf("supersede %s: %w", s.key, err)
+		if problem.Of(err).Status == problem.Malformed.Status {
+			s.Withdraw(ctx)
+		}
+		return err
 	}
-	if response.Outcome == plan.OutcomeRefused {
-		s.withdraw(ctx)
-		return problem.Conflict.Because("%s", response.Message).Showing(response.Status).HeldBy(s.key.workflowID())
+	if answer.Outcome == plan.OutcomeRefused {
+		s.Withdraw(ctx)
+		refusal := problem.Conflict.Because("%s", answer.Message).HeldBy(s.key.workflowID())
+		if seen, err := s.readRollout(ctx, s.key); err == nil {
+			refusal = refusal.Showing(seen.status)
+		}
+		return refusal
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -143,6 +144,18 @@ type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 }
+
+// Condition One condition of a release.
+//
+// `Progressing`: it is being carried out; False once it is over, or while somebody holds it. `Waiting`: nothing is done until something happens,
+// which `reason` names (`Approval`, `Timer`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
+// failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`: every party serves, with all replicas or
+// with some; Unknown while a party cannot be reached.
+type Condition = metav1.Condition
+
+// Conditions What a program needs to know of a release, in the form that Kubernetes objects have. Tasks and rollouts have `Progressing`, `Waiting`,
+// `Stalled` and `Succeeded`; servings have `Available`, `Progressing`, `Waiting` and `Stalled`. Each type is there once, always.
+type Conditions = []Condition
 
 // Decision One verb that somebody sent, and what became of it.
 type Decision = plan.Decision

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -95,6 +96,7 @@ func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (
 	if op := view.Operation; op != nil && op.Workflow != nil {
 		op.Workflow = r.WorkflowRef(op.Workflow.ID, op.Workflow.RunID)
 	}
+	view.Conditions = conditions.OfServing(view)
 	return view, err
 }
 

@@ -1,6 +1,10 @@
 package plan
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // TaskState is the state of one execution of a plan, with the names of the source document (design §5).
 type TaskState string
@@ -40,15 +44,17 @@ func (s ItemState) Ended() bool { return s == ItemSucceeded || s == ItemFailed |
 
 // Task is one execution of a plan as it is answered over HTTP (design §8.1).
 type Task struct {
-	ID         string          `json:"id"`
-	Plan       string          `json:"plan"`
-	Comment    string          `json:"comment,omitempty"`
-	State      TaskState       `json:"state"`
-	Reason     string          `json:"reason"`
-	CreatedAt  time.Time       `json:"createdAt"`
-	StartedAt  *time.Time      `json:"startedAt,omitempty"`
-	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
-	Services   []ServiceStatus `json:"services"`
+	ID      string    `json:"id"`
+	Plan    string    `json:"plan"`
+	Comment string    `json:"comment,omitempty"`
+	State   TaskState `json:"state"`
+	Reason  string    `json:"reason"`
+	// Conditions say the same for programs; they are derived when the task is answered, and not stored.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	CreatedAt  time.Time          `json:"createdAt"`
+	StartedAt  *time.Time         `json:"startedAt,omitempty"`
+	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
+	Services   []ServiceStatus    `json:"services"`
 	// History is who asked what of the task, oldest first.
 	History []Decision `json:"history,omitempty"`
 	// Interruptions are when system trouble held the task up, and why, oldest first.

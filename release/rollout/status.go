@@ -3,6 +3,7 @@ package rollout
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
@@ -92,6 +93,8 @@ type Status struct {
 	Style       Style               `json:"style"`
 	Phase       Phase               `json:"phase"`
 	Reason      string              `json:"reason"`
+	// Conditions say the same for programs; they are derived when the rollout is answered, and not stored.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Steps are counted from 1; NextStepIndex is -1 at the end.
 	CurrentStepIndex int          `json:"currentStepIndex"`
 	NextStepIndex    int          `json:"nextStepIndex"`

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 )
@@ -19,14 +21,18 @@ type View struct {
 	Phase            kuscia.Phase `json:"phase"`
 	Reason           string       `json:"reason"`
 	Message          string       `json:"message"`
-	TotalParties     int          `json:"totalParties"`
-	AvailableParties int          `json:"availableParties"`
+	// Conditions say the same for programs; they are derived when the serving is answered.
+	Conditions       []metav1.Condition `json:"conditions,omitempty"`
+	TotalParties     int                `json:"totalParties"`
+	AvailableParties int                `json:"availableParties"`
 	// Parties are in the order of the spec.
 	Parties   []PartyView    `json:"parties"`
 	Operation *OperationView `json:"operation,omitempty"`
 	// Policy has its defaults filled in; nil: the annotation cannot be read.
 	Policy    *Policy   `json:"policy,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when its status was last written.
+	UpdatedAt *time.Time `json:"updatedAt,omitempty"`
 	// DeletedAt is when somebody asked for its deletion, which is not over yet.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
@@ -88,6 +94,10 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator, Phase: shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
 		TotalParties: len(version.Spec.Parties), AvailableParties: st.AvailableParties, Parties: make([]PartyView, len(version.Spec.Parties)),
 		Operation: showOperation(st.Operation), Policy: showPolicy(kd), CreatedAt: kd.CreationTimestamp.UTC(),
+	}
+	if written := st.LastReconcileTime; written != nil {
+		at := written.UTC()
+		view.UpdatedAt = &at
 	}
 	if st.Served != nil {
 		view.ServedGeneration = st.Served.Generation

@@ -1,0 +1,108 @@
+package plans
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/workflows"
+)
+
+// workflow is the task's.
+func (x *execution) workflow() start.Workflow {
+	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.input(), Options: client.StartWorkflowOptions{
+		ID:                    plan.WorkflowID(x.ID),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		TypedSearchAttributes: x.searchAttributes(),
+		Memo:                  map[string]any{"plan": x.plan, "items": len(x.snapshot.Document.Items)},
+		StaticSummary:         start.Cut(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document)), 200),
+		StaticDetails:         x.details(),
+	}}
+}
+
+func (x *execution) input() workflows.DeployPlanInput {
+	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
+	for i, item := range x.snapshot.Document.Items {
+		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.MethodOrDefault()}
+	}
+	return workflows.DeployPlanInput{
+		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
+		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
+		Items: items, MaxConcurrent: x.MaxConcurrent, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds,
+	}
+}
+
+// searchAttributes are what Temporal's lists can be filtered by (design §4).
+func (x *execution) searchAttributes() temporal.SearchAttributes {
+	var services, parties []string
+	seen := map[string]bool{}
+	for n, item := range x.snapshot.Document.Items {
+		services = appendNew(services, seen, "service "+string(item.ServiceID), string(item.ServiceID))
+		for _, workload := range x.snapshot.Selected(n) {
+			parties = appendNew(parties, seen, "party "+workload.PartyOrDefault(), workload.PartyOrDefault())
+		}
+	}
+	return temporal.NewSearchAttributes(
+		workflows.AttributeKind.ValueSet(workflows.KindTask),
+		workflows.AttributeState.ValueSet(string(plan.TaskPending)),
+		workflows.AttributeName.ValueSet(x.plan),
+		workflows.AttributeServices.ValueSet(workflows.FitList(services)),
+		workflows.AttributeParties.ValueSet(workflows.FitList(parties)),
+	)
+}
+
+func appendNew(list []string, seen map[string]bool, key, value string) []string {
+	if seen[key] {
+		return list
+	}
+	seen[key] = true
+	return append(list, value)
+}
+
+// outline is a plan in a few words: "5 services in 3 waves".
+func outline(document plan.Document) string {
+	return fmt.Sprintf("%s in %s", start.Counted(len(document.Items), "service"), start.Counted(len(document.Waves()), "wave"))
+}
+
+// details is what the Temporal UI says of the task before it runs, as Markdown: what it will do, and how to hold it.
+func (x *execution) details() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
+	if comment := x.snapshot.Document.Comment; comment != "" {
+		fmt.Fprintf(&b, "> %s\n\n", start.Cut(strings.Join(strings.Fields(comment), " "), 300))
+	}
+	if x.Written.Spec.Actor != "" || x.Written.Spec.Reason != "" {
+		fmt.Fprintf(&b, "Asked by %s: %s\n\n", start.OrDash(x.Written.Spec.Actor), start.OrDash(start.Cut(x.Written.Spec.Reason, 300)))
+	}
+	lines := 0
+	for number, wave := range x.snapshot.Document.Waves() {
+		if lines++; lines > start.MaxDetailLines {
+			b.WriteString("\nand more waves.\n")
+			break
+		}
+		fmt.Fprintf(&b, "%d. priority %d: %s\n", number+1, wave.Priority, waveOutline(x.snapshot.Document, wave))
+	}
+	b.WriteString("\nSend the signal `pause`, `resume` or `stop` at any time, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
+	fmt.Fprintf(&b, "Accepted at %s.\n", x.snapshot.CreatedAt.Format(time.RFC3339))
+	return b.String()
+}
+
+func waveOutline(document plan.Document, wave plan.Wave) string {
+	const most = 6
+	var parts []string
+	for i, n := range wave.Items {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(wave.Items)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", document.Items[n].Deployment, document.Items[n].ServiceID))
+	}
+	return strings.Join(parts, ", ")
+}

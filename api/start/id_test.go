@@ -1,0 +1,40 @@
+package start
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 2, 9, 30, 0, 0, time.UTC)
+	of := func(prefix, key string) *Start {
+		return New(nil, nil, Request{Prefix: prefix, Subject: prefix, Key: key})
+	}
+	for _, c := range []struct{ reason, prefix, want string }{
+		{"the plan's name is recognised", "shop", `^shop-20261102093000-[a-z2-7]{5}$`},
+		{"capital letters are not legal in names of objects", "Shop", `^shop-20261102093000-`},
+		{"a long name is cut", strings.Repeat("x", 63), `^x{40}-20261102093000-`},
+		{"a cut name does not end in a dot or dash", strings.Repeat("x", 39) + ".y", `^x{39}-20261102093000-`},
+	} {
+		require.Regexp(t, c.want, of(c.prefix, "").newID(at), c.reason)
+		require.Regexp(t, `^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`, of(c.prefix, "key").keyedID(""), c.reason)
+		require.LessOrEqual(t, len(of(c.prefix, "key").keyedID("")), 63, c.reason)
+	}
+	require.NotEqual(t, of("shop", "").newID(at), of("shop", "").newID(at), "two releases in one second are two")
+	require.Equal(t, of("shop", "k").keyedID(""), of("shop", "k").keyedID(""), "one key is one release")
+	require.NotEqual(t, of("shop", "k").keyedID(""), of("shop", "l").keyedID(""), "another key is another")
+	require.NotEqual(t, of("shop", "k").keyedID(""), of("shop", "k").keyedID("shop-abc"), "a key that is used again after its time is another")
+	require.Len(t, KeyLabel("k"), 40, "a label has at most 63 characters")
+}
+
+func TestTheDigestTellsRequestsApart(t *testing.T) {
+	t.Parallel()
+	of := func(asked any) string { return New(nil, nil, Request{Asked: asked}).digest() }
+	type request struct{ Image string }
+	require.Equal(t, of(request{"app:2"}), of(request{"app:2"}), "a repeat is the same request")
+	require.NotEqual(t, of(request{"app:2"}), of(request{"app:3"}), "another body under the same key is refused")
+}

@@ -1,0 +1,99 @@
+package start
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// adoptWindow is how long after its record was written a release without a workflow may still be started by a repeat of its request.
+// After that a missing workflow may as well be one that Temporal has forgotten, and must not run twice.
+const adoptWindow = time.Hour
+
+// lookUpKey finds the release that the key already stands for. done says that there is nothing left to do: ID is that release's. One that was
+// recorded but never started is taken on: whoever began it died in between.
+func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
+	records, err := s.keyRecords(ctx)
+	if err != nil {
+		return false, err
+	}
+	after := ""
+	if len(records) > 0 {
+		newest := records[0]
+		if time.Since(newest.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime {
+			return s.repeat(ctx, newest)
+		}
+		after = s.idOf(&newest)
+	}
+	for s.ID = s.keyedID(after); ; s.ID = s.keyedID(s.ID) {
+		if deleted, err := s.release.Deleted(ctx, s.ID); !deleted || err != nil {
+			return false, err
+		}
+	}
+}
+
+// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts.
+func (s *Start) keyRecords(ctx context.Context) ([]v1alpha1.ReleaseRecord, error) {
+	records, err := s.backend.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: KeyLabel(s.Key)})
+	return slices.DeleteFunc(records, func(record v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
+}
+
+// repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.
+func (s *Start) repeat(ctx context.Context, record v1alpha1.ReleaseRecord) (done bool, err error) {
+	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
+		return false, s.release.Name(problem.Conflict.Because("the key was used for another request: %s %s of %s at %s; take a new key", s.Kind, s.idOf(&record),
+			record.Spec.Subject, record.Spec.CreatedAt.UTC().Format(time.RFC3339)), record.Spec.WorkflowID)
+	}
+	s.ID = s.idOf(&record)
+	whole, err := s.backend.Home.GetRelease(ctx, record.Name)
+	if problem.IsFailure(err, failure.NotFound) {
+		if record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey {
+			return false, nil // its twin has withdrawn it; the ID is the key's all the same
+		}
+		s.Pruned = &record
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.Written, s.Adopted = whole, true
+	if whole.Outcome != nil {
+		return true, nil
+	}
+	began, err := s.release.Began(ctx, whole)
+	if began || err != nil || s.Age() > adoptWindow {
+		return err == nil, err
+	}
+	return false, s.release.Adopt(ctx)
+}
+
+// Age is how long ago the record was written.
+func (s *Start) Age() time.Duration { return time.Since(s.Written.Spec.CreatedAt.Time) }
+
+// digest tells two requests under one key apart; the spelling of the body means nothing.
+func (s *Start) digest() string {
+	canonical, err := json.Marshal(s.Asked)
+	if err != nil {
+		return "" // it came from JSON or YAML and always encodes
+	}
+	digest := sha256.Sum256(canonical)
+	return hex.EncodeToString(digest[:])
+}
+
+// KeyLabel is the digest of an Idempotency-Key as a record carries it; a label has at most 63 characters.
+func KeyLabel(key string) string {
+	digest := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(digest[:20])
+}
+
+func (s *Start) idOf(record *v1alpha1.ReleaseRecord) string {
+	return strings.TrimPrefix(record.Name, s.Kind+"-")
+}

@@ -1,0 +1,60 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/workflows"
+)
+
+// workflowTimeout is how long Temporal may take to accept a workflow.
+const workflowTimeout = 10 * time.Second
+
+// Workflow is the workflow of a release.
+type Workflow struct {
+	// Options has the ID, what to do with one of that ID that is there, and what lists and the Temporal UI show.
+	Options client.StartWorkflowOptions
+	Type    string
+	Input   any
+}
+
+// Execute starts the release's workflow. already says that one of that ID was started before.
+func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err error) {
+	if s.Adopted {
+		if err := s.keep(ctx); err != nil {
+			return false, err
+		}
+	}
+	begin, cancel := context.WithTimeout(ctx, workflowTimeout)
+	defer cancel()
+	w.Options.TaskQueue, w.Options.WorkflowExecutionErrorWhenAlreadyStarted = workflows.QueueEngine, true
+	_, err = s.backend.Temporal.ExecuteWorkflow(begin, w.Options, w.Type, w.Input)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.As(err, &started):
+		return true, nil
+	case neverStarted(err):
+		s.Withdraw(ctx)
+		return false, problem.Unreachable.Because("Temporal refuses to start the %s (%v): nothing was changed; see whether the engine's worker has set it up", s.Kind, err)
+	case problem.TemporalAway(err):
+		return false, s.release.Name(problem.Unreachable.Because("Temporal does not answer (%v): whether %s was started is not known; "+
+			"repeat with the same Idempotency-Key, or look at it in a minute", err, s.release), w.Options.ID)
+	}
+	return false, fmt.Errorf("start the workflow of %s: %w", s.release, err)
+}
+
+// neverStarted says whether Temporal has surely not started the workflow, nor would if it were asked again.
+func neverStarted(err error) bool {
+	var invalid *serviceerror.InvalidArgument
+	var denied *serviceerror.PermissionDenied
+	var namespace *serviceerror.NamespaceNotFound
+	return errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &namespace)
+}

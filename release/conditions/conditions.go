@@ -1,0 +1,68 @@
+// Package conditions says of every release, in the same few conditions, what a program needs to know of it: does it go on, does it wait and for
+// whom, is it stuck, how did it end. The conditions are derived from the state that people read; they decide nothing.
+package conditions
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The types of conditions.
+const (
+	// Progressing: it is being carried out; False once it is over, or while somebody holds it.
+	Progressing = "Progressing"
+	// Waiting: nothing is done until something happens, which the reason names (Approval, Timer, Pods, Resume …).
+	Waiting = "Waiting"
+	// Stalled: it does not go on without help, because something failed or cannot be reached.
+	Stalled = "Stalled"
+	// Succeeded, of tasks and rollouts: True or False once it is decided, Unknown before.
+	Succeeded = "Succeeded"
+	// Available, of servings: every party serves, with all replicas or with some; Unknown while a party cannot be reached.
+	Available = "Available"
+)
+
+// Reasons that several kinds of release have in common. Other reasons are the names of states and of what is waited for.
+const (
+	reasonNothing = "NothingToWaitFor"
+	reasonRuns    = "NotOver"
+	reasonSound   = "NoProblem"
+	reasonResume  = "Resume"
+)
+
+// set makes the conditions of one release.
+type set struct {
+	generation int64
+	list       []metav1.Condition
+}
+
+// fact is one condition: whether it holds, why in a word and in a sentence, and since when.
+type fact struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+	since   time.Time
+}
+
+func (s *set) add(kind string, f fact) {
+	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation, Reason: f.reason, Message: f.message,
+		LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
+}
+
+func statusOf(holds bool) metav1.ConditionStatus {
+	if holds {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// latest is the last of these times; nil and zero ones do not count.
+func latest(times ...*time.Time) time.Time {
+	var last time.Time
+	for _, t := range times {
+		if t != nil && t.After(last) {
+			last = *t
+		}
+	}
+	return last
+}

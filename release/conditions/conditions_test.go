@@ -1,0 +1,111 @@
+package conditions_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/conditions"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
+)
+
+var (
+	created = time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
+	later   = created.Add(time.Hour)
+)
+
+// short is what conditions say, without sentences: "Progressing=False/Paused".
+func short(t *testing.T, list []metav1.Condition) map[string]string {
+	t.Helper()
+	said := map[string]string{}
+	for _, c := range list {
+		require.Regexp(t, regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`), c.Reason, "a reason of %s as metav1.Condition has it", c.Type)
+		require.False(t, c.LastTransitionTime.IsZero(), "%s needs a time", c.Type)
+		require.NotContains(t, said, c.Type, "each type once")
+		said[c.Type] = string(c.Status) + "/" + c.Reason
+	}
+	return said
+}
+
+func TestConditionsOfTasks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		task   plan.Task
+		want   map[string]string
+	}{
+		{"it runs", plan.Task{State: plan.TaskRunning, StartedAt: &later},
+			map[string]string{"Progressing": "True/Running", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "Unknown/NotOver"}},
+		{"a person holds it", plan.Task{State: plan.TaskPaused},
+			map[string]string{"Progressing": "False/Paused", "Waiting": "True/Resume", "Stalled": "False/NoProblem", "Succeeded": "Unknown/NotOver"}},
+		{"a cluster is out of reach", plan.Task{State: plan.TaskInterrupted, Interruptions: []plan.Interruption{{At: later}}},
+			map[string]string{"Progressing": "False/Interrupted", "Waiting": "False/NothingToWaitFor", "Stalled": "True/Interrupted", "Succeeded": "Unknown/NotOver"}},
+		{"it ended well", plan.Task{State: plan.TaskSucceeded, FinishedAt: &later},
+			map[string]string{"Progressing": "False/Succeeded", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "True/Succeeded"}},
+		{"a service failed", plan.Task{State: plan.TaskFailed, FinishedAt: &later},
+			map[string]string{"Progressing": "False/Failed", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "False/Failed"}},
+		{"somebody stopped it", plan.Task{State: plan.TaskStopped, FinishedAt: &later},
+			map[string]string{"Progressing": "False/Stopped", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "False/Stopped"}},
+	} {
+		c.task.CreatedAt = created
+		require.Equal(t, c.want, short(t, conditions.OfTask(c.task)), c.reason)
+	}
+	over := conditions.OfTask(plan.Task{State: plan.TaskSucceeded, CreatedAt: created, FinishedAt: &later, Reason: "all services are released"})
+	require.Equal(t, "all services are released", over[0].Message, "the sentence for people is the message")
+	require.Equal(t, later, over[0].LastTransitionTime.UTC(), "it is over since its end")
+}
+
+func TestConditionsOfRollouts(t *testing.T) {
+	t.Parallel()
+	waits := &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: later, Message: "approve step 1"}
+	for _, c := range []struct {
+		reason string
+		status rollout.Status
+		want   map[string]string
+	}{
+		{"it waits for a person", rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepState: rollout.StatePaused, WaitingFor: waits},
+			map[string]string{"Progressing": "True/StepPaused", "Waiting": "True/Approval", "Stalled": "False/NoProblem", "Succeeded": "Unknown/NotOver"}},
+		{"somebody has paused it", rollout.Status{Phase: rollout.PhaseProgressing, Paused: true, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: later}},
+			map[string]string{"Progressing": "False/Paused", "Waiting": "True/Resume", "Stalled": "False/NoProblem", "Succeeded": "Unknown/NotOver"}},
+		{"the new pods do not start", rollout.Status{Phase: rollout.PhaseFailed, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: later}},
+			map[string]string{"Progressing": "False/Failed", "Waiting": "True/Resume", "Stalled": "True/Failed", "Succeeded": "False/Failed"}},
+		{"it is done", rollout.Status{Phase: rollout.PhaseHealthy, FinishedAt: &later},
+			map[string]string{"Progressing": "False/Healthy", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "True/Healthy"}},
+		{"it went back", rollout.Status{Phase: rollout.PhaseRolledBack, FinishedAt: &later},
+			map[string]string{"Progressing": "False/RolledBack", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem", "Succeeded": "False/RolledBack"}},
+	} {
+		c.status.CreatedAt = created
+		require.Equal(t, c.want, short(t, conditions.OfRollout(c.status)), c.reason)
+	}
+	waiting := conditions.OfRollout(rollout.Status{Phase: rollout.PhaseProgressing, CreatedAt: created, WaitingFor: waits})[1]
+	require.Equal(t, "approve step 1", waiting.Message)
+	require.Equal(t, later, waiting.LastTransitionTime.UTC(), "it waits since then")
+}
+
+func TestConditionsOfServings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		view   serving.View
+		want   map[string]string
+	}{
+		{"an update waits for an approval while the old version serves", serving.View{Phase: kuscia.PhaseProgressing, TotalParties: 2, AvailableParties: 2,
+			Operation: &serving.OperationView{StartedAt: &later, WaitingFor: &kuscia.WaitingFor{Kind: "approval", Since: metav1.NewTime(later)}}},
+			map[string]string{"Available": "True/Progressing", "Progressing": "True/Progressing", "Waiting": "True/Approval", "Stalled": "False/NoProblem"}},
+		{"some replicas are missing", serving.View{Phase: kuscia.PhasePartialAvailable, TotalParties: 2, AvailableParties: 2},
+			map[string]string{"Available": "True/PartialAvailable", "Progressing": "False/PartialAvailable", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem"}},
+		{"a party cannot be reached", serving.View{Phase: kuscia.PhaseUnknown, TotalParties: 2, AvailableParties: 1},
+			map[string]string{"Available": "Unknown/Unknown", "Progressing": "False/Unknown", "Waiting": "False/NothingToWaitFor", "Stalled": "False/NoProblem"}},
+		{"a party failed", serving.View{Phase: kuscia.PhaseFailed, Reason: "ProgressDeadlineExceeded", TotalParties: 2, AvailableParties: 1},
+			map[string]string{"Available": "False/Failed", "Progressing": "False/Failed", "Waiting": "False/NothingToWaitFor", "Stalled": "True/ProgressDeadlineExceeded"}},
+	} {
+		c.view.CreatedAt, c.view.UpdatedAt = created, &later
+		require.Equal(t, c.want, short(t, conditions.OfServing(c.view)), c.reason)
+	}
+}
