@@ -29,7 +29,7 @@ func TestErrorsOfTheDoorItself(t *testing.T) {
 		{"a parameter given twice", "GET", "/api/v1/plans?limit=1&limit=2", "", nil, 400, "more than once"},
 		{"a limit of nothing", "GET", "/api/v1/plans?limit=0", "", nil, 400, "from 1 to 500"},
 		{"a limit above the most", "GET", "/api/v1/tasks?limit=501", "", nil, 400, "from 1 to 500"},
-		{"a limit that is no number", "GET", "/api/v1/tasks?limit=x", "", nil, 400, "limit"},
+		{"a limit that is no number", "GET", "/api/v1/tasks?limit=x", "", nil, 400, "limit: must be a whole number from 1 to 500"},
 		{"a state that does not exist", "GET", "/api/v1/tasks?state=Done", "", nil, 400, "none of Pending, Running"},
 		{"a made-up cursor", "GET", "/api/v1/tasks?cursor=x", "", nil, 400, "nextCursor"},
 		{"a plan's name that cannot be", "GET", "/api/v1/tasks?plan='", "", nil, 400, "not a legal ID"},

@@ -30,6 +30,9 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 	require.NotEmpty(t, waiting.WaitingFor.Gate)
 	require.Contains(t, waiting.Workflow.URL, "http://ui.example/")
 	e.listed(rollout.PhaseProgressing, rollout.WaitApproval, "?waitingFor=approval&namespace=shop")
+	inList := decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts", "")).Items[0]
+	require.Equal(t, waiting.WaitingFor, inList.WaitingFor, "a list says as much of it as the rollout itself, the gate too")
+	require.Equal(t, waiting.Reason, inList.Reason)
 
 	stale := e.call("POST", rolloutPath+"/approve", `{"gate":"older","actor":"wang"}`, jsonBody).is(http.StatusConflict, "the gate is of another visit")
 	require.Equal(t, waiting.WaitingFor.Gate, stale.problem().Rollout.WaitingFor.Gate, "the fresh state is in the answer")
@@ -58,12 +61,19 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 	require.Equal(t, "li", past[1].Actor)
 }
 
+func waitKind(w *rollout.WaitingFor) rollout.WaitKind {
+	if w == nil {
+		return ""
+	}
+	return w.Kind
+}
+
 // listed requires the list to be the one rollout, so.
 func (e *engine) listed(phase rollout.Phase, waiting rollout.WaitKind, query string) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { // Temporal's lists lag behind
 		list := decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts"+query, "").is(http.StatusOK, "the query is well formed"))
-		return len(list.Items) == 1 && list.Items[0].Phase == phase && list.Items[0].WaitingFor == waiting && list.Items[0].Name == "order" &&
+		return len(list.Items) == 1 && list.Items[0].Phase == phase && waitKind(list.Items[0].WaitingFor) == waiting && list.Items[0].Name == "order" &&
 			list.Items[0].WorkloadRef.Kind == "Deployment" && list.Items[0].Style == rollout.StylePartition
 	}, patience, tick, "one rollout in %s waiting for %q", phase, waiting)
 	e.call("GET", "/api/v1/rollouts?waitingFor=godot", "").is(http.StatusBadRequest, "there is no such wait")
@@ -239,13 +249,14 @@ func TestARolloutWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	e := newRolloutEngine(t)
 	e.startRollout("x:2", "")
-	e.waitApproval()
+	waiting := e.waitApproval()
 	e.rest()
 	unknown := e.call("POST", rolloutPath+"/approve", `{"key":"a1","step":1}`, jsonBody).is(http.StatusServiceUnavailable, "no worker is there")
 	require.Contains(t, unknown.problem().Detail, `unknown; repeat with the same key, "a1"`)
 	dark := e.rollout()
 	require.Equal(t, rollout.PhaseProgressing, dark.Phase, "what was last published")
 	require.Equal(t, rollout.WaitApproval, dark.WaitingFor.Kind)
+	require.Equal(t, waiting.WaitingFor, dark.WaitingFor, "its gate is known all the same")
 	require.Contains(t, dark.Reason, "does not answer")
 	e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody).is(http.StatusServiceUnavailable, "nobody can check it")
 	e.work()

@@ -295,6 +295,10 @@ func (r *taskRun) publish() {
 		if err := workflow.UpsertTypedSearchAttributes(r.ctx, r.attributes()...); err != nil {
 			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
 		}
+		switch r.task.State {
+		case plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted, plan.TaskStopping:
+			Shown{State: string(r.task.State), Reason: r.task.Reason}.remember(r.ctx)
+		}
 	}
 	workflow.SetCurrentDetails(r.ctx, taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second)))
 }

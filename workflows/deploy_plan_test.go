@@ -93,6 +93,7 @@ func newStage(t *testing.T) *stage {
 		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
 		return workloadops.Result{}, nil
 	})
+	s.OnUpsertMemo(mock.Anything).Return(nil).Maybe()
 	s.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Maybe()
 	return s
 }

@@ -33,6 +33,9 @@ func (r *rolloutRun) publish() {
 		if err := workflow.UpsertTypedSearchAttributes(r.ctx, r.attributes(now)...); err != nil {
 			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
 		}
+		if now.waits != "" {
+			Shown{State: string(s.Phase), Reason: s.Reason, WaitingFor: s.WaitingFor}.remember(r.ctx)
+		}
 		r.shown = now
 	}
 	workflow.SetCurrentDetails(r.ctx, rolloutDetails(s, workflow.Now(r.ctx).UTC().Truncate(time.Second)))

@@ -68,6 +68,7 @@ func newParty(t *testing.T, size int32) *fakeParty {
 		}
 		return workloadops.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
 	})
+	p.OnUpsertMemo(mock.Anything).Return(nil).Maybe()
 	p.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { p.upserts++ }).Return(nil).Maybe()
 	return p
 }

@@ -86,7 +86,7 @@ func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) 
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
-			p.judge(i, kinds[s.kind], o)
+			p.judge(i, kinds[s.kind], o, func() string { return p.a.withoutNamespace(ctx, s.namespace) })
 			return nil
 		})
 	}
@@ -102,20 +102,37 @@ func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
 	for i := range list {
 		found[list[i].GetName()] = &list[i]
 	}
+	withoutNamespace := sync.OnceValue(func() string { return p.a.withoutNamespace(ctx, s.namespace) })
 	for _, i := range members {
-		p.judge(i, kinds[s.kind], found[p.requests[i].Workload.WorkloadRef.Name])
+		p.judge(i, kinds[s.kind], found[p.requests[i].Workload.WorkloadRef.Name], withoutNamespace)
 	}
 	return nil
 }
 
 // judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places
 // need no lock.
-func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured) {
+func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNamespace func() string) {
 	if o == nil {
+		if reason := withoutNamespace(); reason != "" {
+			p.reasons[i] = fmt.Sprintf("%s does not exist: %s", p.requests[i].Workload, reason)
+			return
+		}
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
 		return
 	}
 	p.reasons[i] = workloadops.Refuses(p.requests[i], k.observe(o).seen)
+}
+
+// withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a misspelt namespace
+// is not to be created, but looked for elsewhere.
+func (a *Activities) withoutNamespace(ctx context.Context, namespace string) string {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	_, err := a.client.CoreV1().Namespaces().Get(call, namespace, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return ""
+	}
+	return fmt.Sprintf("the cluster has no namespace %s; check its spelling and the party, or create it", namespace)
 }
 
 func (p *preflight) failure(err error) error {

@@ -82,6 +82,10 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	t := &rolloutJob{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, change: p.req.Change}
 	l, err := t.observe(ctx)
 	if apierrors.IsNotFound(err) {
+		if reason := p.a.withoutNamespace(ctx, w.Namespace); reason != "" {
+			p.refuse("namespace", reason)
+			return nil
+		}
 		p.refuse("workloadRef.name", w.String()+" does not exist: create it first")
 		return nil
 	}

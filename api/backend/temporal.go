@@ -115,3 +115,13 @@ func (h *Backend) workflowURL(workflowID, runID string) string {
 func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
 	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
 }
+
+// PublishedShown is what a release's memo says beside its search attributes; empty when it says nothing, or speaks of another state.
+func PublishedShown(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
+	var shown workflows.Shown
+	payload, ok := info.GetMemo().GetFields()[workflows.MemoShown]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &shown) != nil || shown.State != PublishedText(info, workflows.AttributeState.GetName()) {
+		return workflows.Shown{}
+	}
+	return shown
+}

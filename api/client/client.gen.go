@@ -641,9 +641,8 @@ type RolloutSummary struct {
 	// Summary What it changes, in a few words.
 	Summary string `json:"summary,omitempty"`
 
-	// WaitingFor What it waits for; absent when it waits for nothing, or is over.
-	WaitingFor   rollout.WaitKind `json:"waitingFor,omitempty"`
-	WaitingSince *time.Time       `json:"waitingSince,omitempty"`
+	// WaitingFor What it waits for, as the rollout itself tells it; absent when it waits for nothing that lists tell, or is over.
+	WaitingFor *RolloutWaitingFor `json:"waitingFor,omitempty"`
 
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
@@ -2070,7 +2069,7 @@ type ClientInterface interface {
 
 	// DeleteService Deletes a service from the catalogue
 	//
-	// Its workloads are left as they are. Plans that name the service are kept; they cannot be executed until it is back.
+	// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
 	//
 	// Corresponds with DELETE /api/v1/services/{id} (the `DeleteService` operationId).
 	DeleteService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3494,7 +3493,7 @@ func (c *Client) ListServices(ctx context.Context, params *ListServicesParams, r
 
 // DeleteService Deletes a service from the catalogue
 //
-// Its workloads are left as they are. Plans that name the service are kept; they cannot be executed until it is back.
+// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
 //
 // Corresponds with DELETE /api/v1/services/{id} (the `DeleteService` operationId).
 func (c *Client) DeleteService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8670,7 +8669,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteServiceWithResponse Deletes a service from the catalogue
 	//
-	// Its workloads are left as they are. Plans that name the service are kept; they cannot be executed until it is back.
+	// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11360,6 +11359,8 @@ type DeleteServiceResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -11369,6 +11370,11 @@ type DeleteServiceResponse struct {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r DeleteServiceResponse) GetApplicationProblemJSON404() *NotFound {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r DeleteServiceResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
 }
 
 // GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
@@ -14483,7 +14489,7 @@ func (c *ClientWithResponses) ListServicesWithResponse(ctx context.Context, para
 
 // DeleteServiceWithResponse Deletes a service from the catalogue
 //
-// Its workloads are left as they are. Plans that name the service are kept; they cannot be executed until it is back.
+// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17067,6 +17073,13 @@ func ParseDeleteServiceResponse(rsp *http.Response) (*DeleteServiceResponse, err
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Unreachable

@@ -18,7 +18,7 @@ import (
 // The sizes of a page of a list.
 const (
 	defaultLimit = 100
-	maxLimit     = 500
+	Most         = 500
 )
 
 // Limit is how many items a page has.
@@ -26,8 +26,8 @@ func Limit(limit *schema.Limit) (int, error) {
 	if limit == nil {
 		return defaultLimit, nil
 	}
-	if *limit < 1 || *limit > maxLimit {
-		return 0, problem.BadQuery(schema.FieldProblem{Field: "limit", Reason: "must be a whole number from 1 to 500"})
+	if *limit < 1 || *limit > Most {
+		return 0, problem.BadQuery(schema.FieldProblem{Field: "limit", Reason: problem.LimitRule})
 	}
 	return *limit, nil
 }

@@ -1,7 +1,11 @@
 package plans
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"sigs.k8s.io/yaml"
@@ -12,6 +16,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -84,5 +89,56 @@ func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
 	if catalog.ValidID(id) != nil {
 		return problem.NotFound.Because("service %s does not exist", id)
 	}
-	return answer.NoContent(c, h.Home.DeleteService(c.Request().Context(), id))
+	ctx := c.Request().Context()
+	if _, err := h.Home.GetService(ctx, id); err != nil {
+		return err
+	}
+	plans, err := h.plansWith(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(plans) > 0 {
+		return problem.Conflict.Because("service %s is used by %s: take it out of %s first, or delete the plans", id, named("plan", plans), pronoun(plans))
+	}
+	return answer.NoContent(c, h.Home.DeleteService(ctx, id))
+}
+
+// plansWith are the plans that name a service. They could not be executed without it.
+func (h *Handlers) plansWith(ctx context.Context, id string) (names []string, err error) {
+	for cursor := ""; ; {
+		plans, next, err := h.Home.ListPlans(ctx, page.Most, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for i := range plans {
+			if slices.ContainsFunc(plans[i].Spec.Items, func(item plan.Item) bool { return string(item.ServiceID) == id }) {
+				names = append(names, v1alpha1.IDOf(&plans[i]))
+			}
+		}
+		if cursor = next; next == "" {
+			return names, nil
+		}
+	}
+}
+
+// maxNamed is how many plans an error names.
+const maxNamed = 5
+
+// named reads "plan a" or "the plans a, b and 3 more".
+func named(what string, names []string) string {
+	if len(names) == 1 {
+		return what + " " + names[0]
+	}
+	text := "the " + what + "s " + strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func pronoun(names []string) string {
+	if len(names) == 1 {
+		return "it"
+	}
+	return "them"
 }

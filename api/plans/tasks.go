@@ -115,7 +115,7 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 	if info == nil {
 		return l.lost(ctx, id, summary)
 	}
-	summary.State = publishedState(info)
+	summary.State, summary.Reason = publishedState(info), backend.PublishedShown(info).Reason
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 	if summary.State != plan.TaskPending {
 		summary.StartedAt = answer.UTC(info.GetStartTime().AsTime())

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"go.temporal.io/api/serviceerror"
 
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
 )
 
@@ -60,7 +62,29 @@ func ofEcho(err *echo.HTTPError) *Error {
 	if !ok {
 		text = http.StatusText(err.Code)
 	}
+	if name, cause, found := strings.Cut(strings.TrimPrefix(text, wrongParameter), ": "); found && strings.HasPrefix(text, wrongParameter) {
+		return badParameter(name, cause)
+	}
 	return OfStatus(err.Code).Because("%s", text)
+}
+
+// wrongParameter is how the generated server begins the error of a parameter that it cannot read.
+const wrongParameter = "Invalid format for parameter "
+
+// LimitRule is what is said of a limit that no page has.
+const LimitRule = "must be a whole number from 1 to 500"
+
+// badParameter says what is legal, in place of what the parser of Go says.
+func badParameter(name, cause string) *Error {
+	reason := "cannot be read: " + cause
+	switch {
+	case name == "limit":
+		reason = LimitRule
+	case strings.Contains(cause, "strconv.Parse"):
+		reason = "must be a whole number"
+	}
+	problems := []schema.FieldProblem{{Field: name, Reason: reason}}
+	return Malformed.Because("the query is not as it should be: %s", Summary(problems)).Listing(problems)
 }
 
 // TemporalAway says whether the error means that Temporal did not answer, so that nothing is known.

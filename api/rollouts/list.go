@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -72,7 +71,7 @@ func (w wantedRollouts) hasKey(key rolloutKey) bool {
 }
 
 func (w wantedRollouts) hasState(s schema.RolloutSummary) bool {
-	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) && (len(w.waits) == 0 || slices.Contains(w.waits, s.WaitingFor))
+	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) && (len(w.waits) == 0 || s.WaitingFor != nil && slices.Contains(w.waits, s.WaitingFor.Kind))
 }
 
 var (
@@ -132,12 +131,8 @@ func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1a
 	}
 	summary.Phase = publishedPhase(info)
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
-	if waiting := backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()); waiting != "" {
-		summary.WaitingFor = rollout.WaitKind(waiting)
-		if since := backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName()); !since.IsZero() {
-			summary.WaitingSince = &since
-			summary.Reason = fmt.Sprintf("waits for %s since %s", waiting, since.Format(time.RFC3339))
-		}
+	if summary.WaitingFor = publishedWait(info); summary.WaitingFor != nil {
+		summary.Reason = summary.WaitingFor.Message
 	}
 	return summary, nil
 }
@@ -150,9 +145,7 @@ func (l *rolloutLister) lost(ctx context.Context, key rolloutKey, summary schema
 	}
 	summary.Phase, summary.Reason, summary.FinishedAt = seen.status.Phase, seen.status.Reason, seen.status.FinishedAt
 	summary.Record = cmp.Or(seen.status.Record, summary.Record)
-	if seen.status.WaitingFor != nil {
-		summary.WaitingFor, summary.WaitingSince = seen.status.WaitingFor.Kind, &seen.status.WaitingFor.Since
-	}
+	summary.WaitingFor = seen.status.WaitingFor
 	summary.Workflow = seen.status.Workflow
 	return summary, nil
 }

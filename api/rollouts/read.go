@@ -136,9 +136,8 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 	}
 	status.Phase = publishedPhase(info)
 	status.Reason = "the engine's workflow worker does not answer: this is the phase that was last published; how far its steps are is not known"
-	if waiting := backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()); waiting != "" {
-		status.WaitingFor = &rollout.WaitingFor{Kind: rollout.WaitKind(waiting), Since: backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName()),
-			Message: "what it waits for was last published; the engine's workflow worker does not answer"}
+	if status.WaitingFor = publishedWait(info); status.WaitingFor != nil && status.WaitingFor.Message == "" {
+		status.WaitingFor.Message = "what it waits for was last published, without its gate; the engine's workflow worker does not answer"
 	}
 	status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
 	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
@@ -207,6 +206,21 @@ func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) st
 		return ""
 	}
 	return record
+}
+
+// publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the gate and the reason
+// come with it.
+func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
+	kind := rollout.WaitKind(backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()))
+	if kind == "" {
+		return nil
+	}
+	waiting := rollout.WaitingFor{Kind: kind, Since: backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName())}
+	if shown := backend.PublishedShown(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind && shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
+		waiting = *shown.WaitingFor
+		waiting.Message = shown.Reason
+	}
+	return &waiting
 }
 
 // publishedPhase is the phase that a rollout's workflow last published; Progressing until it has published one.

@@ -634,9 +634,8 @@ type RolloutSummary struct {
 	// Summary What it changes, in a few words.
 	Summary string `json:"summary,omitempty"`
 
-	// WaitingFor What it waits for; absent when it waits for nothing, or is over.
-	WaitingFor   rollout.WaitKind `json:"waitingFor,omitempty"`
-	WaitingSince *time.Time       `json:"waitingSince,omitempty"`
+	// WaitingFor What it waits for, as the rollout itself tells it; absent when it waits for nothing that lists tell, or is over.
+	WaitingFor *RolloutWaitingFor `json:"waitingFor,omitempty"`
 
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`

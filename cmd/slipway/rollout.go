@@ -141,15 +141,15 @@ func (a *app) listRollouts(c *cobra.Command, what listed, output string) error {
 	}
 	table := newTable("NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "REASON")
 	for _, r := range rollouts {
-		since := ""
-		if r.WaitingSince != nil {
-			since = a.age(*r.WaitingSince)
+		since, waits := "", ""
+		if w := r.WaitingFor; w != nil {
+			since, waits = a.age(w.Since), string(w.Kind)
 		}
 		reason := r.Reason
 		if reason == "" {
 			reason = r.Summary
 		}
-		table.add(rolloutKey(r.Party, r.Namespace, r.Name), styleName(r.Style), string(r.Phase), orDash(string(r.WaitingFor)), orDash(since),
+		table.add(rolloutKey(r.Party, r.Namespace, r.Name), styleName(r.Style), string(r.Phase), orDash(waits), orDash(since),
 			a.age(r.CreatedAt), orDash(clipped(oneLine(reason), 60)))
 	}
 	a.printf(a.out, "%s", table)

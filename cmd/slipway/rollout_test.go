@@ -152,7 +152,7 @@ func TestRolloutList(t *testing.T) {
 	api.on("GET /api/v1/rollouts", func(request) answer {
 		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
 			{Party: "default", Namespace: "shop", Name: "web", Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
-				WaitingFor: rollout.WaitApproval, WaitingSince: beforeP(3 * time.Minute), CreatedAt: before(5 * time.Minute)},
+				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
 			{Party: "alice", Namespace: "bank", Name: "db", Style: rollout.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
 		}})
 	})
