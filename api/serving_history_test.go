@@ -55,7 +55,7 @@ func TestTheHistoryOfAServingThatIsGone(t *testing.T) {
 	require.Len(t, first.Items, 2)
 	require.Equal(t, []string{"the 2.", "the 1."}, []string{first.Items[0].Message, first.Items[1].Message}, "newest first")
 	require.Equal(t, "serving-r2", first.Items[0].Record)
-	require.Contains(t, first.Items[0].Workflow.URL, "/r2/history", "with its page in the Temporal UI")
+	require.Contains(t, first.Items[0].Workflow.URL, "/r2/user-metadata", "with its page in the Temporal UI")
 	second := e.servingHistory("gone", "?limit=2&cursor="+first.NextCursor)
 	require.Len(t, second.Items, 1)
 	require.Equal(t, "the 0.", second.Items[0].Message)

@@ -62,7 +62,7 @@ func writeServices(b *strings.Builder, t plan.Task) {
 
 func writeHowTo(b *strings.Builder, t plan.Task) {
 	send := func(signal, effect string) {
-		fmt.Fprintf(b, "* Send the signal `%s` (empty payload, or `{\"actor\":\"…\",\"reason\":\"…\"}`) to %s, or run `slipway task %s %s`.\n", signal, effect, signal, t.ID)
+		fmt.Fprintf(b, "* Send the signal `%s` to %s, or run `slipway task %s %s`.\n", signal, effect, signal, t.ID)
 	}
 	switch t.State {
 	case plan.TaskPending, plan.TaskRunning:
@@ -80,7 +80,11 @@ func writeHowTo(b *strings.Builder, t plan.Task) {
 		b.WriteString("It needs nobody: it ends once nothing runs.\n")
 	default:
 		fmt.Fprintf(b, "It is over. The report: `slipway task report %s`.\n", t.ID)
+		return
 	}
+	b.WriteString("\nA signal's payload may stay empty, or say who you are and why:\n")
+	writePayload(b, `{"actor":"you","reason":"why"}`)
+	b.WriteString("\n*Request Cancellation* is `stop`: what runs finishes, nothing else begins.\n")
 }
 
 func writeDecisions(b *strings.Builder, history []plan.Decision) {

@@ -63,6 +63,9 @@ const maxDetailSteps = 10
 // rolloutDetails is the page of a rollout in the Temporal UI, as Markdown, below 4 KB: where it is, what it waits for, and how to go on (design §4).
 func rolloutDetails(s rollout.Status, now time.Time) string {
 	var b strings.Builder
+	if s.FinishedAt != nil {
+		fmt.Fprintf(&b, "# %s\n\n", outcomeWords[s.Phase])
+	}
 	fmt.Fprintf(&b, "## %s — %s %s/%s (%s, %s)\n\n%s\n\n", s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
 	writeRolloutWait(&b, s)
 	fmt.Fprintf(&b, "Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps), s.CurrentStepState,
@@ -85,12 +88,24 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 	return b.String()
 }
 
+// outcomeWords begin the page of a rollout that is over: Temporal shows each but a failed one as Completed.
+var outcomeWords = map[rollout.Phase]string{
+	rollout.PhaseHealthy:    "Released: the new version serves",
+	rollout.PhaseRolledBack: "Rolled back: the stable version serves",
+	rollout.PhaseCancelled:  "Stopped before it was through",
+	rollout.PhaseFailed:     "Failed",
+}
+
 func writeRolloutWait(b *strings.Builder, s rollout.Status) {
 	w := s.WaitingFor
 	if w == nil {
 		return
 	}
-	fmt.Fprintf(b, "Waits for **%s** since %s", w.Kind, w.Since.UTC().Format(time.RFC3339))
+	what := string(w.Kind)
+	if s.Phase == rollout.PhaseFailed {
+		what = "a decision" // a resume would be refused: it takes retry, rollback or stop
+	}
+	fmt.Fprintf(b, "Waits for **%s** since %s", what, w.Since.UTC().Format(time.RFC3339))
 	if w.Until != nil {
 		fmt.Fprintf(b, ", until %s", w.Until.UTC().Format(time.RFC3339))
 	}
@@ -132,7 +147,7 @@ func writeRolloutHowTo(b *strings.Builder, s rollout.Status) {
 	if s.WaitingFor != nil {
 		kind = s.WaitingFor.Kind
 	}
-	waits := "**It waits for you.** Send one of these signals, with an empty payload or {\"actor\":\"…\",\"reason\":\"…\"}:\n\n"
+	waits := "**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n"
 	switch {
 	case kind == rollout.WaitApproval:
 		b.WriteString(waits)
@@ -151,7 +166,14 @@ func writeRolloutHowTo(b *strings.Builder, s rollout.Status) {
 		send(rollout.VerbPause, "", "hold it where it is")
 	}
 	send(rollout.VerbRollback, "", "go back to stable, traffic first")
-	send(rollout.VerbStop, " (`{\"to\":\"stable\"}`, `new` or `frozen`)", "end it")
+	send(rollout.VerbStop, "", "end it: back at stable, or where the payload says")
+	writePayload(b, `{"actor":"you","reason":"why"}`, `{"to":"new","actor":"you","reason":"for stop: stable, new or frozen"}`)
+	b.WriteString("\n*Request Cancellation* rolls the rollout back, like `stop`. *Terminate* leaves pods and traffic where they are.\n")
+}
+
+// writePayload shows payloads as blocks of code: elsewhere the UI makes typographic quotes of them, which no signal takes.
+func writePayload(b *strings.Builder, examples ...string) {
+	fmt.Fprintf(b, "\n```json\n%s\n```\n", strings.Join(examples, "\n"))
 }
 
 // writeRolloutDecisions shows the latest commands; a refused one is answered here.

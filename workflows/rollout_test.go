@@ -35,7 +35,7 @@ func TestRolloutGoesThroughItsSteps(t *testing.T) {
 	for _, d := range s.History {
 		decisions = append(decisions, d.Actor+" "+string(d.Verb))
 	}
-	require.Equal(t, []string{"ann start", "bob approve", "policy approve"}, decisions, "people's decisions and rules' are kept")
+	require.Equal(t, []string{"ann start", "bob approve", "timer elapsed"}, decisions, "people's decisions and rules' are kept")
 }
 
 func TestRolloutWithoutTrafficCostsOneActivityPerStep(t *testing.T) {

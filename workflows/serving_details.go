@@ -123,7 +123,7 @@ func writeServingHowTo(b *strings.Builder, in serving.Input, m *serving.Machine)
 	if w.Party != "" {
 		fmt.Fprintf(b, ", before party %s begins", cell(w.Party, 100))
 	}
-	b.WriteString(".\n\n**It waits for you.** Send one of these signals, with an empty payload or {\"actor\":\"…\",\"reason\":\"…\"}:\n\n")
+	b.WriteString(".\n\n**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
 	send := func(verb serving.Verb, effect string) {
 		fmt.Fprintf(b, "* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
 	}
@@ -135,6 +135,10 @@ func writeServingHowTo(b *strings.Builder, in serving.Input, m *serving.Machine)
 	}
 	if in.Kind == serving.KindUpdate {
 		send(serving.VerbStop, "every party goes back to the version of before")
+	}
+	writePayload(b, `{"actor":"you","reason":"why"}`)
+	if in.Kind == serving.KindUpdate {
+		b.WriteString("\n*Request Cancellation* is `stop`: every party goes back.\n")
 	}
 	b.WriteString("\n")
 }

@@ -194,7 +194,7 @@ func sameMarks(a, b traffic.Object) bool {
 
 // vanished is the drift of an object that was deleted by somebody else.
 func vanished(p place) error {
-	return failure.New(failure.Drift, "%s was deleted by somebody else: create it again as it was and retry, or stop the release", p)
+	return failure.New(failure.Drift, "%s was deleted by somebody else: create it again as it was before retry", p)
 }
 
 func sentence(format string, args ...any) string { return fmt.Sprintf(format, args...) }

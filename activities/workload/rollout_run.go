@@ -178,6 +178,10 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.Decision, error)
 		}
 		d = t.decide(l.seen)
 	}
+	if d.Failure != nil && d.Failure.Kind == failure.Drift {
+		d.Failure.Message += t.edited(l)
+		d.Reason = d.Failure.Message
+	}
 	if d.LookAgain > 0 {
 		t.nextLook = earlier(t.Until(), now.Add(d.LookAgain))
 	}

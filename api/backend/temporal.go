@@ -100,7 +100,7 @@ func (h *Backend) Query(ctx context.Context, workflowID string, into any) error 
 	return value.Get(into)
 }
 
-// workflowURL is the page of a run in the Temporal UI; "" when there is none.
+// workflowURL is the page of a run in the Temporal UI on which it says what it does, what it waits for and what to send; "" when there is none.
 func (h *Backend) workflowURL(workflowID, runID string) string {
 	if h.TemporalUI == "" {
 		return ""
@@ -109,7 +109,7 @@ func (h *Backend) workflowURL(workflowID, runID string) string {
 	if runID == "" {
 		return address
 	}
-	return address + "/" + url.PathEscape(runID) + "/history"
+	return address + "/" + url.PathEscape(runID) + "/user-metadata"
 }
 
 func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {

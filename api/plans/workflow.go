@@ -22,7 +22,7 @@ func (x *execution) workflow() start.Workflow {
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes: x.searchAttributes(),
 		Memo:                  map[string]any{"plan": x.plan, "items": len(x.snapshot.Document.Items)},
-		StaticSummary:         start.Cut(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document)), 200),
+		StaticSummary:         start.Summary(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document))),
 		StaticDetails:         x.details(),
 	}}
 }

@@ -90,7 +90,7 @@ func (s *rolloutStart) workflow() start.Workflow {
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		TypedSearchAttributes:    s.searchAttributes(),
 		Memo:                     map[string]any{memoKeyRecord: s.Written.Name},
-		StaticSummary:            start.Cut(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.outline()), 200),
+		StaticSummary:            start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.outline())),
 		StaticDetails:            s.details(),
 	}}
 }

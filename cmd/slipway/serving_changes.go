@@ -48,7 +48,11 @@ func servingInWords(v serving.View) string {
 
 // servingEpilogue is the last word on a serving, and what to do next.
 func servingEpilogue(v serving.View) string {
-	text := fmt.Sprintf("%s\n%d of %s serve", servingInWords(v), v.AvailableParties, countParties(v.TotalParties))
+	does := "serve"
+	if v.Operation != nil && !v.Operation.Done { // a party that has not begun yet serves the version of before
+		does = "serve what was asked"
+	}
+	text := fmt.Sprintf("%s\n%d of %s %s", servingInWords(v), v.AvailableParties, countParties(v.TotalParties), does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nTo see more: slipway serving query %s\nTo try again: correct what failed, and slipway serving update -f FILE", oneLine(v.ID))
 	}

@@ -137,7 +137,7 @@ func (m *Machine) held() Action {
 	switch t.Kind {
 	case failure.Drift:
 		a.waits = WaitDrift
-		a.why = fmt.Sprintf("%s: %s; retry puts ours back, rollback or stop ends it", m.place(), t.Message)
+		a.why = fmt.Sprintf("%s: %s; retry puts back what this release wrote, %s", m.place(), t.Message, m.waysOut())
 	case failure.Gone:
 		a.why = fmt.Sprintf("%s: %s; stop gives the traffic back and ends it", m.place(), t.Message)
 	case failure.ClaimLost:

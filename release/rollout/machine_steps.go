@@ -141,7 +141,8 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 		return Action{Kind: ActRest, Until: m.c.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: WaitTimer,
 			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.c.RestUntil))}, true
 	}
-	m.policyDecides(VerbApprove, fmt.Sprintf("the pause of %s is over", m.stepOf()), now)
+	m.note(Command{Verb: VerbElapsed, Actor: "timer", Via: "policy"}, plan.OutcomeAccepted,
+		fmt.Sprintf("the pause of %s, %s, has elapsed: it goes on", m.stepOf(), time.Duration(*step.PauseSeconds)*time.Second), now)
 	m.c.Status.CurrentStepState = StateReady
 	return Action{}, false
 }

@@ -36,6 +36,8 @@ const (
 	StatePaused         StepState = "StepPaused"
 	StateReady          StepState = "StepReady"
 	StateCompleted      StepState = "Completed"
+	// StateRolledBack is the step at which a rollout was turned round, once the stable version serves again.
+	StateRolledBack StepState = "RolledBack"
 )
 
 // WaitKind is what a rollout waits for.

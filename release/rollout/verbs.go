@@ -8,8 +8,11 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// VerbStart is the first decision of a rollout's history: who started it. Nobody sends it.
-const VerbStart Verb = "start"
+// What a rollout's history tells beside the verbs that people send: who started it, and that the pause of a step has elapsed.
+const (
+	VerbStart   Verb = "start"
+	VerbElapsed Verb = "elapsed"
+)
 
 // Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
 // A key that was used before is the same command: the same answer, and nothing is done twice.

@@ -41,8 +41,11 @@ func (m *Machine) explainEnd(now time.Time) {
 		at := now
 		s.FinishedAt = &at
 	}
-	if s.Phase == PhaseHealthy {
+	switch s.Phase {
+	case PhaseHealthy:
 		s.CurrentStepState = StateCompleted
+	case PhaseRolledBack:
+		s.CurrentStepState = StateRolledBack
 	}
 	s.Reason = m.endReason()
 }

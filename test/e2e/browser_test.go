@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +35,7 @@ func TestLongTemporalUI(t *testing.T) {
 	task := e.WaitTask(id, plan.TaskRunning)
 	b := openBrowser(t)
 
-	b.visit(strings.TrimSuffix(task.Workflow.URL, "/history") + "/user-metadata")
+	b.visit(task.Workflow.URL)
 	// The page's Markdown is drawn in frames.
 	b.until("read what it is doing and how to pause it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
 	b.shoot("details.png")

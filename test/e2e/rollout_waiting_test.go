@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -170,7 +169,7 @@ func TestLongRolloutApprovedInTemporalUI(t *testing.T) {
 	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
 	status := r.rest(1)
 	b := openBrowser(t)
-	b.visit(strings.TrimSuffix(status.Workflow.URL, "/history") + "/user-metadata")
+	b.visit(status.Workflow.URL)
 	b.until("read where it is and how to approve it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("step 1 of 3") && s.includes("approve"); })`)
 	b.shoot("rollout-details.png")
 	r.watch.GoTo(t, 2)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ func TestLongServingWaitsInTemporalUI(t *testing.T) {
 	a.create("seen", serving.Policy{})
 	a.waitAway("seen", a.bob)
 	b := openBrowser(t)
-	b.visit(strings.TrimSuffix(a.operationURL("seen"), "/history") + "/user-metadata")
+	b.visit(a.operationURL("seen"))
 	b.until("read whom it waits for", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return ["waited for", "as long as it takes", "slipway worker --party ", "goes on by itself"].every(part => s.includes(part)); })`)
 	b.shoot("serving-details.png")
 	b.visit(a.operationURL("seen"))

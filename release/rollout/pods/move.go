@@ -83,7 +83,7 @@ func drift(s rollout.Subject, seen Observed, numbers rollout.MoveResult) Decisio
 
 // driftOf is a drift in words of its own: what somebody else did.
 func driftOf(s rollout.Subject, what string, numbers rollout.MoveResult) Decision {
-	e := failure.New(failure.Drift, "%s: somebody else %s in the middle of the rollout: retry puts the rollout's template back, stop or rollback ends the rollout", s.Workload, what)
+	e := failure.New(failure.Drift, "%s: somebody else %s in the middle of the rollout", s.Workload, what)
 	e.Data = numbers
 	return fail(e)
 }

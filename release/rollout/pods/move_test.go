@@ -28,7 +28,7 @@ func TestStrangersAreNamed(t *testing.T) {
 	w.template = "t-other"
 	d := pods.Move(tech, req, w.observe())
 	require.Equal(t, pods.ActFail, d.Action, "an edited template holds the rollout")
-	require.Contains(t, d.Reason, "retry puts the rollout's template back")
+	require.Contains(t, d.Reason, "somebody else changed its pod template in the middle of the rollout")
 	numbers, _ := d.Failure.Data.(rollout.MoveResult)
 	require.Equal(t, int32(10), numbers.Replicas, "the pods' numbers travel with it")
 	require.Equal(t, int32(8), numbers.UpdatedReady)

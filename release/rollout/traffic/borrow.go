@@ -220,7 +220,7 @@ func (b Borrowed) drifted() bool {
 
 func (b Borrowed) drift() error {
 	return failure.New(failure.Drift,
-		"%s has been edited by somebody else since this release wrote it: retry writes over that edit, stop leaves the release", b.name)
+		"%s has been edited by somebody else since this release wrote it", b.name)
 }
 
 // tests are what must still hold when the write arrives.

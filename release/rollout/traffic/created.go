@@ -60,7 +60,7 @@ func (c Created) Want(h Hand, desired Object, paths []string) (*Write, error) {
 	drifted := digStrings(c.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(c.live, kept)
 	if drifted && len(changes) > 0 && !h.Overwrite {
 		return nil, failure.New(failure.Drift,
-			"%s has been edited by somebody else since this release wrote it: retry writes over that edit, stop leaves the release", c.name)
+			"%s has been edited by somebody else since this release wrote it", c.name)
 	}
 	signs := difference(c.live, wanted, []string{annotationPath(rollout.AnnotationHeldBy), annotationPath(AnnotationPlaces)})
 	if len(changes) == 0 && len(signs) == 0 && !drifted {
