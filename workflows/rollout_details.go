@@ -23,7 +23,7 @@ type shownRollout struct {
 func (r *rolloutRun) publish() {
 	s := r.machine.Status()
 	now := shownRollout{phase: s.Phase}
-	if w := s.WaitingFor; w != nil && w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic {
+	if w := s.WaitingFor; w != nil && (w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic || w.Kind == rollout.WaitPods && r.machine.Stuck()) {
 		now.waits, now.since = w.Kind, w.Since
 	}
 	if r.starting(s) {

@@ -21,6 +21,8 @@ type Carried struct {
 	Moved bool `json:"moved,omitempty"`
 	// Loose says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.
 	Loose bool `json:"loose,omitempty"`
+	// Stuck says that a new pod of the step is in trouble that may pass, and which.
+	Stuck string `json:"stuck,omitempty"`
 	// Pinned and Routed say what may have been done to the Services and the routes.
 	Pinned Certainty `json:"pinned,omitempty"`
 	Routed Certainty `json:"routed,omitempty"`

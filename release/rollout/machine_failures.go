@@ -51,7 +51,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		m.away(a, f, now)
 		return
 	}
-	m.c.Away, m.c.AwayCount, m.c.SpentSeconds = "", 0, 0
+	m.c.Away, m.c.AwayCount, m.c.SpentSeconds, m.c.Stuck = "", 0, 0, ""
 	m.c.Loose = m.c.Loose && a.Kind != ActMove // a Move that fails has brought the workload to rest before, where that can be done
 	if a.Kind == ActBegin && m.failedToBegin(f) {
 		return

@@ -13,6 +13,7 @@ func (m *Machine) move(look bool) Action {
 		Change: m.setup.Spec.Change, Template: m.c.Template, PutBack: m.c.PutBack, FailureThreshold: s.FailureThreshold,
 		Rest: m.rests() || m.routes(), CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
 		KeepStable: s.Style == StylePartition && !back && m.c.Pinned != No}
+	request.TellStuck = !back && !look && m.c.Stuck == ""
 	if back {
 		request.From = m.c.From
 	}
@@ -27,6 +28,9 @@ func (m *Machine) move(look bool) Action {
 	default:
 		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepOf(), step.Replicas.String())
 		a.why = fmt.Sprintf("%s: waiting until %s of the pods are of the new version and ready", m.stepOf(), step.Replicas.String())
+		if m.c.Stuck != "" {
+			a.why += ": " + m.c.Stuck
+		}
 	}
 	return a
 }
@@ -34,7 +38,7 @@ func (m *Machine) move(look bool) Action {
 // halt brings to rest the pods that a Move has left in the middle of a step: from now on somebody has to decide.
 func (m *Machine) halt(since string) Action {
 	a := m.move(false)
-	a.Move.Halt, a.Move.PutBack = true, false
+	a.Move.Halt, a.Move.PutBack, a.Move.TellStuck = true, false, false
 	a.Move.Back = a.Move.Back && !m.c.Counting // nothing has gone back yet
 	a.Summary = m.place() + ": pods come to rest"
 	a.why = fmt.Sprintf("%s: its pods come to rest where they are, since %s", m.place(), since)

@@ -12,7 +12,7 @@ import (
 func (m *Machine) Done(r Result, now time.Time) {
 	a := *m.running
 	m.running, m.interrupted = nil, false
-	m.c.Away, m.c.AwayCount, m.c.SpentSeconds = "", 0, 0
+	m.c.Away, m.c.AwayCount, m.c.SpentSeconds, m.c.Stuck = "", 0, 0, ""
 	same := a.epoch == m.epoch
 	switch a.Kind {
 	case ActBegin:
@@ -23,6 +23,10 @@ func (m *Machine) Done(r Result, now time.Time) {
 		shared := r.Hold.Shared
 		m.c.Shared, m.c.SharedClaim = &shared, r.Hold.Claim
 	case ActMove:
+		if r.Move.Stuck != "" {
+			m.stuck(*r.Move, same)
+			return
+		}
 		m.c.Loose = !a.Move.Rest && !a.Move.Halt
 		if a.Halts() {
 			m.halted(*r.Move)
@@ -46,6 +50,18 @@ func (m *Machine) Done(r Result, now time.Time) {
 		m.c.PutBack, m.c.PutBackPods = false, false
 	}
 }
+
+// stuck notes that a new pod is in trouble. The Move goes on where it was: its deadline too.
+func (m *Machine) stuck(r MoveResult, same bool) {
+	m.c.Loose = true
+	m.takeNumbers(r)
+	if same {
+		m.c.Stuck, m.c.SpentSeconds = r.Stuck, r.SpentSeconds
+	}
+}
+
+// Stuck says that pods are waited for of which one is in trouble.
+func (m *Machine) Stuck() bool { return m.c.Stuck != "" }
 
 func (m *Machine) begun(r BeginResult) {
 	s := &m.c.Status
@@ -241,7 +257,7 @@ func (m *Machine) nextMove() {
 
 // Stopped says that the action was stopped half way, as Interrupts asked.
 func (m *Machine) Stopped() {
-	m.running, m.interrupted = nil, false
+	m.running, m.interrupted, m.c.Stuck = nil, false, ""
 }
 
 // Observed takes a hint that somebody else has changed the workload, whatever is being done: it is looked at when the step rests. Several hints are one look.

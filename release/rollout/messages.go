@@ -157,6 +157,8 @@ type MoveRequest struct {
 	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
 	// An edited template or a deleted workload fails with failure.Drift and failure.Gone; a new size is followed.
 	Look bool `json:"look,omitempty"`
+	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble, instead of waiting on in silence: the workflow then says so, and asks again.
+	TellStuck bool `json:"tellStuck,omitempty"`
 }
 
 // MoveResult is what the pods are like. A failure of kind WorkloadFailed carries the same numbers in its details.
@@ -174,6 +176,9 @@ type MoveResult struct {
 	Template   string `json:"template"`
 	Generation int64  `json:"generation"`
 	Message    string `json:"message"`
+	// Stuck says that the Move is not over: a pod is in trouble that may pass, "pod order-abc: ImagePullBackOff: …". SpentSeconds is what it has used of its deadline.
+	Stuck        string `json:"stuck,omitempty"`
+	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 }
 
 // RouteAction is one change of the traffic.

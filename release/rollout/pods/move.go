@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"time"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -232,7 +233,11 @@ func (m *move) wait(text string) Decision {
 		progress += ", " + text
 	}
 	m.numbers.Message = progress
-	return judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated, m.numbers)
+	d := judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated, m.numbers)
+	if m.req.TellStuck && d.Action == ActWait && d.LookAgain > 0 { // a pod is in trouble that may pass
+		d.Action, d.Numbers.Stuck, d.Numbers.SpentSeconds = ActDone, podWord(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
+	}
+	return d
 }
 
 // progress says how far it is: "step 2: 3 of 5 new pods are ready".

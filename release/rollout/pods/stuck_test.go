@@ -1,0 +1,44 @@
+package pods_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// TestAPodInTroubleIsToldAtOnce: nobody has to wait for the deadline to learn that an image cannot be pulled.
+func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromInt32(1), Template: newTemplate, TellStuck: true}
+	w.template, w.observed = newTemplate, w.generation
+	w.sets = append(w.sets, &toySet{template: newTemplate, number: 2, asked: 1, total: 1})
+	seen := w.observe()
+	seen.Now, seen.Elapsed = time.Unix(1000, 0), 7*time.Second
+	seen.Pods = []workloadops.Pod{{Name: "web-x", Revision: newTemplate, Reason: "ImagePullBackOff", Message: "manifest unknown", Since: seen.Now.Add(-2 * time.Second)}}
+	for pods.Move(tech, req, seen).Action == pods.ActWrite { // settings come first
+		d := pods.Move(tech, req, seen)
+		require.True(t, w.write(d.Write, w.generation))
+		w.observed = w.generation
+		again := w.observe()
+		again.Now, again.Elapsed, again.Pods = seen.Now, seen.Elapsed, seen.Pods
+		seen = again
+	}
+	d := pods.Move(tech, req, seen)
+	require.Equal(t, pods.ActDone, d.Action, d.Reason)
+	require.Equal(t, "pod web-x: ImagePullBackOff: manifest unknown", d.Numbers.Stuck)
+	require.Equal(t, int64(7), d.Numbers.SpentSeconds, "its deadline goes on from there")
+	req.TellStuck = false
+	d = pods.Move(tech, req, seen)
+	require.Equal(t, pods.ActWait, d.Action, "once told, it is waited for: %s", d.Reason)
+	require.Empty(t, d.Numbers.Stuck)
+}
