@@ -208,6 +208,21 @@ func TestAStopToFrozenBeforeTheFirstChange(t *testing.T) {
 	e.waitRollout("the stable version", func(s rollout.Status) bool { return s.Phase == rollout.PhaseRolledBack })
 }
 
+// TestAStartRightAfterApplyIsAccepted: a workload in its own update is waited for, and a canary that takes every pod is warned of.
+func TestAStartRightAfterApplyIsAccepted(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	e.rollouts.answers(rollout.PreflightResult{Unsettled: "Deployment shop/order is still being updated: 1 of 2 pods are of its newest template, 2 in all", Replicas: 2})
+	checked := decode[schema.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody).is(http.StatusOK, "it can be checked"))
+	require.True(t, checked.Valid)
+	require.Len(t, checked.Warnings, 2)
+	require.Contains(t, checked.Warnings[0], "still being updated: 1 of 2 pods are of its newest template, 2 in all: the release waits up to 1m0s for that")
+	require.Contains(t, checked.Warnings[1], "step 1 of 2 asks for 2 and replaces every pod")
+	refused := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", `"policy":{"settleSeconds":0},`), jsonBody).is(http.StatusUnprocessableEntity, "who does not wait is refused")
+	require.Contains(t, refused.reasons(), "wait until that is done")
+	require.Equal(t, checked.Warnings, e.startRollout("x:2", "").Warnings)
+}
+
 // TestAnApprovalSaysWhatItApproves: two approvals in a row must not approve two steps of which their sender has seen one.
 func TestAnApprovalSaysWhatItApproves(t *testing.T) {
 	t.Parallel()

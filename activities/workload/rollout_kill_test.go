@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/rollout"
 )
@@ -126,6 +127,32 @@ func TestRolloutRefusals(t *testing.T) {
 		require.Contains(t, got.Refusals[0].Reason, c.says, c.reason)
 	}
 	require.Zero(t, b.realWrites(), "a preflight writes nothing")
+}
+
+// TestRolloutOfAWorkloadInItsOwnUpdate: what was applied a moment ago is no refusal. The release is told, waits, and begins on one stable revision.
+func TestRolloutOfAWorkloadInItsOwnUpdate(t *testing.T) {
+	b := newBench(t)
+	b.deployment("web", 3, func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "2s"}
+	})
+	b.settled(web(), 3)
+	patch := []byte(`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}},"template":{"spec":{"containers":[{"name":"app","image":"x:applied"}]}}}}`)
+	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+	r := b.release("web", rollout.StylePartition, "x:new")
+	found := r.preflight()
+	require.Empty(t, found.Refusals, "it passes by itself")
+	require.NotEmpty(t, found.Unsettled)
+	require.Equal(t, int32(3), found.Replicas)
+	req := rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change, Unsettled: rollout.UnsettledTell}
+	var told, begun rollout.BeginResult
+	require.NoError(t, r.call(rollout.ActivityBegin, req, &told))
+	require.NotEmpty(t, told.Unsettled)
+	require.Zero(t, b.realWrites(), "nothing was written")
+	req.Unsettled = rollout.UnsettledWait
+	require.NoError(t, r.call(rollout.ActivityBegin, req, &begun))
+	require.NotEmpty(t, begun.Stable)
+	require.Equal(t, 3, b.split("web")["x:applied"], "its own update was over before the claim")
 }
 
 // TestRecoverCommands brings a workload home by the commands that stand on it, with a shell and kubectl alone.

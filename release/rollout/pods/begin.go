@@ -82,6 +82,8 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) Decision 
 	switch {
 	case req.Unsettled == rollout.UnsettledTell:
 		return Decision{Action: ActDone, Reason: reason, Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Unsettled: reason, Message: reason}}
+	case req.Unsettled != rollout.UnsettledWait && seen.Lagging(): // a moment, whatever the policy says
+		return judge(req.Subject, seen, "", reason, 0, rollout.MoveResult{Replicas: seen.Replicas})
 	case req.Unsettled != rollout.UnsettledWait:
 		return failf(failure.Refused, "%s: wait until `kubectl rollout status` says that it is done, then start the rollout again", reason)
 	case seen.Elapsed < time.Duration(req.DeadlineSeconds)*time.Second:
