@@ -14,7 +14,7 @@ import (
 
 // edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app (x:9, was x:2),
 // by kubectl-set at 2026-03-01T09:00:00Z".
-func (t *rolloutJob) edited(l *looked) string {
+func (t *rolloutJob) edited(l *snapshot) string {
 	base := t.written(l)
 	if base == nil {
 		return ""
@@ -31,7 +31,7 @@ func (t *rolloutJob) edited(l *looked) string {
 }
 
 // written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known any more.
-func (t *rolloutJob) written(l *looked) map[string]any {
+func (t *rolloutJob) written(l *snapshot) map[string]any {
 	saved := l.seen.Saved
 	if saved == nil {
 		return nil
