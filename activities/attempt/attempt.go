@@ -93,7 +93,6 @@ type Attempt struct {
 	terms   Terms
 	options Options
 	details *heartbeat.Details[workloadops.Progress]
-	stop    func()
 	// until is when the attempt gives its place back.
 	until time.Time
 	// alive is when the attempt last gave a sign of life.
@@ -102,17 +101,18 @@ type Attempt struct {
 	forbiddenSince time.Time
 }
 
-// Start begins an attempt with what the one before has left. Run must be called.
+// Start begins an attempt with what the one before has left; nobody is told of it before Run.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
-	details, stop := heartbeat.Start(ctx, workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)})
+	details := heartbeat.Take(ctx, workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)})
 	return &Attempt{
-		terms: terms, options: options, details: details, stop: stop, until: options.Now().Add(options.ListenFor), alive: time.Now(),
+		terms: terms, options: options, details: details, until: options.Now().Add(options.ListenFor), alive: time.Now(),
 	}
 }
 
 // Run repeats rounds until the job is done or the attempt ends. The error is to be returned from the activity as it is.
 func (t *Attempt) Run(ctx context.Context, job Job) error {
-	defer t.stop()
+	stop := t.details.Begin(ctx)
+	defer stop()
 	for {
 		done, err := t.round(ctx, job)
 		if done {

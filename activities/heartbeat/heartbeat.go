@@ -22,13 +22,27 @@ type Details[P any] struct {
 // Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called; it tells a last time. Outside
 // of an activity nobody is told.
 func Start[P any](ctx context.Context, first P) (d *Details[P], stop func()) {
-	d = &Details[P]{progress: first}
+	d = Take(ctx, first)
+	return d, d.Begin(ctx)
+}
+
+// Take takes over what the last attempt left, or begins with first.
+func Take[P any](ctx context.Context, first P) *Details[P] {
+	d := &Details[P]{progress: first}
 	if !activity.IsActivity(ctx) {
-		return d, func() {}
+		return d
 	}
 	var left P
 	if activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &left) == nil {
 		d.progress = left
+	}
+	return d
+}
+
+// Begin begins to tell. stop must be called; it tells a last time. Outside of an activity nobody is told.
+func (d *Details[P]) Begin(ctx context.Context) (stop func()) {
+	if !activity.IsActivity(ctx) {
+		return func() {}
 	}
 	every := activity.GetInfo(ctx).HeartbeatTimeout / 3
 	if every <= 0 {
@@ -37,7 +51,7 @@ func Start[P any](ctx context.Context, first P) (d *Details[P], stop func()) {
 	done := make(chan struct{})
 	var ending sync.WaitGroup
 	ending.Go(func() { d.tell(ctx, every, done) })
-	return d, func() {
+	return func() {
 		close(done)
 		ending.Wait()
 		activity.RecordHeartbeat(ctx, d.Now())
