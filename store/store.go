@@ -56,13 +56,13 @@ type Store struct {
 	events *servingEvents
 }
 
-// New prepares a store on the namespace ("": DefaultNamespace) of the cluster that config reaches, with its servings in another ("": that of Kuscia).
+// New prepares a store on the namespace ("": DefaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings in another ("": that of Kuscia).
 // It calls nobody yet.
 func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
 		namespace = DefaultNamespace
 	}
-	config = homeConfig(config)
+	config = jsonConfig(config)
 	client, codec, err := typedClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
 		&v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
 	if err != nil {
@@ -108,18 +108,11 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 // Namespace is where the store's objects live.
 func (s *Store) Namespace() string { return s.namespace }
 
-// homeConfig asks for JSON, which is what custom resources speak, and leaves fairness to the API server: the client's own limit of five
-// calls a second would hold up a burst of requests.
-func homeConfig(config *rest.Config) *rest.Config {
+// jsonConfig asks for JSON, which is what custom resources speak.
+func jsonConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
-	if config.QPS == 0 {
-		config.QPS = -1
-	}
-	if config.UserAgent == "" {
-		config.UserAgent = "slipway"
-	}
 	return config
 }
 

@@ -24,6 +24,7 @@ import (
 
 var (
 	deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
+	errBug      = errors.New("index out of range")
 	errDown     = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	errLacks    = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: `User "worker" cannot patch resource "deployments"`}}
 	errConflict = apierrors.NewConflict(deployments, "order", errors.New("x"))
@@ -146,6 +147,15 @@ func TestRounds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnErrorOfOurOwn says nothing about the cluster: it is left to the server as it is, and no budget for outages is used.
+func TestAnErrorOfOurOwn(t *testing.T) {
+	t.Parallel()
+	job := &scripted{rounds: []round{fails(errBug)}}
+	job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now}, attempt.Terms{UnreachableBudgetSeconds: 1})
+	require.Equal(t, errBug, job.Run(t.Context(), job))
+	require.Nil(t, job.Progress().UnreachableSince)
 }
 
 // TestAnOutageDoesNotCount has the cluster away for longer than the deadline in the middle of a wait.

@@ -3,15 +3,11 @@ package attempt
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/outcome"
-	"slipway.io/slipway/activities/podword"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -42,18 +38,20 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 		return f
 	}
 	now := t.options.Now()
-	switch trouble.Sort(err) {
-	case trouble.Changed:
+	switch kube.Classify(err) {
+	case kube.Internal: // it says nothing about the cluster: the server tries again, and shows it as it is
+		return err
+	case kube.Changed:
 		return t.sleep(ctx, pauseAfterConflict, nil)
-	case trouble.Missing:
+	case kube.Missing:
 		return job.Missing(err)
-	case trouble.Refused, trouble.Rejected:
-		return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.terms.Subject, Text(err))
-	case trouble.Forbidden:
+	case kube.Refused, kube.Rejected:
+		return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.terms.Subject, kube.Text(err))
+	case kube.Forbidden:
 		if f := t.forbidden(now, err); f != nil {
 			return f
 		}
-	case trouble.Unreachable:
+	case kube.Unreachable:
 		if f := t.unreachable(now, err); f != nil {
 			return f
 		}
@@ -75,7 +73,7 @@ func (t *Attempt) forbidden(now time.Time, err error) error {
 		return nil
 	}
 	return t.interrupts(failure.New(failure.Forbidden,
-		"%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, Text(err)))
+		"%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, kube.Text(err)))
 }
 
 // unreachable is the failure of a cluster that has been out of reach for longer than the budget; nil before.
@@ -83,14 +81,14 @@ func (t *Attempt) unreachable(now time.Time, err error) error {
 	var outage time.Duration
 	t.Note(func(p *workloadops.Progress) {
 		outage = p.Failed(now)
-		p.Message = "its cluster is out of reach: " + Text(err)
+		p.Message = "its cluster is out of reach: " + kube.Text(err)
 	})
 	budget := t.terms.UnreachableBudgetSeconds
 	if budget == 0 || outage <= time.Duration(budget)*time.Second {
 		return nil
 	}
 	return t.interrupts(failure.New(failure.Unreachable,
-		"%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, Text(err)))
+		"%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, kube.Text(err)))
 }
 
 // interrupts notes on a failure of the system what is used of the deadline: it goes on from there later.
@@ -106,18 +104,4 @@ func (t *Attempt) unlessKnown(f *failure.Error) error {
 		return f
 	}
 	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: t.terms.KnownFailureRetry}
-}
-
-// Text is an error of the API server as it is passed on, in one line with its causes: the answer itself may say no more than "rejected".
-func Text(err error) string {
-	said := err.Error()
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil {
-		for _, cause := range status.Status().Details.Causes {
-			if cause.Message != "" && !strings.Contains(said, cause.Message) {
-				said += "; " + cause.Message
-			}
-		}
-	}
-	return podword.Line(said)
 }

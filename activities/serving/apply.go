@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -135,11 +136,8 @@ func (j *job) finish(ctx context.Context, objects serving.Objects, d *appsv1.Dep
 
 // free gives the Deployment free, unless it is not the operation's any more.
 func (j *job) free(ctx context.Context) error {
-	at := "/metadata/annotations/" + strings.ReplaceAll(workloadops.AnnotationClaimedBy, "/", "~1")
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": at, "value": j.req.Claim}, {"op": "remove", "path": at},
-		{"op": "remove", "path": "/metadata/labels/" + strings.ReplaceAll(workloadops.LabelClaimed, "/", "~1")},
-	})
+	held := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
+	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held), jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))})
 	if err != nil {
 		return err
 	}

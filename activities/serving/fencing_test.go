@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,10 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	partyservings "slipway.io/slipway/activities/serving"
 	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -39,18 +38,24 @@ import (
 type histories struct {
 	client.Client
 	inputs map[string]serving.Input
+	// err is what Temporal answers instead.
+	err error
 }
 
 func (h histories) WorkflowService() workflowservice.WorkflowServiceClient {
-	return historyService{inputs: h.inputs}
+	return historyService{inputs: h.inputs, err: h.err}
 }
 
 type historyService struct {
 	workflowservice.WorkflowServiceClient
 	inputs map[string]serving.Input
+	err    error
 }
 
 func (h historyService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	if h.err != nil {
+		return nil, h.err
+	}
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(h.inputs[r.GetExecution().GetWorkflowId()])
 	if err != nil {
 		return nil, err
@@ -73,16 +78,9 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs the local stack: run it by `make test`")
-	}
+	stack := harness.SharedStack(t)
 	t.Parallel()
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
-	require.NoError(t, err)
-	config.QPS, config.Burst = 200, 400
-	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	s := &site{t: t, kube: kube, config: config, domain: harness.NewNamespace(t, kube, "party"), temporal: histories{inputs: map[string]serving.Input{}}}
+	s := &site{t: t, kube: stack.Kube, config: stack.REST, domain: stack.Namespace(t, "party"), temporal: histories{inputs: map[string]serving.Input{}}}
 	s.operation(1, "one", "")
 	s.operation(2, "two", "one")
 	return s
@@ -138,14 +136,15 @@ func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http
 	s.t.Helper()
 	config := rest.CopyConfig(s.config)
 	config.WrapTransport = wrap
-	kube, err := kubernetes.NewForConfig(config)
+	config = kube.Configure(config, kube.Options{QPS: 200, Burst: 400})
+	client, err := kubernetes.NewForConfig(config)
 	require.NoError(s.t, err)
 	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
 	watch, err := partyservings.NewWatch(s.kube, []string{s.domain}, log)
 	require.NoError(s.t, err)
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
-	acts := partyservings.New(kube, versions.NewReader(s.temporal, "default"), watch, partyservings.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
+	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, partyservings.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
 	env.RegisterActivity(acts.Apply)

@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
@@ -54,7 +55,7 @@ func (j *job) Reconcile(ctx context.Context) (attempt.Next, error) {
 
 // Missing is the failure of a namespace that is not there.
 func (j *job) Missing(err error) error {
-	return failure.New(failure.Refused, "namespace %s of party %s does not take it: %s", j.req.Domain, j.req.Domain, attempt.Text(err))
+	return failure.New(failure.Refused, "namespace %s of party %s does not take it: %s", j.req.Domain, j.req.Domain, kube.Text(err))
 }
 
 // Failed tidies up when a failure is final, unless the claim is that of a later step.

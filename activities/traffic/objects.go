@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -41,7 +43,7 @@ type place struct {
 func (p place) String() string { return traffic.Describe(p.kind.name, p.namespace, p.name) }
 
 // patch sends a JSON Patch; with dry the API server only says what would come of it.
-func (a *Activities) patch(ctx context.Context, p place, ops []traffic.Op, dry bool) (traffic.Object, error) {
+func (a *Activities) patch(ctx context.Context, p place, ops []jsonpatch.Op, dry bool) (traffic.Object, error) {
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func (a *Activities) patch(ctx context.Context, p place, ops []traffic.Op, dry b
 func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w *traffic.Write) (bool, error) {
 	kept, err := a.patch(ctx, p, w.Stamp(""), true)
 	if noDryRun(err) {
-		kept, err = traffic.Apply(live, w.Changes), nil
+		kept, err = jsonpatch.Apply(live, w.Changes), nil
 	}
 	if err != nil {
 		return false, a.verdict(ctx, p, live, err)
@@ -77,7 +79,7 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 }
 
 // send makes a write.
-func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops []traffic.Op) error {
+func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops []jsonpatch.Op) error {
 	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.before")
 	_, err := a.patch(ctx, p, ops, false)
 	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.after")
@@ -144,15 +146,15 @@ func digUID(o traffic.Object) string { return string((&unstructured.Unstructured
 
 // verdict tells a write that came too late, which is decided anew, from one that the API server does not want.
 func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, err error) error {
-	switch sortTrouble(err) {
-	case changed:
+	switch classify(err) {
+	case kube.Changed:
 		if apierrors.IsNotFound(err) && live == nil {
-			return failure.New(failure.Refused, "%s cannot be created: %s", p, text(err)) // its kind or its namespace is not there
+			return failure.New(failure.Refused, "%s cannot be created: %s", p, kube.Text(err)) // its kind or its namespace is not there
 		}
 		return errLookAgain
-	case refused:
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, text(err))
-	case rejected:
+	case kube.Refused:
+		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
+	case kube.Rejected:
 		now, readErr := a.get(ctx, p.kind, p.namespace, p.name)
 		if readErr != nil {
 			return readErr
@@ -160,7 +162,7 @@ func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, 
 		if version(now) != version(live) {
 			return errLookAgain
 		}
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, text(err))
+		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
 	default:
 		return err
 	}
@@ -176,7 +178,7 @@ func version(o traffic.Object) string {
 // noDryRun says that a webhook of the cluster cannot be asked what it would do.
 func noDryRun(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && sortTrouble(err) == rejected && dryRunWords.MatchString(status.Status().Message)
+	return errors.As(err, &status) && classify(err) == kube.Rejected && dryRunWords.MatchString(status.Status().Message)
 }
 
 func annotation(o traffic.Object, key string) string {

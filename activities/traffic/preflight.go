@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -262,11 +263,13 @@ func (c *check) failure(err error) error {
 	switch {
 	case errors.As(err, &f):
 		return f
-	case sortTrouble(err) == forbidden:
-		return failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", c.req.Workload, text(err))
-	case sortTrouble(err) == unreachable:
-		return failure.New(failure.Unreachable, "%s: its cluster cannot be reached: %s", c.req.Workload, text(err))
+	case classify(err) == kube.Forbidden:
+		return failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", c.req.Workload, kube.Text(err))
+	case classify(err) == kube.Unreachable:
+		return failure.New(failure.Unreachable, "%s: its cluster cannot be reached: %s", c.req.Workload, kube.Text(err))
+	case classify(err) == kube.Internal:
+		return err
 	default:
-		return failure.New(failure.Refused, "%s: its cluster does not answer the check: %s", c.req.Workload, text(err))
+		return failure.New(failure.Refused, "%s: its cluster does not answer the check: %s", c.req.Workload, kube.Text(err))
 	}
 }

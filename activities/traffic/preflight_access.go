@@ -3,13 +3,10 @@ package traffic
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
-	authv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/kube"
 )
 
 var (
@@ -46,42 +43,20 @@ func (c *check) needs(j job) (map[schema.GroupVersionResource][]string, error) {
 
 // permissions names the permissions that are not there, "" when all are.
 func (c *check) permissions(ctx context.Context, j job) (string, error) {
-	needs, err := c.needs(j)
+	byResource, err := c.needs(j)
 	if err != nil {
 		return "", err
 	}
-	var lacking []string
-	for gvr, verbs := range needs {
+	var needs []kube.Permission
+	for gvr, verbs := range byResource {
 		namespace, name := j.namespace, ""
 		if gvr == configMapsGVR {
 			namespace, name = cmp.Or(c.a.options.ScriptsNamespace, namespace), c.a.options.ScriptsConfigMap // no other is read, so none has to be permitted
 		}
-		for _, verb := range verbs {
-			allowed, err := c.a.may(ctx, authv1.ResourceAttributes{Group: gvr.Group, Resource: gvr.Resource, Verb: verb, Namespace: namespace, Name: name})
-			if err != nil {
-				return "", err
-			}
-			if !allowed {
-				lacking = append(lacking, verb+" "+gvr.Resource)
-			}
+		for _, n := range kube.Needs(gvr.Group, gvr.Resource, namespace, verbs...) {
+			n.Name = name
+			needs = append(needs, n)
 		}
 	}
-	if len(lacking) == 0 {
-		return "", nil
-	}
-	slices.Sort(lacking)
-	return fmt.Sprintf("this party's worker may not %s in namespace %s: grant it that", strings.Join(lacking, ", "), j.namespace), nil
-}
-
-// may asks the API server about one permission of ours.
-func (a *Activities) may(ctx context.Context, attributes authv1.ResourceAttributes) (bool, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	review, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(call, &authv1.SelfSubjectAccessReview{
-		Spec: authv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	return review.Status.Allowed, nil
+	return kube.NewPermissions(c.a.client.AuthorizationV1(), c.a.options.CallTimeout).Lacking(ctx, needs)
 }

@@ -10,6 +10,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
@@ -112,7 +113,7 @@ func (t *routeJob) wait(reason string) (attempt.Next, error) {
 
 // Missing is the failure of what the cluster does not know at all: objects that are gone are part of the decisions.
 func (t *routeJob) Missing(err error) error {
-	return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, text(err))
+	return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, kube.Text(err))
 }
 
 // Failed leaves a failure as it is: the routes stay where they are.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -27,7 +28,7 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 	if err != nil || w == nil {
 		return false, err
 	}
-	narrowed := traffic.Apply(live, w.Changes)
+	narrowed := jsonpatch.Apply(live, w.Changes)
 	ready, err := a.readyPods(ctx, p.namespace, traffic.SelectorOf(narrowed))
 	if err != nil {
 		return false, err

@@ -26,11 +26,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/traffic/scriptbox"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -113,21 +113,14 @@ func (w *wire) count() int {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs the local stack: run it by `make test`")
-	}
+	stack := harness.SharedStack(t)
 	t.Parallel()
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
+	routes.Install(t, stack.REST)
+	b := &bench{t: t, config: stack.REST, kube: stack.Kube, namespace: stack.Namespace(t, "traffic")}
+	var err error
+	b.objects, err = dynamic.NewForConfig(stack.REST)
 	require.NoError(t, err)
-	config.QPS, config.Burst = 500, 1000
-	routes.Install(t, config)
-	b := &bench{t: t, config: config}
-	b.kube, err = kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	b.objects, err = dynamic.NewForConfig(config)
-	require.NoError(t, err)
-	b.namespace = harness.NewNamespace(t, b.kube, "traffic")
-	b.use(config, traffic.Options{})
+	b.use(b.config, traffic.Options{})
 	return b
 }
 
@@ -141,6 +134,7 @@ func (b *bench) use(config *rest.Config, options traffic.Options) {
 		wire.next = next
 		return wire
 	}
+	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000}) // around the faults, which it is to judge as those of a cluster
 	client, err := kubernetes.NewForConfig(counted)
 	require.NoError(b.t, err)
 	objects, err := dynamic.NewForConfig(counted)

@@ -91,7 +91,8 @@ func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, e
 	case errors.As(err, &gone):
 		return in, failure.New(failure.NotFound, "Temporal does not know %s (run %s) any more, and so not what it was to bring about", key.WorkflowID, key.RunID)
 	case err != nil:
-		return in, fmt.Errorf("ask Temporal what %s was started with: %w", key.WorkflowID, err)
+		// Not wrapped: an error of Temporal must not be taken for one of a cluster.
+		return in, fmt.Errorf("ask Temporal what %s was started with: %s", key.WorkflowID, err.Error())
 	case len(page.GetHistory().GetEvents()) == 0:
 		return in, fmt.Errorf("ask Temporal what %s was started with: its history has no event", key.WorkflowID)
 	}

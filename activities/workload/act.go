@@ -8,7 +8,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -31,7 +31,7 @@ func (t *operationJob) write(ctx context.Context, o *object, d workloadops.Decis
 	}
 	after, err := t.patch(ctx, o, d.Write)
 	if err != nil {
-		if trouble.Sort(err) == rejected {
+		if kube.Classify(err) == kube.Rejected {
 			// Most likely somebody was faster; the next look tells.
 			t.rejected, t.rejectedError = o.GetResourceVersion(), err
 			return attempt.Next{}, nil

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -69,7 +70,7 @@ func (k kind) asked(o *unstructured.Unstructured) int32 {
 func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.RawMessage {
 	settings := map[string]json.RawMessage{}
 	for _, path := range paths {
-		v, there := at(o.Object, path)
+		v, there := jsonpatch.At(o.Object, path)
 		if !there || v == nil {
 			continue
 		}

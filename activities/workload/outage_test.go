@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
@@ -102,7 +103,7 @@ func (b *bench) account(rules ...rbacv1.PolicyRule) (config *rest.Config, take f
 	require.NoError(b.t, err)
 	config = rest.AnonymousClientConfig(b.config)
 	config.BearerToken = token.Status.Token
-	config.QPS, config.Burst = 500, 1000
+	config = kube.Configure(config, kube.Options{QPS: 500, Burst: 1000})
 	return config, func() {
 		require.NoError(b.t, b.kube.RbacV1().RoleBindings(b.namespace).Delete(ctx, "worker", metav1.DeleteOptions{}))
 	}

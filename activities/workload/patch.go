@@ -3,53 +3,46 @@ package workload
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/workloadops"
 )
 
 // fieldManager is the name under which the API server notes our changes.
 const fieldManager = "slipway"
 
-// change is one operation of a JSON Patch (RFC 6902).
-type change struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
 // jsonPatch is a write as a JSON Patch for the object as it was read. Its tests come first, so that it is made as a whole or not at all.
 func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
-	var tests, changes []change
+	var tests, changes []jsonpatch.Op
 	if w.Fresh {
-		tests = append(tests, change{"test", "/metadata/resourceVersion", o.GetResourceVersion()})
+		tests = append(tests, jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion()))
 	}
 	if w.Held != "" {
-		tests = append(tests, change{"test", annotation(workloadops.AnnotationClaimedBy), w.Held})
+		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.Held))
 	}
 	if w.Replicas != nil {
 		if o.sized() {
-			tests = append(tests, change{"test", "/spec/replicas", w.WasReplicas})
+			tests = append(tests, jsonpatch.Test("/spec/replicas", w.WasReplicas))
 		}
-		changes = append(changes, change{"add", "/spec/replicas", *w.Replicas})
+		changes = append(changes, jsonpatch.Add("/spec/replicas", *w.Replicas))
 	}
 	for _, s := range w.Settings {
 		if len(s.Was) > 0 {
-			tests = append(tests, change{"test", s.Path, s.Was})
+			tests = append(tests, jsonpatch.Test(s.Path, s.Was))
 		}
 		if len(s.Value) > 0 {
-			changes = append(changes, change{"add", s.Path, s.Value})
+			changes = append(changes, jsonpatch.Add(s.Path, s.Value))
 		} else {
-			changes = append(changes, change{Op: "remove", Path: s.Path})
+			changes = append(changes, jsonpatch.Remove(s.Path))
 		}
 	}
 	if w.Stamp != "" {
 		if len(templateAnnotations(o)) == 0 {
-			changes = append(changes, change{"add", "/spec/template/metadata/annotations", map[string]string{}})
+			changes = append(changes, jsonpatch.Add("/spec/template/metadata/annotations", map[string]string{}))
 		}
-		changes = append(changes, change{"add", "/spec/template/metadata/annotations/" + escape(workloadops.AnnotationRestartedBy), w.Stamp})
+		changes = append(changes, jsonpatch.Add("/spec/template/metadata/annotations/"+jsonpatch.Escape(workloadops.AnnotationRestartedBy), w.Stamp))
 	}
 	changes = append(changes, metadata(o.Unstructured, w)...)
 	return json.Marshal(append(tests, changes...))
@@ -61,8 +54,8 @@ func templateAnnotations(o *object) map[string]any {
 }
 
 // metadata are the changes of annotations and of the label.
-func metadata(o *unstructured.Unstructured, w *workloadops.Write) []change {
-	var out []change
+func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
+	var out []jsonpatch.Op
 	set := map[string]string{}
 	for name, value := range w.Annotations {
 		set[name] = value
@@ -71,36 +64,29 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []change {
 	if w.Claim != "" {
 		set[workloadops.AnnotationClaimedBy] = w.Claim
 		if len(o.GetLabels()) == 0 {
-			out = append(out, change{"add", "/metadata/labels", map[string]string{}})
+			out = append(out, jsonpatch.Add("/metadata/labels", map[string]string{}))
 		}
-		out = append(out, change{"add", "/metadata/labels/" + escape(workloadops.LabelClaimed), workloadops.LabelClaimedValue})
+		out = append(out, jsonpatch.Add(jsonpatch.Label(workloadops.LabelClaimed), workloadops.LabelClaimedValue))
 	}
 	if w.Release {
 		remove = append(remove, workloadops.AnnotationClaimedBy)
 		if _, there := o.GetLabels()[workloadops.LabelClaimed]; there {
-			out = append(out, change{Op: "remove", Path: "/metadata/labels/" + escape(workloadops.LabelClaimed)})
+			out = append(out, jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed)))
 		}
 	}
 	if len(set) > 0 && len(o.GetAnnotations()) == 0 {
-		out = append(out, change{"add", "/metadata/annotations", map[string]string{}})
+		out = append(out, jsonpatch.Add("/metadata/annotations", map[string]string{}))
 	}
 	for _, name := range sortedKeys(set) {
-		out = append(out, change{"add", annotation(name), set[name]})
+		out = append(out, jsonpatch.Add(jsonpatch.Annotation(name), set[name]))
 	}
 	slices.Sort(remove)
 	for _, name := range slices.Compact(remove) {
 		if _, there := o.GetAnnotations()[name]; there {
-			out = append(out, change{Op: "remove", Path: annotation(name)})
+			out = append(out, jsonpatch.Remove(jsonpatch.Annotation(name)))
 		}
 	}
 	return out
-}
-
-func annotation(name string) string { return "/metadata/annotations/" + escape(name) }
-
-// escape spells a key as one step of a JSON Pointer (RFC 6901).
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
 func sortedKeys(m map[string]string) []string {

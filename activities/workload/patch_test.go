@@ -85,8 +85,3 @@ func TestJSONPatch(t *testing.T) {
 		})
 	}
 }
-
-func TestEscape(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "a~1b~0c", escape("a/b~c"), "RFC 6901")
-}

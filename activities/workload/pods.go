@@ -13,7 +13,7 @@ import (
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/podword"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -52,7 +52,7 @@ func (a *Activities) deletePods(ctx context.Context, namespace string, list []wo
 		failpoint.Hit(after)
 		cancel()
 		if err != nil {
-			if kind := trouble.Sort(err); kind != missing && kind != changed {
+			if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Changed {
 				return err
 			}
 		}

@@ -4,25 +4,20 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/outcome"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
-const (
-	// listFrom is how many workloads of one kind and namespace are read by listing instead of one by one.
-	listFrom = 4
-	// preflightCalls is how many requests a preflight has under way at once.
-	preflightCalls = 8
-)
+// listFrom is how many workloads of one kind and namespace are read by listing instead of one by one.
+const listFrom = 4
 
 // Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the
 // worker has the permissions that it takes. A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run
@@ -72,7 +67,7 @@ func (p *preflight) run(ctx context.Context) error {
 		}
 		jobs = append(jobs, p.readers(s, members)...)
 	}
-	return together(ctx, jobs)
+	return kube.Together(ctx, jobs)
 }
 
 // readers read the workloads of one kind and namespace and judge them.
@@ -137,49 +132,12 @@ func (a *Activities) withoutNamespace(ctx context.Context, namespace string) str
 }
 
 func (p *preflight) failure(err error) error {
-	switch trouble.Sort(err) {
-	case forbidden, refused:
-		return failure.New(failure.Forbidden, "this party's worker lacks a permission: %s", text(err))
+	switch kube.Classify(err) {
+	case kube.Internal:
+		return err
+	case kube.Forbidden, kube.Refused:
+		return failure.New(failure.Forbidden, "this party's worker lacks a permission: %s", kube.Text(err))
 	default:
-		return failure.New(failure.Unreachable, "this party's cluster is out of reach: %s", text(err))
-	}
-}
-
-// together runs jobs, preflightCalls at once, and returns the first error.
-func together(ctx context.Context, jobs []func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	queue := make(chan func(ctx context.Context) error)
-	var wg sync.WaitGroup
-	for range min(preflightCalls, len(jobs)) {
-		wg.Go(func() {
-			for job := range queue {
-				if err := twice(ctx, job); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	for _, job := range jobs {
-		queue <- job
-	}
-	close(queue)
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
-// twice tries a job once more, after a second, when the cluster did not answer: a short hiccup is no verdict.
-func twice(ctx context.Context, job func(ctx context.Context) error) error {
-	err := job(ctx)
-	if err == nil || trouble.Sort(err) != unreachable {
-		return err
-	}
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return job(ctx)
-	case <-ctx.Done():
-		return err
+		return failure.New(failure.Unreachable, "this party's cluster is out of reach: %s", kube.Text(err))
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -36,14 +36,14 @@ func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	if err == nil {
 		return next, nil
 	}
-	switch trouble.Sort(err) {
-	case missing:
+	switch kube.Classify(err) {
+	case kube.Missing:
 		t.result.Message = "nothing to give back: the workload is gone"
 		return attempt.Next{Action: attempt.Done}, nil
-	case refused:
+	case kube.Refused:
 		err = failure.New(failure.Refused,
 			"%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it",
-			t.req.Workload, attempt.Text(err))
+			t.req.Workload, kube.Text(err))
 	}
 	return attempt.Next{}, err
 }
@@ -61,7 +61,7 @@ func (t *restoreJob) giveBack(ctx context.Context) (attempt.Next, error) {
 	case err == nil && d.Result != nil:
 		t.result = *d.Result
 		return attempt.Next{Action: attempt.Done}, nil
-	case err != nil && trouble.Sort(err) == rejected:
+	case err != nil && kube.Classify(err) == kube.Rejected:
 		t.rejected, t.rejectedError = o.GetResourceVersion(), err
 		return attempt.Next{}, nil
 	}

@@ -9,8 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 )
@@ -65,58 +66,59 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 // changeAutoscaler pins one to the workload's size, or restores it by the patch that stands on it.
 func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerChange) error {
 	o := t.scalers[c.Name]
-	fresh := change{"test", "/metadata/resourceVersion", o.GetResourceVersion()}
-	var ops []change
+	fresh := jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion())
+	var ops []jsonpatch.Op
 	step := "restore"
 	if c.Pin == nil {
-		if err := json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRestore]), &ops); err != nil {
+		undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore])
+		if err != nil {
 			return failure.New(failure.Refused, "%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
 				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
 		}
-		ops = undoing(o, ops)
+		ops = undoing(o, undo)
 	} else {
 		step = "pin"
 		ops = t.pinning(o, *c.Pin)
 	}
-	body, err := json.Marshal(append([]change{fresh}, ops...))
+	body, err := json.Marshal(append([]jsonpatch.Op{fresh}, ops...))
 	if err != nil {
 		return err
 	}
 	_, err = t.patch(ctx, o, body, pointAutoscaler, step)
-	if err != nil && trouble.Sort(err) == rejected && t.rejected != o.GetResourceVersion() {
+	if err != nil && kube.Classify(err) == kube.Rejected && t.rejected != o.GetResourceVersion() {
 		// Its own controller writes its status at any time, and was faster: the next look tells.
 		t.rejected = o.GetResourceVersion()
 		return nil
 	}
-	if err != nil && trouble.Sort(err) == missing { // it is gone, not the workload: the next look tells
+	if err != nil && kube.Classify(err) == kube.Missing { // it is gone, not the workload: the next look tells
 		return nil
 	}
 	return err
 }
 
 // pinning pins an autoscaler, and leaves on it the patch that undoes that.
-func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []change {
-	undo := []change{{Op: "remove", Path: annotation(rollout.AnnotationRestore)}, {Op: "remove", Path: annotation(rollout.AnnotationHeldBy)}}
-	undo = append(undo, change{Op: "remove", Path: annotation(rollout.AnnotationWritten)})
-	var ops []change
+func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
+	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy))}
+	undo = append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)))
+	var ops []jsonpatch.Op
 	for _, field := range limitFields {
 		path := limits + field
-		if v, there := at(o.Object, path); there {
-			undo = append(undo, change{"add", path, v})
+		if v, there := jsonpatch.At(o.Object, path); there {
+			undo = append(undo, jsonpatch.Add(path, v))
 		} else {
-			undo = append(undo, change{Op: "remove", Path: path})
+			undo = append(undo, jsonpatch.Remove(path))
 		}
-		ops = append(ops, change{"add", path, size})
+		ops = append(ops, jsonpatch.Add(path, size))
 	}
 	if len(o.GetAnnotations()) == 0 {
-		ops = append(ops, change{"add", "/metadata/annotations", map[string]string{}})
+		ops = append(ops, jsonpatch.Add("/metadata/annotations", map[string]string{}))
 	}
 	restore, err := json.Marshal(undo)
 	if err != nil {
 		panic(err) // it was JSON before: it always marshals
 	}
-	return append(ops, change{"add", annotation(rollout.AnnotationRestore), string(restore)},
-		change{"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}, change{"add", annotation(rollout.AnnotationWritten), pinnedTo(int64(size))})
+	return append(ops, jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRestore), string(restore)),
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pinnedTo(int64(size))))
 }
 
 // limits is where an autoscaler's limits stand, limitFields are their names.
@@ -131,13 +133,13 @@ func pinnedTo(size int64) string {
 
 // undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a
 // mark that they have removed is gone.
-func undoing(o *unstructured.Unstructured, undo []change) []change {
+func undoing(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
 	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
 	ours := func(path string) bool {
 		if !told { // it was pinned before that was noted
 			return true
 		}
-		now, _ := at(o.Object, path)
+		now, _ := jsonpatch.At(o.Object, path)
 		for _, field := range limitFields { // where one limit is theirs now, the other tells the size
 			if size := number(o, "spec", field); pinnedTo(size) == written {
 				return now == size
@@ -145,8 +147,8 @@ func undoing(o *unstructured.Unstructured, undo []change) []change {
 		}
 		return false
 	}
-	return slices.DeleteFunc(undo, func(c change) bool {
-		_, there := at(o.Object, c.Path)
+	return slices.DeleteFunc(undo, func(c jsonpatch.Op) bool {
+		_, there := jsonpatch.At(o.Object, c.Path)
 		return strings.HasPrefix(c.Path, limits) && !ours(c.Path) || c.Op == "remove" && !there
 	})
 }

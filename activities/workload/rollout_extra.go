@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
@@ -65,38 +66,38 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 
 // changeExtra makes one change of the extra Deployment.
 func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.ExtraChange) error {
-	held := change{"test", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}
+	held := jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim)
 	switch {
 	case c.Create != nil:
 		return t.createExtra(ctx, l, *c.Create)
 	case c.Delete != "":
 		return t.deleteExtra(ctx, l, c.Delete)
 	case c.Replicas != nil:
-		return t.patchExtra(ctx, l, "scale", []change{held, {"test", "/metadata/generation", l.extra.GetGeneration()}, {"add", "/spec/replicas", *c.Replicas}})
+		return t.patchExtra(ctx, l, "scale", []jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Add("/spec/replicas", *c.Replicas)})
 	}
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
 		return err
 	}
-	return t.patchExtra(ctx, l, "put-back", []change{held, {"test", "/metadata/generation", l.extra.GetGeneration()}, {"replace", "/spec/template", template},
-		{"add", annotation(rollout.AnnotationWritten), pods.Digest(template)}, {"add", annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()}})
+	return t.patchExtra(ctx, l, "put-back", []jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Replace("/spec/template", template),
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String())})
 }
 
-func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, ops []change) error {
+func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, ops []jsonpatch.Op) error {
 	if l.seen.Extra.Claim != t.subject.Claim {
 		// It is of an earlier claim on this very workload, which was taken over.
-		ops = append([]change{{"add", annotation(workloadops.AnnotationClaimedBy), t.subject.Claim}, {"add", annotation(rollout.AnnotationHeldBy), t.subject.Claim}}, ops[1:]...)
+		ops = append([]jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}, ops[1:]...)
 	}
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return err
 	}
 	_, err = t.patch(ctx, l.extra, body, pointExtra, step)
-	if err != nil && (trouble.Sort(err) == rejected && t.rejected != l.extra.GetResourceVersion()) {
+	if err != nil && (kube.Classify(err) == kube.Rejected && t.rejected != l.extra.GetResourceVersion()) {
 		t.rejected = l.extra.GetResourceVersion()
 		return nil
 	}
-	if err != nil && trouble.Sort(err) == missing { // it is gone, not the workload: the next look tells
+	if err != nil && kube.Classify(err) == kube.Missing { // it is gone, not the workload: the next look tells
 		return nil
 	}
 	return err
@@ -163,7 +164,7 @@ func (t *rolloutJob) deleteExtra(ctx context.Context, l *snapshot, uid string) e
 	err := t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).
 		Delete(call, l.extra.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &policy})
 	failpoint.Hit(pointExtra + ".after/delete")
-	if err != nil && (trouble.Sort(err) == missing || trouble.Sort(err) == changed) {
+	if err != nil && (kube.Classify(err) == kube.Missing || kube.Classify(err) == kube.Changed) {
 		return nil
 	}
 	return err

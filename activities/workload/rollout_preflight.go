@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -182,34 +183,18 @@ func asFailure(err error) (*failure.Error, bool) {
 // lacking says which permissions the worker does not have.
 func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
-	needs := needsOf(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch")
-	needs = append(needs, needsOf("", "pods", ns, "list", "delete")...)
+	needs := kube.Needs(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch")
+	needs = append(needs, kube.Needs("", "pods", ns, "list", "delete")...)
 	if k.sets {
-		needs = append(needs, needsOf("apps", "replicasets", ns, "list")...)
+		needs = append(needs, kube.Needs("apps", "replicasets", ns, "list")...)
 	} else {
-		needs = append(needs, needsOf("apps", "controllerrevisions", ns, "list")...)
+		needs = append(needs, kube.Needs("apps", "controllerrevisions", ns, "list")...)
 	}
 	switch p.req.Strategy.Style {
 	case rollout.StyleCanary:
-		needs = append(needs, needsOf("apps", "deployments", ns, "create", "delete")...)
+		needs = append(needs, kube.Needs("apps", "deployments", ns, "create", "delete")...)
 	case rollout.StyleBlueGreen:
-		needs = append(needs, needsOf("autoscaling", "horizontalpodautoscalers", ns, "list", "patch")...)
+		needs = append(needs, kube.Needs("autoscaling", "horizontalpodautoscalers", ns, "list", "patch")...)
 	}
-	asked := &reviews{a: p.a, answers: map[need]bool{}}
-	set := map[need]bool{}
-	for _, n := range needs {
-		set[n] = true
-	}
-	if err := asked.ask(ctx, set); err != nil {
-		return "", err
-	}
-	return asked.lacks(needs), nil
-}
-
-func needsOf(group, resource, namespace string, verbs ...string) []need {
-	var out []need
-	for _, v := range verbs {
-		out = append(out, need{group, resource, v, namespace})
-	}
-	return out
+	return kube.NewPermissions(p.a.client.AuthorizationV1(), p.a.options.CallTimeout).Lacking(ctx, needs)
 }

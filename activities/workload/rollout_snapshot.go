@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,21 +121,6 @@ func number(o *unstructured.Unstructured, path ...string) int64 {
 
 func count(o *unstructured.Unstructured, field string) int32 {
 	return int32(number(o, "status", field))
-}
-
-// at is the value at a JSON Pointer of objects.
-func at(object map[string]any, path string) (any, bool) {
-	var v any = object
-	for _, step := range strings.Split(path, "/")[1:] {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		if v, ok = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]; !ok {
-			return nil, false
-		}
-	}
-	return v, true
 }
 
 func selectorOf(o *unstructured.Unstructured) (string, error) {

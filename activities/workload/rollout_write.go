@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
@@ -21,22 +22,22 @@ import (
 // patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all:
 // the claim, and the spec's generation, since every write depends on the spec that was seen.
 func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
-	var ops []change
+	var ops []jsonpatch.Op
 	if w.Fresh {
-		ops = append(ops, change{"test", "/metadata/resourceVersion", l.object.GetResourceVersion()})
+		ops = append(ops, jsonpatch.Test("/metadata/resourceVersion", l.object.GetResourceVersion()))
 	} else {
-		ops = append(ops, change{"test", "/metadata/generation", l.object.GetGeneration()})
+		ops = append(ops, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
 	}
 	if w.Held != "" {
-		ops = append(ops, change{"test", annotation(workloadops.AnnotationClaimedBy), w.Held})
+		ops = append(ops, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.Held))
 	}
 	for _, s := range w.Settings {
-		_, there := at(l.object.Object, s.Path)
+		_, there := jsonpatch.At(l.object.Object, s.Path)
 		switch gone := len(s.Value) == 0 || string(s.Value) == "null"; {
 		case !gone:
-			ops = append(ops, change{"add", s.Path, s.Value})
+			ops = append(ops, jsonpatch.Add(s.Path, s.Value))
 		case there:
-			ops = append(ops, change{Op: "remove", Path: s.Path})
+			ops = append(ops, jsonpatch.Remove(s.Path))
 		}
 	}
 	if w.Template != nil {
@@ -44,7 +45,7 @@ func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, change{"replace", "/spec/template", template})
+		ops = append(ops, jsonpatch.Replace("/spec/template", template))
 	}
 	ops = append(ops, metadata(l.object, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
 	ops = append(ops, savedLabel(l.object, w)...)
@@ -52,14 +53,14 @@ func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 }
 
 // savedLabel has workloadops.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
-func savedLabel(o *unstructured.Unstructured, w *pods.Write) []change {
-	path := "/metadata/labels/" + escape(workloadops.LabelRollout)
+func savedLabel(o *unstructured.Unstructured, w *pods.Write) []jsonpatch.Op {
+	path := jsonpatch.Label(workloadops.LabelRollout)
 	_, there := o.GetLabels()[workloadops.LabelRollout]
 	switch _, sets := w.Annotations[rollout.AnnotationSaved]; {
 	case sets && !there:
-		return []change{{"add", path, workloadops.LabelClaimedValue}}
+		return []jsonpatch.Op{jsonpatch.Add(path, workloadops.LabelClaimedValue)}
 	case there && slices.Contains(w.Remove, rollout.AnnotationSaved):
-		return []change{{Op: "remove", Path: path}}
+		return []jsonpatch.Op{jsonpatch.Remove(path)}
 	}
 	return nil
 }
@@ -114,14 +115,14 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal([]change{{"replace", "/spec/template", template}})
+	body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Replace("/spec/template", template)})
 	if err != nil {
 		return nil, err
 	}
 	after, err := t.a.patch(ctx, t.kind.resource, l.object, body, metav1.DryRunAll)
 	if err != nil {
-		if kind := trouble.Sort(err); kind == rejected || kind == refused {
-			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, text(err))
+		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
+			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, kube.Text(err))
 		}
 		return nil, err
 	}
@@ -135,10 +136,10 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *pods.Write) erro
 		return err
 	}
 	_, err = t.patch(ctx, l.object, body, "rollout.patch", w.Step)
-	if err != nil && trouble.Sort(err) == rejected {
+	if err != nil && kube.Classify(err) == kube.Rejected {
 		// Most likely somebody was faster; the next look tells.
 		if t.rejected == l.object.GetResourceVersion() {
-			return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.subject.Workload, text(err))
+			return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.subject.Workload, kube.Text(err))
 		}
 		t.rejected = l.object.GetResourceVersion()
 		return nil

@@ -6,7 +6,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/outcome"
-	"slipway.io/slipway/activities/trouble"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
@@ -122,7 +122,7 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 	}
 	if t.rejected != "" && t.rejected == o.GetResourceVersion() {
 		// It is still what it was, so the change itself is what the server does not accept.
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, attempt.Text(t.rejectedError))
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, kube.Text(t.rejectedError))
 	}
 	t.rejected = ""
 	t.Read()
@@ -177,9 +177,9 @@ func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Er
 			_, err = t.patch(ctx, o, d.Write)
 		}
 	}
-	if err != nil && trouble.Sort(err) != missing {
+	if err != nil && kube.Classify(err) != kube.Missing {
 		f.Owed = t.Progress().Held
-		f.Message += "; what was borrowed could not be given back yet: " + attempt.Text(err)
+		f.Message += "; what was borrowed could not be given back yet: " + kube.Text(err)
 	}
 	return f
 }

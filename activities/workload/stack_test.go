@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,10 +20,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -127,17 +126,10 @@ func (c *traffic) set(fault func(*http.Request) (*http.Response, error)) {
 // newBench makes a namespace on the local stack and activities that act there. Without the stack the test is skipped.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs the local stack: run it by `make test`")
-	}
+	stack := harness.SharedStack(t)
 	t.Parallel()
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
-	require.NoError(t, err)
-	config.QPS, config.Burst = 500, 1000
-	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	b := &bench{t: t, kube: kube, config: config, namespace: harness.NewNamespace(t, kube, "workload"), recorder: recorder{}}
-	b.use(config, workload.Options{})
+	b := &bench{t: t, kube: stack.Kube, config: stack.REST, namespace: stack.Namespace(t, "workload"), recorder: recorder{}}
+	b.use(b.config, workload.Options{})
 	return b
 }
 
@@ -151,6 +143,7 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 		b.traffic.next = next
 		return b.traffic
 	}
+	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000}) // around the faults, which it is to judge as those of a cluster
 	if options.Recorder == nil {
 		options.Recorder = b.recorder
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/api/kuscia"
 	v1alpha1 "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
 )
 
 // stack is Kuscia's API on the home cluster of the local stack, with two parties that are namespaces of it.
@@ -34,29 +32,24 @@ type stack struct {
 
 func newStack(t *testing.T) *stack {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs the local stack: make up, then make test (SLIPWAY_TEST_STACK is not set)")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
-	require.NoError(t, err)
+	local := harness.SharedStack(t)
 	s := &stack{t: t}
 	own := "kuscia-" + rand.String(8)
-	s.store, err = store.New(config, own, own)
+	var err error
+	s.store, err = store.New(local.REST, own, own)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	require.NoError(t, s.store.EnsureCRDs(ctx))
 	require.NoError(t, s.store.EnsureNamespace(ctx))
-	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
 	s.alice, s.bob = "alice-"+rand.String(8), "bob-"+rand.String(8)
 	for _, name := range []string{s.alice, s.bob} {
-		_, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := local.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
 		for _, name := range []string{s.alice, s.bob, s.store.Namespace()} {
-			_ = kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+			_ = local.Kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
 		}
 	})
 	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)), ""))

@@ -8,12 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/worker"
 )
@@ -55,33 +53,5 @@ func identity() string {
 
 // newRESTConfig finds the cluster: the kubeconfig that was given, else the pod's own account, else KUBECONFIG, else ~/.kube/config.
 func newRESTConfig(s settings.Settings) (*rest.Config, error) {
-	config, err := findCluster(s)
-	if err != nil {
-		return nil, fmt.Errorf("no cluster to work with: %w; --kubeconfig and --context say which one to take", err)
-	}
-	config.QPS, config.Burst = s.KubeQPS, s.KubeBurst
-	config.UserAgent = "slipway/" + thisBuild().Version
-	return config, nil
-}
-
-func findCluster(s settings.Settings) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if s.Kubeconfig != "" {
-		rules.ExplicitPath = s.Kubeconfig
-	} else if s.Context == "" {
-		if config, err := rest.InClusterConfig(); err == nil {
-			return config, nil
-		}
-	}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context}).ClientConfig()
-}
-
-// newClients make the two clients of one cluster: for the kinds that Kubernetes has itself, and for any.
-func newClients(config *rest.Config) (kubernetes.Interface, dynamic.Interface, error) {
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	return kube, objects, err
+	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst, UserAgent: "slipway/" + thisBuild().Version})
 }

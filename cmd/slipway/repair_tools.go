@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -38,15 +39,15 @@ func (h bothHands) Route(ctx context.Context, request rollout.RouteRequest) (rol
 
 // newRepairTools makes the tools for one cluster. What the activities log is for an engine's log, not for a person who repairs.
 func newRepairTools(config *rest.Config) (*repairTools, error) {
-	kube, objects, err := newClients(config)
+	typed, objects, err := kube.NewClients(config)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	routes, err := traffic.New(kube, objects, traffic.Options{Logger: log})
+	routes, err := traffic.New(typed, objects, traffic.Options{Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	pods := workload.New(kube, objects, workload.Options{Logger: log})
+	pods := workload.New(typed, objects, workload.Options{Logger: log})
 	return &repairTools{objects: objects, hands: bothHands{Activities: pods, traffic: routes}, close: pods.Stop}, nil
 }

@@ -25,6 +25,7 @@ import (
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/cmd/slipway/settings"
 	servingcontroller "slipway.io/slipway/controller/serving"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
@@ -129,18 +130,18 @@ var homeModule = fx.Module("home",
 var workloadModule = fx.Module("workload",
 	fx.Provide(
 		func(config *rest.Config, s settings.Settings, log *slog.Logger) (*traffic.Activities, error) {
-			kube, objects, err := newClients(config)
+			typed, objects, err := kube.NewClients(config)
 			if err != nil {
 				return nil, err
 			}
-			return traffic.New(kube, objects, traffic.Options{Namespaces: s.WatchNamespaces, Logger: log})
+			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Logger: log})
 		},
 		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings, log *slog.Logger) (*workload.Activities, error) {
-			kube, objects, err := newClients(config)
+			typed, objects, err := kube.NewClients(config)
 			if err != nil {
 				return nil, err
 			}
-			activities := workload.New(kube, objects, workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
+			activities := workload.New(typed, objects, workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
@@ -150,15 +151,15 @@ var workloadModule = fx.Module("workload",
 // partyServingModule is what the servings of this process's party run, and who watches it.
 var partyServingModule = fx.Module("party-servings",
 	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings, log *slog.Logger) (*partyservings.Activities, error) {
-		kube, err := kubernetes.NewForConfig(config)
+		typed, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		watch, err := partyservings.NewWatch(kube, s.WatchNamespaces, log)
+		watch, err := partyservings.NewWatch(typed, s.WatchNamespaces, log)
 		if err != nil {
 			return nil, err
 		}
-		activities := partyservings.New(kube, reader, watch, partyservings.Options{
+		activities := partyservings.New(typed, reader, watch, partyservings.Options{
 			Namespaces: s.WatchNamespaces, Queues: partyQueueNames(s), Engine: s.TemporalNamespace, Logger: log,
 		})
 		observer := partyservings.NewObserver(activities, temporal)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the rollout, in the
@@ -133,34 +134,34 @@ func (r recovery) pods(to Side) []string {
 	if r.saved.Style == StyleCanary && source == "" {
 		return nil
 	}
-	var parts []string
+	var ops []jsonpatch.Op
 	if source != "" {
-		parts = append(parts, fmt.Sprintf(`{"op":"replace","path":"/spec/template","value":%s}`, "\x00"))
+		ops = append(ops, jsonpatch.Replace("/spec/template", "TEMPLATE"))
 	}
-	parts = append(parts, undo...)
 	first, last := r.settings()
-	parts = append(parts, first...)
+	body := patchWord(slices.Concat(ops, undo, first))
+	if source != "" {
+		body = strings.Replace(body, `\"TEMPLATE\"`, "$("+source+")", 1)
+	}
 	name := r.w.WorkloadRef.Name
-	body := doubleQuoted("[" + strings.Join(parts, ",") + "]")
-	body = strings.ReplaceAll(body, "\x00", "$("+source+")")
 	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, name, body), r.whole()}
 	if len(last) > 0 {
-		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, name, doubleQuoted("["+strings.Join(last, ",")+"]")))
+		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, name, patchWord(last)))
 	}
 	return out
 }
 
 // template is the command that prints the template to go to, "" when the live one stays, and what is to be taken out of it.
-func (r recovery) template(to Side) (source string, undo []string) {
+func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	const base = "/spec/template/metadata"
 	if to == SideNew && r.saved.Style == StyleCanary {
-		undo = append(undo, remove(base+"/labels/"+pointer(LabelCanaryOf)))
+		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(LabelCanaryOf)))
 		if m := r.saved.CanaryMetadata; m != nil {
 			for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
-				undo = append(undo, remove(base+"/labels/"+pointer(k)))
+				undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(k)))
 			}
 			for _, k := range slices.Sorted(maps.Keys(m.Annotations)) {
-				undo = append(undo, remove(base+"/annotations/"+pointer(k)))
+				undo = append(undo, jsonpatch.Remove(base+"/annotations/"+jsonpatch.Escape(k)))
 			}
 		}
 		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
@@ -174,22 +175,22 @@ func (r recovery) template(to Side) (source string, undo []string) {
 		return "", nil
 	case r.w.WorkloadRef.Kind == "Deployment":
 		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.w.WorkloadRef.Name, revision),
-			[]string{remove(base + "/labels/" + pointer(RevisionLabel("Deployment")))}
+			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(RevisionLabel("Deployment")))}
 	}
-	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision), []string{remove("/spec/template/$patch")}
+	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision), []jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
 }
 
 // settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.
-func (r recovery) settings() (first, last []string) {
+func (r recovery) settings() (first, last []jsonpatch.Op) {
 	for _, path := range slices.Sorted(maps.Keys(r.saved.Settings)) {
 		value := r.saved.Settings[path]
 		if len(value) == 0 {
 			value = json.RawMessage("null")
 		}
-		give := fmt.Sprintf(`{"op":"add","path":"%s","value":%s}`, path, value)
+		give := jsonpatch.Add(path, value)
 		var strategy struct{ Type string }
 		if json.Unmarshal(value, &strategy) == nil && strategy.Type == "Recreate" {
-			first = append(first, fmt.Sprintf(`{"op":"add","path":"%s","value":{"type":"RollingUpdate"}}`, path))
+			first = append(first, jsonpatch.Add(path, map[string]string{"type": "RollingUpdate"}))
 			last = append(last, give)
 			continue
 		}
@@ -214,10 +215,14 @@ func (r recovery) whole() string {
 	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field, r.saved.Replicas)
 }
 
-func remove(path string) string { return fmt.Sprintf(`{"op":"remove","path":"%s"}`, path) }
-
-// pointer spells a key as one step of a JSON Pointer (RFC 6901).
-func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+// patchWord is a patch as one word of a shell that expands nothing of it.
+func patchWord(ops []jsonpatch.Op) string {
+	text, err := json.Marshal(ops)
+	if err != nil {
+		return err.Error() // values are JSON already: this is unexpected
+	}
+	return doubleQuoted(string(text))
+}
 
 // doubleQuoted is a text as one word of a shell that expands nothing of it.
 func doubleQuoted(text string) string {

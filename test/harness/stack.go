@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/kube"
 )
 
 // Patience is how long a test waits for a state before it gives up.
@@ -54,9 +56,8 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	s := Stack{Kubeconfig: kubeconfig, TemporalAddress: temporal, TemporalUI: ui, Bin: os.Getenv("SLIPWAY_TEST_BIN")}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
-	config.QPS, config.Burst = 500, 1000
-	s.REST = config
-	typed := rest.CopyConfig(config)
+	s.REST = kube.Configure(config, kube.Options{QPS: 500, Burst: 1000})
+	typed := rest.CopyConfig(s.REST)
 	typed.ContentType, typed.AcceptContentTypes = "application/json", "application/vnd.kubernetes.protobuf,application/json" // cheaper to answer and to read
 	s.Kube, err = kubernetes.NewForConfig(typed)
 	require.NoError(t, err)

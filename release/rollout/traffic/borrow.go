@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -32,7 +33,7 @@ type Hand struct {
 type Borrowed struct {
 	name string
 	live Object
-	undo []Op
+	undo []jsonpatch.Op
 	// taken says that something of ours is saved on it.
 	taken bool
 }
@@ -44,7 +45,7 @@ func Look(name string, live Object) (Borrowed, error) {
 	if !there {
 		return b, nil
 	}
-	undo, err := parsePatch(saved)
+	undo, err := jsonpatch.ParseUndo(saved)
 	if err != nil {
 		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed and cannot be read any more (%v): put back what stood there", name, rollout.AnnotationRestore, err)
 	}
@@ -64,16 +65,16 @@ func HolderOf(o Object) string {
 func (b Borrowed) Taken() bool { return b.taken }
 
 // Original is the object as it was before a release changed it, with everything that others have changed since in places that are not ours.
-func (b Borrowed) Original() Object { return Apply(b.live, b.undo) }
+func (b Borrowed) Original() Object { return jsonpatch.Apply(b.live, b.undo) }
 
 // Live is the object as it was read.
 func (b Borrowed) Live() Object { return b.live }
 
 // borrowedPaths are the places of the object that are ours, apart from the marks.
-func borrowedPaths(undo []Op) []string {
+func borrowedPaths(undo []jsonpatch.Op) []string {
 	var out []string
 	for _, op := range undo {
-		if !slices.ContainsFunc(marks, func(m string) bool { return annotationPath(m) == op.Path }) {
+		if !slices.ContainsFunc(marks, func(m string) bool { return jsonpatch.Annotation(m) == op.Path }) {
 			out = append(out, op.Path)
 		}
 	}
@@ -85,7 +86,7 @@ func borrowedPaths(undo []Op) []string {
 func Digest(o Object, paths []string) string {
 	parts := map[string]any{}
 	for _, p := range paths {
-		if value, there := at(o, p); there {
+		if value, there := jsonpatch.At(o, p); there {
 			parts[p] = value
 		}
 	}
@@ -109,8 +110,8 @@ func (h Hand) Mine(name, holder string) error {
 
 // Write is a change of an object. Tests hold for the object as it was read.
 type Write struct {
-	Tests   []Op
-	Changes []Op
+	Tests   []jsonpatch.Op
+	Changes []jsonpatch.Op
 	// paths are the places that are ours afterwards.
 	paths []string
 }
@@ -119,8 +120,8 @@ type Write struct {
 func (w Write) Paths() []string { return w.paths }
 
 // Stamp is the write with the digest of what the API server will keep of it.
-func (w Write) Stamp(digest string) []Op {
-	return slices.Concat(w.Tests, w.Changes, []Op{{Op: opAdd, Path: annotationPath(rollout.AnnotationWritten), Value: digest}})
+func (w Write) Stamp(digest string) []jsonpatch.Op {
+	return slices.Concat(w.Tests, w.Changes, []jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), digest)})
 }
 
 // Want decides what to write so that the object's places are what derive makes of the original; nil: nothing, it is so already. derive returns the object that
@@ -135,7 +136,7 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 		return nil, err
 	}
 	all := slices.Concat(borrowedPaths(b.undo), paths)
-	changes := difference(b.live, wanted, all)
+	changes := jsonpatch.Diff(b.live, wanted, all)
 	if drifted := b.drifted(); drifted && len(changes) > 0 && !h.Overwrite {
 		return nil, b.drift()
 	}
@@ -148,9 +149,9 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 		return nil, failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(saved), MaxSaved)
 	}
 	ours := clone(b.live)
-	put(ours, annotationPath(rollout.AnnotationHeldBy), h.Claim)
-	put(ours, annotationPath(rollout.AnnotationRestore), string(saved))
-	signs := difference(b.live, ours, []string{annotationPath(rollout.AnnotationHeldBy), annotationPath(rollout.AnnotationRestore)})
+	jsonpatch.Put(ours, jsonpatch.Annotation(rollout.AnnotationHeldBy), h.Claim)
+	jsonpatch.Put(ours, jsonpatch.Annotation(rollout.AnnotationRestore), string(saved))
+	signs := jsonpatch.Diff(b.live, ours, []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore)})
 	if len(changes) == 0 && len(signs) == 0 && b.taken && !b.drifted() {
 		return nil, nil
 	}
@@ -158,10 +159,10 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 }
 
 // withoutTwins leaves out the second making of the same parent, which would empty it.
-func withoutTwins(ops []Op) []Op {
+func withoutTwins(ops []jsonpatch.Op) []jsonpatch.Op {
 	made := map[string]bool{}
-	return slices.DeleteFunc(ops, func(op Op) bool {
-		if value, is := op.Value.(map[string]any); !is || op.Op != opAdd || len(value) > 0 {
+	return slices.DeleteFunc(ops, func(op jsonpatch.Op) bool {
+		if value, is := op.Value.(map[string]any); !is || !op.Adds() || len(value) > 0 {
 			return false
 		}
 		again := made[op.Path]
@@ -171,19 +172,19 @@ func withoutTwins(ops []Op) []Op {
 }
 
 // undoTo is the patch that brings these places back to what they are in the original, and takes the marks away.
-func undoTo(original Object, paths []string) []Op {
+func undoTo(original Object, paths []string) []jsonpatch.Op {
 	paths = slices.Clone(paths)
 	slices.Sort(paths)
-	var undo []Op
+	var undo []jsonpatch.Op
 	for _, p := range slices.Compact(paths) {
-		if value, there := at(original, p); there {
-			undo = append(undo, Op{Op: opAdd, Path: p, Value: value})
+		if value, there := jsonpatch.At(original, p); there {
+			undo = append(undo, jsonpatch.Add(p, value))
 		} else {
-			undo = append(undo, Op{Op: opRemove, Path: p})
+			undo = append(undo, jsonpatch.Remove(p))
 		}
 	}
 	for _, m := range marks {
-		undo = append(undo, Op{Op: opRemove, Path: annotationPath(m)})
+		undo = append(undo, jsonpatch.Remove(jsonpatch.Annotation(m)))
 	}
 	return undo
 }
@@ -198,21 +199,21 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 	}
 	original := b.Original()
 	for _, m := range marks {
-		drop(original, annotationPath(m))
+		jsonpatch.Drop(original, jsonpatch.Annotation(m))
 	}
-	changes := difference(b.live, original, borrowedPaths(b.undo))
+	changes := jsonpatch.Diff(b.live, original, borrowedPaths(b.undo))
 	if b.drifted() && len(changes) > 0 && !h.Overwrite {
 		return nil, b.drift()
 	}
 	var signs []string
 	for _, m := range marks {
-		signs = append(signs, annotationPath(m))
+		signs = append(signs, jsonpatch.Annotation(m))
 	}
-	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, difference(b.live, original, signs))}, nil
+	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, signs))}, nil
 }
 
 // Ops is the write as it is, for one that leaves no mark.
-func (w Write) Ops() []Op { return slices.Concat(w.Tests, w.Changes) }
+func (w Write) Ops() []jsonpatch.Op { return slices.Concat(w.Tests, w.Changes) }
 
 func (b Borrowed) drifted() bool {
 	return b.taken && digStrings(b.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(b.live, borrowedPaths(b.undo))
@@ -224,10 +225,10 @@ func (b Borrowed) drift() error {
 }
 
 // tests are what must still hold when the write arrives.
-func (b Borrowed) tests() []Op {
-	out := []Op{{Op: opTest, Path: "/metadata/resourceVersion", Value: DigString(b.live, "metadata", "resourceVersion")}}
+func (b Borrowed) tests() []jsonpatch.Op {
+	out := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", DigString(b.live, "metadata", "resourceVersion"))}
 	if holder := b.Holder(); holder != "" {
-		out = append(out, Op{Op: opTest, Path: annotationPath(rollout.AnnotationHeldBy), Value: holder})
+		out = append(out, jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationHeldBy), holder))
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -37,14 +38,14 @@ func (c Created) Mine(h Hand) error {
 // Sign notes on an object that is to be created which of its places are ours.
 func Sign(desired Object, paths []string) Object {
 	out := clone(desired)
-	put(out, annotationPath(AnnotationPlaces), list(paths))
+	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), list(paths))
 	return out
 }
 
 // Stamped is an object to be created with the digest of what the API server will keep of it.
 func Stamped(desired Object, digest string) Object {
 	out := clone(desired)
-	put(out, annotationPath(rollout.AnnotationWritten), digest)
+	jsonpatch.Put(out, jsonpatch.Annotation(rollout.AnnotationWritten), digest)
 	return out
 }
 
@@ -56,13 +57,13 @@ func (c Created) Want(h Hand, desired Object, paths []string) (*Write, error) {
 	}
 	wanted := Sign(desired, paths)
 	kept := c.places()
-	changes := difference(c.live, wanted, slices.Concat(kept, paths))
+	changes := jsonpatch.Diff(c.live, wanted, slices.Concat(kept, paths))
 	drifted := digStrings(c.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(c.live, kept)
 	if drifted && len(changes) > 0 && !h.Overwrite {
 		return nil, failure.New(failure.Drift,
 			"%s has been edited by somebody else since this release wrote it", c.name)
 	}
-	signs := difference(c.live, wanted, []string{annotationPath(rollout.AnnotationHeldBy), annotationPath(AnnotationPlaces)})
+	signs := jsonpatch.Diff(c.live, wanted, []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(AnnotationPlaces)})
 	if len(changes) == 0 && len(signs) == 0 && !drifted {
 		return nil, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -52,7 +53,7 @@ func withAsks(in Object, asks rollout.Traffic) Object {
 }
 
 // jsonOf is a value as JSON has it.
-func jsonOf(value any) any { return normalise(value) }
+func jsonOf(value any) any { return jsonpatch.Normalise(value) }
 
 // IngressOutput reads what a script for a class of Ingress returned: annotations.
 func IngressOutput(script string, raw []byte) (map[string]string, error) {
@@ -88,7 +89,7 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 		}
 		paths := []string{"/spec"}
 		if spec, said := out["spec"]; said {
-			put(original, "/spec", normalise(spec))
+			jsonpatch.Put(original, "/spec", jsonpatch.Normalise(spec))
 		}
 		for _, part := range []string{"labels", "annotations"} {
 			returned, said := out[part].(map[string]any)
@@ -104,12 +105,12 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 				return nil, nil, err
 			}
 			for key, value := range changed {
-				path := "/metadata/" + part + "/" + escape(key)
+				path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
 				paths = append(paths, path)
 				if value == nil {
-					drop(original, path)
+					jsonpatch.Drop(original, path)
 				} else {
-					put(original, path, *value)
+					jsonpatch.Put(original, path, *value)
 				}
 			}
 		}

@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"cmp"
+
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -25,7 +27,7 @@ func HTTPRoute(pair ServicePair, asks rollout.Traffic) func(original Object) (Ob
 		if err != nil {
 			return nil, nil, err
 		}
-		put(original, PathRules, rules)
+		jsonpatch.Put(original, PathRules, rules)
 		return original, []string{PathRules}, nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
@@ -86,8 +87,8 @@ func (r *release) ask(asks rollout.Traffic) {
 	if w == nil {
 		return
 	}
-	after := traffic.Apply(r.live, w.Changes)
-	r.live = traffic.Apply(r.live, w.Stamp(traffic.Digest(after, w.Paths())))
+	after := jsonpatch.Apply(r.live, w.Changes)
+	r.live = jsonpatch.Apply(r.live, w.Stamp(traffic.Digest(after, w.Paths())))
 }
 
 func (r *release) finish() {
@@ -97,7 +98,7 @@ func (r *release) finish() {
 	w, err := b.Return(hand)
 	require.NoError(r.t, err)
 	if w != nil {
-		r.live = traffic.Apply(r.live, w.Ops())
+		r.live = jsonpatch.Apply(r.live, w.Ops())
 	}
 }
 

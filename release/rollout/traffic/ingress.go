@@ -3,6 +3,8 @@ package traffic
 import (
 	"maps"
 	"strings"
+
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // CanaryIngress is the Ingress <name>-canary, with these annotations: what of the stable Ingress leads to the stable Service leads to the canary Service in it.
@@ -19,7 +21,7 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 			}
 		}
 		if len(paths) > 0 {
-			put(rule, "/http/paths", paths)
+			jsonpatch.Put(rule, "/http/paths", paths)
 			rules = append(rules, rule)
 		}
 	}
@@ -62,7 +64,7 @@ func redirected(backend Object, routing ServicePair) bool {
 	if DigString(backend, "service", "name") != routing.Stable {
 		return false
 	}
-	put(backend, "/service/name", routing.Canary)
+	jsonpatch.Put(backend, "/service/name", routing.Canary)
 	return true
 }
 
@@ -73,7 +75,7 @@ func IngressAnnotations(ingress Object) map[string]string { return ownAnnotation
 func IngressPaths(canary Object) []string {
 	paths := []string{"/spec"}
 	for key := range ownAnnotations(canary) {
-		paths = append(paths, annotationPath(key))
+		paths = append(paths, jsonpatch.Annotation(key))
 	}
 	return paths
 }

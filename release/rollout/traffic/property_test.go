@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
@@ -55,7 +56,7 @@ func TestAnyReleaseOfAnyRoute(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		original := drawRoute(rt)
-		r := &release{t: rt, live: traffic.Apply(original, nil)}
+		r := &release{t: rt, live: jsonpatch.Apply(original, nil)}
 		for range rapid.IntRange(1, 4).Draw(rt, "steps") {
 			asks := drawAsks(rt)
 			r.ask(asks)

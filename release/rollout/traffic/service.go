@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -62,7 +63,7 @@ const PathSelector = "/spec/selector"
 // Pinned derives the stable Service that selects one version's pods only.
 func Pinned(v Version) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
-		put(original, PathSelector, anyMap(v.selector(SelectorOf(original))))
+		jsonpatch.Put(original, PathSelector, anyMap(v.selector(SelectorOf(original))))
 		return original, []string{PathSelector}, nil
 	}
 }

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Permission is one thing that an account may do or not. Namespace "" stands for every namespace, Name "" for every object.
+type Permission struct{ Verb, Group, Resource, Namespace, Name string }
+
+// everywhere is the permission in all namespaces.
+func (p Permission) everywhere() Permission {
+	p.Namespace = metav1.NamespaceAll
+	return p
+}
+
+// Needs are the permissions for some verbs on a resource.
+func Needs(group, resource, namespace string, verbs ...string) []Permission {
+	out := make([]Permission, len(verbs))
+	for i, verb := range verbs {
+		out[i] = Permission{Verb: verb, Group: group, Resource: resource, Namespace: namespace}
+	}
+	return out
+}
+
+// Permissions asks an API server about the permissions of this process, each of them once.
+type Permissions struct {
+	reviews authorization.SelfSubjectAccessReviewInterface
+	timeout time.Duration
+
+	mu      sync.Mutex
+	answers map[Permission]bool
+}
+
+// NewPermissions asks by client; timeout bounds each question.
+func NewPermissions(client authorization.SelfSubjectAccessReviewsGetter, timeout time.Duration) *Permissions {
+	return &Permissions{reviews: client.SelfSubjectAccessReviews(), timeout: timeout, answers: map[Permission]bool{}}
+}
+
+// Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of requests however
+// many namespaces there are.
+func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
+	everywhere, single := map[Permission]bool{}, map[Permission]bool{}
+	for _, n := range needs {
+		everywhere[n.everywhere()] = true
+	}
+	if err := p.ask(ctx, everywhere); err != nil {
+		return err
+	}
+	for _, n := range needs {
+		if !p.allowed(n) {
+			single[n] = true
+		}
+	}
+	return p.ask(ctx, single)
+}
+
+// Lacking asks for these permissions and says which of them are not granted; "" when all are.
+func (p *Permissions) Lacking(ctx context.Context, needs []Permission) (string, error) {
+	if err := p.Ask(ctx, needs); err != nil {
+		return "", err
+	}
+	return p.Lacks(needs), nil
+}
+
+func (p *Permissions) ask(ctx context.Context, needs map[Permission]bool) error {
+	var jobs []func(ctx context.Context) error
+	for n := range needs {
+		if p.known(n) {
+			continue
+		}
+		jobs = append(jobs, func(ctx context.Context) error { return p.askOne(ctx, n) })
+	}
+	return Together(ctx, jobs)
+}
+
+func (p *Permissions) askOne(ctx context.Context, n Permission) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	review, err := p.reviews.Create(ctx, &authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authv1.ResourceAttributes{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers[n] = review.Status.Allowed
+	return nil
+}
+
+func (p *Permissions) known(n Permission) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, known := p.answers[n]
+	return known
+}
+
+func (p *Permissions) allowed(n Permission) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers[n.everywhere()] || p.answers[n]
+}
+
+// Lacks says which of the permissions, all asked for before, are not granted, and what to do; "" when all are.
+func (p *Permissions) Lacks(needs []Permission) string {
+	lacking := map[string][]string{}
+	for _, n := range needs {
+		if !p.allowed(n) {
+			lacking[n.Namespace] = append(lacking[n.Namespace], n.Verb+" "+n.Resource)
+		}
+	}
+	if len(lacking) == 0 {
+		return ""
+	}
+	var parts []string
+	for namespace, names := range lacking {
+		slices.Sort(names)
+		parts = append(parts, fmt.Sprintf("%s in namespace %s", strings.Join(slices.Compact(names), ", "), namespace))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("this party's worker may not %s: grant it that", strings.Join(parts, ", nor "))
+}
