@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/api/servings"
 	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/api/trafficroutings"
+	"slipway.io/slipway/workflows"
 )
 
 //go:generate oapi-codegen --config oapi-server.yaml openapi.yaml
@@ -42,6 +43,8 @@ type Deps struct {
 	Log    *slog.Logger
 	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
 	MaxConcurrent int
+	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most (0: 100).
+	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
 }
@@ -100,6 +103,9 @@ func (d *Deps) complete() error {
 	if d.MaxConcurrent == 0 {
 		d.MaxConcurrent = 50
 	}
+	if d.MaxConcurrentWorkloads == 0 {
+		d.MaxConcurrentWorkloads = workflows.DefaultConcurrentWorkloads
+	}
 	if d.UnreachableBudget == 0 {
 		d.UnreachableBudget = 120 * time.Second
 	}
@@ -134,7 +140,7 @@ var _ ServerInterface = (*handlers)(nil)
 
 func newHandlers(deps Deps, docs []byte) *handlers {
 	b := &backend.Backend{Home: deps.Home, Temporal: deps.Temporal, Namespace: deps.Namespace, TemporalUI: deps.TemporalUI, Log: deps.Log,
-		MaxConcurrent: deps.MaxConcurrent, UnreachableBudget: deps.UnreachableBudget}
+		MaxConcurrent: deps.MaxConcurrent, MaxConcurrentWorkloads: deps.MaxConcurrentWorkloads, UnreachableBudget: deps.UnreachableBudget}
 	streams := stream.NewHub()
 	return &handlers{
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),

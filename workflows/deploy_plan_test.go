@@ -31,6 +31,8 @@ type stage struct {
 	t *testing.T
 	// run plays workload.Run; by default everything succeeds at once.
 	run func(request workloadops.Request) (workloadops.Result, error)
+	// restore plays workload.Restore; by default it succeeds, or is forbidden for a while.
+	restore func(request workloadops.RestoreRequest) error
 	// restored are the workloads that were given back.
 	restored []string
 	// orders are the workloads of every item, out how many pods of each are out; without orders an item has one workload.
@@ -66,7 +68,11 @@ func newStage(t *testing.T) *stage {
 	})
 	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error { s.recorded = true; return nil })
 	register(workloadops.ActivityOut, func(_ context.Context, in workloadops.OutRequest) (workloadops.OutResult, error) {
-		return workloadops.OutResult{Out: []int32{s.out[in.Workloads[0].WorkloadRef.Name]}}, nil
+		var answer workloadops.OutResult
+		for _, w := range in.Workloads {
+			answer.Out = append(answer.Out, s.out[w.WorkloadRef.Name])
+		}
+		return answer, nil
 	})
 	register(workloadops.ActivityLoadItem, func(_ context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 		if s.orders != nil {
@@ -85,7 +91,10 @@ func newStage(t *testing.T) *stage {
 		s.began = append(s.began, request.Workload.WorkloadRef.Name)
 		return s.run(request)
 	})
-	register(workloadops.ActivityRestore, func(_ context.Context, request workloadops.Request) (workloadops.Result, error) {
+	register(workloadops.ActivityRestore, func(_ context.Context, request workloadops.RestoreRequest) (workloadops.Result, error) {
+		if s.restore != nil {
+			return workloadops.Result{}, s.restore(request)
+		}
 		if s.restoreForbidden > 0 {
 			s.restoreForbidden--
 			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)

@@ -25,6 +25,8 @@ type DeployPlanInput struct {
 	Items []ItemOutline `json:"items"`
 	// MaxConcurrent is how many services are released at once at most.
 	MaxConcurrent int `json:"maxConcurrent"`
+	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most; 0: DefaultConcurrentWorkloads.
+	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 }
@@ -45,6 +47,20 @@ type ServiceReleaseInput struct {
 	Item                     int         `json:"item"`
 	Outline                  ItemOutline `json:"outline"`
 	UnreachableBudgetSeconds int64       `json:"unreachableBudgetSeconds"`
+	// MaxConcurrentWorkloads is how many workloads a PARALLEL release has under way at once at most; 0: DefaultConcurrentWorkloads.
+	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
+	// State is how far the release is, in a run that was continued as new; nil at a start.
+	State *ServiceReleaseState `json:"state,omitempty"`
+}
+
+// ServiceReleaseState is what a release of one service has to remember when it continues as new. Nothing is under way then.
+type ServiceReleaseState struct {
+	Workloads []plan.WorkloadStatus `json:"workloads"`
+	// GivenUp are the workloads whose operation was abandoned while interrupted, by their place in Workloads.
+	GivenUp []bool `json:"givenUp"`
+	// Abandoned says that the task has told it to give up when it is interrupted.
+	Abandoned bool      `json:"abandoned,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
 }
 
 // ServiceReleaseResult is how the release of one service ended.

@@ -128,16 +128,16 @@ func TestRestore(t *testing.T) {
 	before := b.whole(order)
 	b.abandon(b.request(order, plan.Restart, plan.Parallel), order, func(w whole) bool { return w.spec != before.spec })
 	req := b.request(order, plan.Restart, plan.Parallel)
-	result, err := b.acts.Restore(t.Context(), req)
+	result, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.False(t, result.Changed, "another's claim is not ours to give back")
 	req.Claim = dead
-	result, err = b.acts.Restore(t.Context(), req)
+	result, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.Equal(t, "its own update settings are given back and the claim is released", result.Message)
 	b.requireTidy(order, before)
 	written := b.traffic.written()
-	result, err = b.acts.Restore(t.Context(), req)
+	result, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.False(t, result.Changed)
 	require.Equal(t, written, b.traffic.written(), "a second time there is nothing to do")
@@ -150,7 +150,7 @@ func TestRestoreOfAHalfStopRemembersTheSize(t *testing.T) {
 	b.abandon(b.request(order, plan.Stop, plan.Sequential), order, func(w whole) bool { return w.replicas == 2 })
 	req := b.request(order, plan.Stop, plan.Sequential)
 	req.Claim = dead
-	_, err := b.acts.Restore(t.Context(), req)
+	_, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	result := b.must(b.request(order, plan.Start, plan.Parallel))
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message, "START after a STOP that broke off comes back to the full size")
@@ -159,7 +159,7 @@ func TestRestoreOfAHalfStopRemembersTheSize(t *testing.T) {
 
 func TestRestoreOfAWorkloadThatIsGone(t *testing.T) {
 	b := newBench(t)
-	result, err := b.acts.Restore(t.Context(), b.request(order, plan.Stop, plan.Sequential))
+	result, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: b.request(order, plan.Stop, plan.Sequential)})
 	require.NoError(t, err, "nothing is owed to a workload that is gone")
 	require.False(t, result.Changed)
 }

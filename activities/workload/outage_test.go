@@ -227,10 +227,28 @@ func TestRestoreWaitsForTheCluster(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: time.Second})
 	b.traffic.set(down)
-	_, err := b.acts.Restore(t.Context(), b.request(order, plan.Restart, plan.Parallel))
+	_, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: b.request(order, plan.Restart, plan.Parallel)})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.NotReady), app.Type(), "what is owed is owed until it is given back")
 	require.False(t, app.NonRetryable())
 	require.Contains(t, app.Message(), "its cluster is out of reach")
+}
+
+// What refuses a restore is told once; after that the server tries alone, however often it is refused.
+func TestRestorePersists(t *testing.T) {
+	b := newBench(t)
+	b.use(b.config, workload.Options{Namespaces: []string{"elsewhere"}})
+	req := workloadops.RestoreRequest{Request: b.request(order, plan.Restart, plan.Parallel)}
+	_, err := b.acts.Restore(t.Context(), req)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.True(t, app.NonRetryable(), "the workflow has to say why it waits")
+	told := app.Message()
+	req.Persist = true
+	_, err = b.acts.Restore(t.Context(), req)
+	require.ErrorAs(t, err, &app)
+	require.False(t, app.NonRetryable(), "the server tries it again")
+	require.Equal(t, workloadops.RestoreAgain, app.NextRetryDelay())
+	require.Equal(t, told, app.Message(), "whoever looks at the pending activity reads why")
 }

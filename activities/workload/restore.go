@@ -14,16 +14,20 @@ import (
 type restoreJob struct {
 	*operationJob
 	result workloadops.Result
+	// persist has every failure tried again by the server: the workflow knows of it already.
+	persist bool
 }
 
 // Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. It
 // has no deadline and no budget: while the cluster is out of reach it fails with NotReady, to be tried again for as long as it takes, since
 // no workflow closes while it owes this.
-func (a *Activities) Restore(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
-	if f := a.check(req); f != nil {
-		return workloadops.Result{}, outcome.Wrap(f)
+//
+// Told to persist, it fails with NotReady whatever keeps it.
+func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest) (workloadops.Result, error) {
+	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{Subject: req.Workload.String()}), persist: req.Persist}
+	if f := a.check(req.Request); f != nil {
+		return workloadops.Result{}, outcome.Wrap(job.Failed(ctx, f))
 	}
-	job := &restoreJob{operationJob: a.operationJob(ctx, req, attempt.Terms{Subject: req.Workload.String()})}
 	if err := job.Attempt.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err
 	}
@@ -68,5 +72,10 @@ func (t *restoreJob) giveBack(ctx context.Context) (attempt.Next, error) {
 	return attempt.Next{}, err
 }
 
-// Failed leaves a failure as it is: giving back is what has failed.
-func (t *restoreJob) Failed(_ context.Context, f *failure.Error) *failure.Error { return f }
+// Failed leaves a failure as it is, since giving back is what has failed; one that the workflow knows of is left to the server.
+func (t *restoreJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
+	if !t.persist || f.Kind.Retryable() {
+		return f
+	}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: workloadops.RestoreAgain}
+}

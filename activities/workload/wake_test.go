@@ -91,7 +91,7 @@ func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
 	d.progress.ElapsedSeconds = 240
 	_, err = d.attempt()
 	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5, "the longer it takes, the longer the pause")
-	_, err = b.acts.Restore(t.Context(), d.req)
+	_, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: d.req})
 	require.NoError(t, err)
 	require.NotContains(t, b.whole(order).annotations, workloadops.AnnotationClaimedBy)
 }

@@ -21,6 +21,8 @@ type Backend struct {
 	Log        *slog.Logger
 	// MaxConcurrent is how many services of one task are released at once at most.
 	MaxConcurrent int
+	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most.
+	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted.
 	UnreachableBudget time.Duration
 }

@@ -37,7 +37,7 @@ func newAPI(p apiParts) (*api.API, error) {
 	return api.New(api.Deps{
 		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Kuscia: p.Kuscia,
 		Metrics: promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{}), Log: p.Log,
-		MaxConcurrent: s.MaxConcurrentServices, UnreachableBudget: s.UnreachableBudget,
+		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget,
 	})
 }
 

@@ -2,6 +2,8 @@
 package workloadops
 
 import (
+	"time"
+
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 )
@@ -10,7 +12,7 @@ import (
 const (
 	// ActivityRun brings one workload to what the request asks and gives back what it borrowed. Request → Result.
 	ActivityRun = "workload.Run"
-	// ActivityRestore gives back what an unfinished Run borrowed and releases the claim. Request → Result.
+	// ActivityRestore gives back what an unfinished Run borrowed and releases the claim. RestoreRequest → Result.
 	ActivityRestore = "workload.Restore"
 	// ActivityOut counts the pods of workloads that are out now. OutRequest → OutResult.
 	ActivityOut = "workload.Out"
@@ -36,6 +38,17 @@ type Request struct {
 	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 }
+
+// RestoreRequest asks that what an operation borrowed is given back.
+type RestoreRequest struct {
+	Request
+	// Persist has every failure tried again by the server, every RestoreAgain, for as long as it takes: the workflow knows already that it cannot be done yet,
+	// and a try costs no history.
+	Persist bool `json:"persist,omitempty"`
+}
+
+// RestoreAgain is after how long what is owed, and could not be given back, is tried again.
+const RestoreAgain = time.Minute
 
 // Result says what was done to a workload.
 type Result struct {

@@ -54,6 +54,8 @@ type Settings struct {
 
 	// MaxConcurrentServices is how many services of one task are released at once at most.
 	MaxConcurrentServices int
+	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most.
+	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (design §4).
 	UnreachableBudget time.Duration
 	// RecordLimit is how many records of each subject are kept (design §1).

@@ -104,6 +104,19 @@ func integer(into *int, text string) error {
 	return nil
 }
 
+// integerUpTo reads a whole number that is not larger than most.
+func integerUpTo(into *int, text string, most int) error {
+	var n int
+	if err := integer(&n, text); err != nil {
+		return err
+	}
+	if n > most {
+		return fmt.Errorf("%d is too large: want at most %d", n, most)
+	}
+	*into = n
+	return nil
+}
+
 func number(into *float32, text string) error {
 	n, err := strconv.ParseFloat(text, 32)
 	if err != nil {
