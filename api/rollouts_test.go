@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -41,7 +41,7 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 		is(http.StatusOK, "the gate is the one that waits")
 	decision := decode[rollout.Status](approved).History
 	last := decision[len(decision)-1]
-	require.Equal(t, []any{"wang", "console", rollout.VerbApprove, plan.OutcomeAccepted, "a1"}, []any{last.Actor, last.Via, last.Verb, last.Outcome, last.Key})
+	require.Equal(t, []any{"wang", "console", rollout.VerbApprove, audit.Accepted, "a1"}, []any{last.Actor, last.Via, last.Verb, last.Outcome, last.Key})
 
 	e.waitRecord(started.Record, rollout.PhaseHealthy)
 	over := e.rollout()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/test/harness"
@@ -42,8 +43,8 @@ func TestVerbs(t *testing.T) {
 	require.Equal(t, plan.TaskPausing, pausing.State)
 	require.Len(t, pausing.History, 1)
 	decision := pausing.History[0]
-	require.Equal(t, plan.Decision{At: decision.At, Actor: "wang", Via: "console", Verb: plan.VerbPause, Reason: "wait", Key: "p1",
-		Outcome: plan.OutcomeAccepted, Message: decision.Message}, decision)
+	require.Equal(t, audit.Entry{At: decision.At, Actor: "wang", Via: "console", Verb: plan.VerbPause, Reason: "wait", Key: "p1",
+		Outcome: audit.Accepted, Message: decision.Message}, decision)
 	repeated := decode[plan.Task](e.call("POST", path+"/pause", `{"actor":"wang","reason":"wait","key":"p1"}`, jsonBody).is(http.StatusOK, "the same key is the same command"))
 	require.Len(t, repeated.History, 1, "nothing was done twice")
 	misused := e.call("POST", path+"/stop", `{"key":"p1"}`, jsonBody).is(http.StatusConflict, "the key stands for another verb")
@@ -53,7 +54,7 @@ func TestVerbs(t *testing.T) {
 	refused := e.call("POST", path+"/pause", "").is(http.StatusConflict, "it is pausing already")
 	require.Equal(t, id, refused.problem().Task)
 	require.Equal(t, plan.TaskPausing, refused.problem().Current.State, "with the fresh state")
-	require.Equal(t, plan.OutcomeRefused, refused.problem().Current.History[1].Outcome, "refusals belong to the record")
+	require.Equal(t, audit.Refused, refused.problem().Current.History[1].Outcome, "refusals belong to the record")
 
 	e.party.open()
 	e.waitState(id, plan.TaskPaused)

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -37,12 +38,17 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 		ctx.Done().Receive(wctx, nil)
 		r.box.push(&command{verb: plan.VerbStop, request: VerbRequest{Reason: "the workflow was cancelled"}})
 	})
-	r.begin()
+	if in.State == nil {
+		r.begin()
+	}
 	for !r.closed() {
 		r.serve()
 		r.launch()
 		r.conclude()
 		r.publish()
+		if again := r.again(); again != nil {
+			return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, *again)
+		}
 		if err := workflow.Await(r.ctx, r.hasNews); err != nil {
 			return DeployPlanResult{}, err
 		}
@@ -52,19 +58,19 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 
 // taskRun is a running task. Everything in it is touched by the workflow's coroutines only.
 type taskRun struct {
-	ctx     workflow.Context
-	in      DeployPlanInput
-	machine *plan.Machine
-	task    plan.Task
-	box     *inbox
-	// answered remembers what became of a command by its key, so that the same key twice is one command.
-	answered map[string]answered
+	ctx      workflow.Context
+	in       DeployPlanInput
+	machine  *plan.Machine
+	task     plan.Task
+	box      *inbox
 	children []workflow.ChildWorkflowFuture
 	// abandoned are the items that were told to give up.
 	abandoned           []bool
 	finished            []finishedItem
 	recording, recorded bool
 	beginAnswer         *beginAnswer
+	// begun says that it is known whether the task may run.
+	begun bool
 	// shown are the state that was last published, and waiting whether it waits for a person.
 	shown   plan.TaskState
 	waiting bool
@@ -87,7 +93,6 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	info := workflow.GetInfo(ctx)
 	r := &taskRun{
 		ctx: detached, in: in, box: box,
-		answered:  map[string]answered{},
 		children:  make([]workflow.ChildWorkflowFuture, len(in.Items)),
 		abandoned: make([]bool, len(in.Items)),
 	}
@@ -101,10 +106,32 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
+	r.begun = in.State != nil
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID}}
+	if in.State != nil {
+		r.machine.Recall(in.State.Machine)
+		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services, in.State.Interruptions
+	}
 	return r
+}
+
+// drainAt is at how many events a task begins nothing more until nothing of it runs: only then can it be continued as new, since its items report to this run
+// alone. The server ends a workflow at 51,200 events.
+const drainAt = 20_000
+
+// again is the input of the run that goes on where this one is: nil unless the history is long and nothing is under way.
+func (r *taskRun) again() *DeployPlanInput {
+	if !historyIsLong(r.ctx) || !r.begun || r.recording || r.machine.Over() || r.machine.Running() > 0 {
+		return nil
+	}
+	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil || r.hasNews() {
+		return nil
+	}
+	in := r.in
+	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: r.task.StartedAt, Services: r.task.Services, Interruptions: r.task.Interruptions}
+	return &in
 }
 
 // begin asks whether the task is the live one of its plan; the loop goes on serving meanwhile.
@@ -162,11 +189,12 @@ func (r *taskRun) hear(s ItemSignal) {
 }
 
 func (r *taskRun) settleBegin(a beginAnswer) {
+	r.begun = true
 	switch {
 	case a.err != nil: // begin is retried for as long as the home cluster is away: only a final refusal comes here
-		r.machine.Refuse(message(a.err))
+		r.machine.GiveUp(message(a.err))
 	case a.result.Superseded != "":
-		r.machine.Refuse(fmt.Sprintf("task %s has taken this task's place before it began", a.result.Superseded))
+		r.machine.GiveUp(fmt.Sprintf("task %s has taken this task's place before it began", a.result.Superseded))
 	default:
 		now := workflow.Now(r.ctx)
 		r.task.StartedAt = &now
@@ -176,8 +204,10 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 
 // launch starts what may start, and has interrupted items give up where no verb could help them any more.
 func (r *taskRun) launch() {
-	for _, n := range r.machine.Next() {
-		r.startItem(n)
+	if next := r.machine.Next(); workflow.GetInfo(r.ctx).GetCurrentHistoryLength() < drainAt && !(r.machine.Running() == 0 && historyIsLong(r.ctx)) {
+		for _, n := range next {
+			r.startItem(n)
+		}
 	}
 	if r.machine.State == plan.TaskStopping || r.machine.State == plan.TaskFailed {
 		for _, n := range r.machine.InterruptedItems() {
@@ -271,7 +301,7 @@ func (r *taskRun) leave() (DeployPlanResult, error) {
 // show copies the machine's state into what queries answer.
 func (r *taskRun) show() {
 	r.noteInterruption()
-	r.task.State, r.task.Reason = r.machine.State, r.machine.Reason
+	r.task.State, r.task.Reason, r.task.History = r.machine.State, r.machine.Reason, r.machine.Audit().Entries
 }
 
 // noteInterruption keeps when the task became and ceased to be Interrupted: the report tells.
@@ -279,7 +309,7 @@ func (r *taskRun) noteInterruption() {
 	was, is := r.task.State == plan.TaskInterrupted, r.machine.State == plan.TaskInterrupted
 	now := workflow.Now(r.ctx)
 	switch last := len(r.task.Interruptions) - 1; {
-	case is && !was && last < maxHistory:
+	case is && !was && last < audit.MaxEntries:
 		r.task.Interruptions = append(r.task.Interruptions, plan.Interruption{At: now, Reason: r.machine.Reason})
 	case is && was && last >= 0:
 		r.task.Interruptions[last].Reason = r.machine.Reason

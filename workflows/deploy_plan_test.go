@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -199,14 +200,14 @@ func TestDeployPlanPausesAndResumes(t *testing.T) {
 	}, 49*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
 	require.NoError(t, s.GetWorkflowError())
-	require.Equal(t, plan.OutcomeAccepted, paused.Outcome)
-	require.Equal(t, plan.OutcomeRefused, refused.Outcome, "a second pause is refused")
-	require.Equal(t, plan.OutcomeAccepted, resumed.Outcome)
+	require.Equal(t, audit.Accepted, paused.Outcome)
+	require.Equal(t, audit.Refused, refused.Outcome, "a second pause is refused")
+	require.Equal(t, audit.Accepted, resumed.Outcome)
 	task := s.task()
 	require.Equal(t, plan.TaskSucceeded, task.State)
 	require.Len(t, task.History, 3, "refusals belong to the record too")
-	require.Equal(t, plan.Decision{At: task.History[0].At, Actor: "ann", Via: "cli", Verb: plan.VerbPause, Reason: "lunch", Key: "k1",
-		Outcome: plan.OutcomeAccepted, Message: paused.Message}, task.History[0])
+	require.Equal(t, audit.Entry{At: task.History[0].At, Actor: "ann", Via: "cli", Verb: plan.VerbPause, Reason: "lunch", Key: "k1",
+		Outcome: audit.Accepted, Message: paused.Message}, task.History[0])
 }
 
 func TestDeployPlanTakesEmptySignals(t *testing.T) {
@@ -245,7 +246,7 @@ func TestDeployPlanKeepsTheOrderOfSignals(t *testing.T) {
 	var verbs []plan.Verb
 	for _, d := range task.History {
 		verbs = append(verbs, d.Verb)
-		require.Equal(t, plan.OutcomeAccepted, d.Outcome, "in this order each of them is legal")
+		require.Equal(t, audit.Accepted, d.Outcome, "in this order each of them is legal")
 	}
 	require.Equal(t, []plan.Verb{"pause", "resume", "pause", "stop"}, verbs, "signals of different names keep their order")
 	require.Equal(t, plan.ItemSkipped, task.Services[1].State, "an item never begun is skipped")
@@ -301,7 +302,7 @@ func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
 		task := s.task()
 		require.Equal(t, plan.TaskInterrupted, task.State, "system trouble is not a failure")
 		require.Contains(t, task.Reason, "connection refused")
-		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) { require.Equal(t, plan.OutcomeAccepted, r.Outcome, r.Message) })
+		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) { require.Equal(t, audit.Accepted, r.Outcome, r.Message) })
 	}, 24*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.NoError(t, s.GetWorkflowError())
@@ -322,7 +323,7 @@ func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
 	s.RegisterDelayedCallback(func() {
 		s.superseded, s.restoreForbidden = "shop-2", 3
 		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) {
-			require.Equal(t, plan.OutcomeRefused, r.Outcome)
+			require.Equal(t, audit.Refused, r.Outcome)
 			require.Contains(t, r.Message, "shop-2", "the refusal points at the newer task")
 		})
 	}, time.Hour)
@@ -466,12 +467,12 @@ func TestDeployPlanSurvivesOddSignals(t *testing.T) {
 	require.NoError(t, s.GetWorkflowError())
 	task := s.task()
 	require.Equal(t, plan.TaskSucceeded, task.State)
-	var outcomes []plan.Outcome
+	var outcomes []audit.Outcome
 	for _, d := range task.History {
 		outcomes = append(outcomes, d.Outcome)
 		require.LessOrEqual(t, len([]rune(d.Reason)), MaxReason)
 	}
 	require.Contains(t, task.History[0].Message, `no signal "puase"`, "a misspelt signal is answered in the record")
-	require.Equal(t, []plan.Outcome{plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeRefused, plan.OutcomeAccepted, plan.OutcomeRefused, plan.OutcomeAccepted}, outcomes,
+	require.Equal(t, []audit.Outcome{audit.Refused, audit.Refused, audit.Refused, audit.Accepted, audit.Refused, audit.Accepted}, outcomes,
 		"unknown, too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -87,7 +88,7 @@ func writeHowTo(b *strings.Builder, t plan.Task) {
 	b.WriteString("\n*Request Cancellation* is `stop`: what runs finishes, nothing else begins.\n")
 }
 
-func writeDecisions(b *strings.Builder, history []plan.Decision) {
+func writeDecisions(b *strings.Builder, history []audit.Entry) {
 	if len(history) == 0 {
 		return
 	}

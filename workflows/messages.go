@@ -3,6 +3,7 @@ package workflows
 import (
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
@@ -23,12 +24,22 @@ type DeployPlanInput struct {
 	Via string `json:"via,omitempty"`
 	// Items are the plan's items in the document's order.
 	Items []ItemOutline `json:"items"`
+	// State is how far the task is, in a run that was continued as new; nil at a start.
+	State *DeployPlanState `json:"state,omitempty"`
 	// MaxConcurrent is how many services are released at once at most.
 	MaxConcurrent int `json:"maxConcurrent"`
 	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most; 0: DefaultConcurrentWorkloads.
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+}
+
+// DeployPlanState is what a task has to remember when it continues as new. Nothing of it runs then.
+type DeployPlanState struct {
+	Machine       plan.Memory          `json:"machine"`
+	StartedAt     *time.Time           `json:"startedAt,omitempty"`
+	Services      []plan.ServiceStatus `json:"services"`
+	Interruptions []plan.Interruption  `json:"interruptions,omitempty"`
 }
 
 // ItemOutline is what the task's workflow has to know of an item.
@@ -82,11 +93,20 @@ type VerbRequest struct {
 	Via string `json:"via,omitempty"`
 }
 
-// VerbResponse is what became of a verb. A refused one is an answer, not an error: it belongs to the record (design §4).
+// VerbResponse is what became of a verb, whatever it was sent to. A refused one is an answer, not an error: it belongs to the record. It is small, since each
+// is an event of the history: who wants the whole state asks for it.
 type VerbResponse struct {
-	Outcome plan.Outcome   `json:"outcome"`
-	Message string         `json:"message"`
-	State   plan.TaskState `json:"state"`
+	Outcome audit.Outcome `json:"outcome"`
+	Message string        `json:"message"`
+	// State is the task's state, the rollout's phase or the stage of a serving's operation after it.
+	State string `json:"state"`
+	// Seq is how many entries the history had then.
+	Seq int64 `json:"seq"`
+}
+
+// responseOf is the answer to a verb that was carried out.
+func responseOf(outcome audit.Outcome, text, state string, log *audit.Log) *VerbResponse {
+	return &VerbResponse{Outcome: outcome, Message: text, State: state, Seq: log.Seq}
 }
 
 // ItemSignal is what a ServiceRelease tells its task without ending: the signal SignalItem.

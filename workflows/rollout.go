@@ -96,11 +96,11 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 		UnreachableBudgetSeconds: in.UnreachableBudgetSeconds, BringHome: in.BringHome,
 	}
 	r := &rolloutRun{ctx: detached, in: in, box: inboxOf(ctx), info: info}
-	if in.Carried == nil {
+	if in.State == nil {
 		r.machine = rollout.NewMachine(setup, workflow.Now(ctx))
 		return r
 	}
-	r.machine, r.newer = rollout.ResumeMachine(setup, *in.Carried), in.Newer
+	r.machine, r.newer = rollout.ResumeMachine(setup, *in.State), in.Newer
 	return r
 }
 
@@ -212,10 +212,10 @@ func (r *rolloutRun) leave() (again *RolloutInput, done bool) {
 	if len(r.box.rollout) > 0 {
 		return nil, false
 	}
-	carried := r.machine.Carry()
+	state := r.machine.State()
 	again = &RolloutInput{}
 	*again = r.in
-	again.Carried, again.Newer = &carried, r.newer
+	again.State, again.Newer = &state, r.newer
 	return again, true
 }
 

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -177,7 +178,7 @@ func writePayload(b *strings.Builder, examples ...string) {
 }
 
 // writeRolloutDecisions shows the latest commands; a refused one is answered here.
-func writeRolloutDecisions(b *strings.Builder, history []rollout.Decision) {
+func writeRolloutDecisions(b *strings.Builder, history []audit.Entry) {
 	if len(history) == 0 {
 		return
 	}

@@ -3,7 +3,6 @@ package workflows
 import (
 	"time"
 
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -29,8 +28,8 @@ type RolloutInput struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
 	BringHome bool `json:"bringHome,omitempty"`
-	// Carried is the state of a run that was continued as new; nil at a start.
-	Carried *rollout.Carried `json:"carried,omitempty"`
+	// State is that of a run that was continued as new; nil at a start.
+	State *rollout.State `json:"state,omitempty"`
 	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
 }
@@ -53,13 +52,6 @@ type RolloutVerbRequest struct {
 type SupersedeRequest struct {
 	VerbRequest
 	Input RolloutInput `json:"input"`
-}
-
-// RolloutVerbResponse is what became of a verb, and the rollout as it is then.
-type RolloutVerbResponse struct {
-	Outcome plan.Outcome   `json:"outcome"`
-	Message string         `json:"message"`
-	Status  rollout.Status `json:"status"`
 }
 
 // RolloutPreflight is the check of one rollout on its party's queue; PreflightOutcome.Rollout is its result.

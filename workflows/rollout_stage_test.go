@@ -230,19 +230,19 @@ func (p *fakeParty) send(after time.Duration, verb rollout.Verb, request Rollout
 }
 
 // ask is an Update; its answer is checked at the end of the test.
-func (p *fakeParty) ask(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) *RolloutVerbResponse {
-	var answer RolloutVerbResponse
+func (p *fakeParty) ask(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) *VerbResponse {
+	var answer VerbResponse
 	p.at(after, func() { p.updateNow(string(verb), request.Key, request, &answer) })
 	return &answer
 }
 
-func (p *fakeParty) updateNow(name, id string, request any, answer *RolloutVerbResponse) {
+func (p *fakeParty) updateNow(name, id string, request any, answer *VerbResponse) {
 	p.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
 		OnAccept: func() {},
 		OnReject: func(err error) { require.NoError(p.t, err, "only malformed verbs are rejected") },
 		OnComplete: func(response any, err error) {
 			require.NoError(p.t, err)
-			*answer = response.(RolloutVerbResponse)
+			*answer = response.(VerbResponse)
 		},
 	}, request)
 }

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -21,7 +21,7 @@ func TestRolloutGoesThroughItsSteps(t *testing.T) {
 	answer := p.ask(48*time.Hour, rollout.VerbApprove, RolloutVerbRequest{VerbRequest: VerbRequest{Actor: "bob", Via: "http", Key: "k1"}, Step: 1})
 	s := p.run(in)
 	require.NoError(t, p.GetWorkflowError())
-	require.Equal(t, plan.OutcomeAccepted, answer.Outcome, answer.Message)
+	require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 	require.Equal(t, []string{"begin", "PinStableService", "move 20%", "route 20%", "move 50%", "route 50%",
 		"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "move 100%",
 		"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new", "ReleaseWorkloadControl", "record"}, p.calls)
@@ -129,26 +129,26 @@ func TestRolloutGatesAreAcceptedOnce(t *testing.T) {
 	p := newParty(t, 10)
 	var gate string
 	p.at(time.Hour-time.Second, func() { gate = p.status().WaitingFor.Gate })
-	var first, again, second, stale, wrongStep RolloutVerbResponse
-	approve := func(request RolloutVerbRequest, answer *RolloutVerbResponse) {
-		p.updateNow("approve", request.Key+t.Name()+request.Gate+request.Reason, request, answer)
+	var first, again, second, stale, wrongStep VerbResponse
+	approve := func(request RolloutVerbRequest, answer *VerbResponse) {
+		p.updateNow("approve", request.Key+t.Name()+request.Gate+request.Via, request, answer)
 	}
 	p.at(time.Hour, func() { approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "a"}, Gate: gate}, &first) })
 	p.at(2*time.Hour, func() {
-		approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "a", Reason: "1"}, Gate: gate}, &again)
+		approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "a", Via: "cli"}, Gate: gate}, &again)
 		approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "b"}, Gate: gate}, &stale)
 		approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "c"}, Step: 1}, &wrongStep)
 	})
 	p.at(3*time.Hour, func() { approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "d"}}, &second) })
 	s := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, -1), stepOf("50%", -1, -1)))
 	require.NotEmpty(t, gate)
-	require.Equal(t, plan.OutcomeAccepted, first.Outcome)
+	require.Equal(t, audit.Accepted, first.Outcome)
 	require.Equal(t, "a", s.History[1].Key)
 	require.Equal(t, first.Message, again.Message, "the same key is the same command")
-	require.Equal(t, plan.OutcomeRefused, stale.Outcome, "a gate that was passed is stale")
-	require.Equal(t, 2, stale.Status.CurrentStepIndex, "a refusal carries the fresh state")
-	require.Equal(t, plan.OutcomeRefused, wrongStep.Outcome, "a click that was meant for step 1 does not approve step 2")
-	require.Equal(t, plan.OutcomeAccepted, second.Outcome)
+	require.Equal(t, audit.Refused, stale.Outcome, "a gate that was passed is stale")
+	require.Equal(t, string(rollout.PhaseProgressing), stale.State, "a refusal says where it stands")
+	require.Equal(t, audit.Refused, wrongStep.Outcome, "a click that was meant for step 1 does not approve step 2")
+	require.Equal(t, audit.Accepted, second.Outcome)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
 
@@ -171,9 +171,9 @@ func TestRolloutApprovalExpires(t *testing.T) {
 		resumed := p.ask(3*time.Hour, rollout.VerbResume, RolloutVerbRequest{})
 		p.send(3*time.Hour+time.Minute, rollout.VerbApprove, RolloutVerbRequest{})
 		s := p.run(in)
-		require.Equal(t, plan.OutcomeRefused, late.Outcome, "an approval that comes too late is none")
-		require.Equal(t, rollout.WaitResume, late.Status.WaitingFor.Kind)
-		require.Equal(t, rollout.WaitApproval, resumed.Status.WaitingFor.Kind)
+		require.Equal(t, audit.Refused, late.Outcome, "an approval that comes too late is none")
+		require.Equal(t, string(rollout.PhaseProgressing), late.State)
+		require.Equal(t, audit.Accepted, resumed.Outcome)
 		require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	})
 }
@@ -184,11 +184,13 @@ func TestRolloutJumps(t *testing.T) {
 	p.send(1*time.Hour, rollout.VerbJump, RolloutVerbRequest{ToStep: 3})
 	p.send(2*time.Hour, rollout.VerbJump, RolloutVerbRequest{ToStep: 1})
 	nowhere := p.ask(3*time.Hour, rollout.VerbJump, RolloutVerbRequest{ToStep: 7})
+	var during rollout.Status
+	p.at(3*time.Hour+time.Minute, func() { during = p.status() })
 	p.send(4*time.Hour, rollout.VerbPromote, RolloutVerbRequest{})
 	s := p.run(rolloutOf(rollout.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1)))
-	require.Equal(t, plan.OutcomeRefused, nowhere.Outcome)
-	require.Equal(t, int32(6), nowhere.Status.CanaryReplicas, "a jump back moves no pods")
-	require.Equal(t, int32(20), nowhere.Status.Traffic.CanaryWeight, "a jump back moves traffic")
+	require.Equal(t, audit.Refused, nowhere.Outcome)
+	require.Equal(t, int32(6), during.CanaryReplicas, "a jump back moves no pods")
+	require.Equal(t, int32(20), during.Traffic.CanaryWeight, "a jump back moves traffic")
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
 
@@ -223,7 +225,7 @@ func TestRolloutContinuesAsNewWhileItRests(t *testing.T) {
 	require.Nil(t, p.recorded, "a rollout that goes on is not over")
 	var next RolloutInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
-	require.Equal(t, plan.OutcomeRefused, next.Carried.Status.History[1].Outcome)
+	require.Equal(t, audit.Refused, next.State.Log.Entries[1].Outcome)
 
 	after := newParty(t, 10)
 	after.updated, after.share, after.pinned = p.updated, p.share, p.pinned

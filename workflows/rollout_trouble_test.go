@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -47,7 +47,7 @@ func TestRolloutFailureWaitsForSomebody(t *testing.T) {
 		again := p.ask(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.send(3*time.Hour, rollout.VerbRetry, RolloutVerbRequest{})
 		end := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, -1)))
-		require.Equal(t, plan.OutcomeRefused, again.Outcome)
+		require.Equal(t, audit.Refused, again.Outcome)
 		require.Contains(t, again.Message, "retry")
 		require.Equal(t, rollout.PhaseRolledBack, end.Phase)
 	})
@@ -94,8 +94,8 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		refused := p.ask(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.send(3*time.Hour, rollout.VerbStop, RolloutVerbRequest{})
 		end := p.run(rolloutOf(rollout.StylePartition, true, steps...))
-		require.Equal(t, plan.OutcomeRefused, refused.Outcome)
-		require.Equal(t, rollout.PhaseFailed, refused.Status.Phase)
+		require.Equal(t, audit.Refused, refused.Outcome)
+		require.Equal(t, string(rollout.PhaseFailed), refused.State)
 		require.Equal(t, rollout.PhaseCancelled, end.Phase)
 		require.Equal(t, []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "record"}, p.calls[len(p.calls)-4:])
 	})
@@ -107,7 +107,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		refused := p.ask(2*time.Hour, rollout.VerbStop, RolloutVerbRequest{To: rollout.StopToStable})
 		p.send(3*time.Hour, rollout.VerbStop, RolloutVerbRequest{To: rollout.StopToFrozen})
 		end := p.run(rolloutOf(rollout.StylePartition, true, steps...))
-		require.Equal(t, plan.OutcomeRefused, refused.Outcome)
+		require.Equal(t, audit.Refused, refused.Outcome)
 		require.Equal(t, rollout.PhaseFailed, end.Phase)
 		require.Contains(t, end.Reason, "somebody took the claim")
 		require.Error(t, p.GetWorkflowError())
@@ -203,7 +203,7 @@ func TestRolloutPauseStopsTheMove(t *testing.T) {
 	p.send(2*time.Hour, rollout.VerbResume, RolloutVerbRequest{})
 	s := p.run(in)
 	require.Equal(t, []rollout.WaitKind{rollout.WaitResume, rollout.WaitResume}, waits)
-	require.Equal(t, plan.OutcomeRefused, twice.Outcome)
+	require.Equal(t, audit.Refused, twice.Outcome)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
 
@@ -266,7 +266,7 @@ func TestRolloutWaitsForSharedTraffic(t *testing.T) {
 		in := waitsToHold(p, nil)
 		answer := p.ask(31*time.Second, rollout.VerbRollback, RolloutVerbRequest{})
 		s := p.run(in)
-		require.Equal(t, plan.OutcomeAccepted, answer.Outcome)
+		require.Equal(t, audit.Accepted, answer.Outcome)
 		require.Less(t, p.count("hold edge"), 20, "the wait is over at once")
 		require.Equal(t, []string{"leave edge", "ResumeAndRelease stable", "record"}, p.calls[len(p.calls)-3:])
 		require.Equal(t, rollout.PhaseRolledBack, s.Phase)
@@ -294,21 +294,21 @@ func TestRolloutSupersede(t *testing.T) {
 	t.Run("a canary gives way", func(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
-		var answer RolloutVerbResponse
+		var answer VerbResponse
 		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
 		s := p.run(rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, -1)))
-		require.Equal(t, plan.OutcomeAccepted, answer.Outcome, answer.Message)
+		require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 		require.Equal(t, rollout.PhaseRolledBack, s.Phase)
 		require.ErrorContains(t, p.GetWorkflowError(), "continue as new")
 	})
 	t.Run("a blue-green does not", func(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
-		var answer RolloutVerbResponse
+		var answer VerbResponse
 		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
 		p.send(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.run(rolloutOf(rollout.StyleBlueGreen, true, stepOf("100%", 20, -1)))
-		require.Equal(t, plan.OutcomeRefused, answer.Outcome)
+		require.Equal(t, audit.Refused, answer.Outcome)
 		require.Contains(t, answer.Message, "roll it back first")
 		require.NoError(t, p.GetWorkflowError())
 	})

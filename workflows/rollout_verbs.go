@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -22,13 +22,13 @@ type rolloutCommand struct {
 	observed bool
 	// newer is the release that takes this one's place, for supersede.
 	newer   *RolloutInput
-	outcome plan.Outcome
+	outcome audit.Outcome
 	text    string
 	// response is set once the command was carried out and what follows from it is known.
-	response *RolloutVerbResponse
+	response *VerbResponse
 }
 
-// UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → RolloutVerbResponse.
+// UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → VerbResponse.
 const UpdateSupersede = string(rollout.VerbSupersede)
 
 // rolloutMenu is what a Rollout takes.
@@ -45,17 +45,17 @@ var rolloutMenu = verbMenu[rollout.Verb, RolloutVerbRequest]{entries: []menuEntr
 
 // offerVerbs has people's verbs and the newer release that supersedes this one end in the inbox.
 func (r *rolloutRun) offerVerbs() error {
-	err := offer(r.ctx, rolloutMenu, func(ctx workflow.Context, verb rollout.Verb, request RolloutVerbRequest) (RolloutVerbResponse, error) {
+	err := offer(r.ctx, rolloutMenu, func(ctx workflow.Context, verb rollout.Verb, request RolloutVerbRequest) (VerbResponse, error) {
 		return r.ask(ctx, &rolloutCommand{command: commandOf(verb, request)})
 	})
 	if err != nil {
 		return err
 	}
 	description := "A newer release of the same workload takes this one's place: this one goes back to stable first."
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, UpdateSupersede, func(ctx workflow.Context, request SupersedeRequest) (RolloutVerbResponse, error) {
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, UpdateSupersede, func(ctx workflow.Context, request SupersedeRequest) (VerbResponse, error) {
 		return r.ask(ctx, &rolloutCommand{command: commandOf(rollout.VerbSupersede, RolloutVerbRequest{VerbRequest: request.VerbRequest}), newer: &request.Input})
 	}, workflow.UpdateHandlerOptions{Description: description, Validator: func(_ workflow.Context, request SupersedeRequest) error {
-		if len(request.Input.Spec.Strategy.Steps) == 0 || request.Input.Carried != nil || request.Input.Newer != nil {
+		if len(request.Input.Spec.Strategy.Steps) == 0 || request.Input.State != nil || request.Input.Newer != nil {
 			return temporal.NewNonRetryableApplicationError("the newer release has no steps: send its whole input", "Malformed", nil)
 		}
 		return validateVerb(request.VerbRequest)
@@ -63,10 +63,10 @@ func (r *rolloutRun) offerVerbs() error {
 }
 
 // ask puts a command into the inbox and waits until the loop has carried it out.
-func (r *rolloutRun) ask(ctx workflow.Context, c *rolloutCommand) (RolloutVerbResponse, error) {
+func (r *rolloutRun) ask(ctx workflow.Context, c *rolloutCommand) (VerbResponse, error) {
 	r.push(c)
 	if err := workflow.Await(ctx, func() bool { return c.response != nil }); err != nil {
-		return RolloutVerbResponse{}, err
+		return VerbResponse{}, err
 	}
 	return *c.response, nil
 }
@@ -130,7 +130,7 @@ func (r *rolloutRun) carryOut(c *rolloutCommand, now time.Time) {
 // answerAll answers the commands that were carried out with the state that follows from them.
 func (r *rolloutRun) answerAll() {
 	for _, c := range r.answers {
-		c.response = &RolloutVerbResponse{Outcome: c.outcome, Message: c.text, Status: r.machine.Status()}
+		c.response = responseOf(c.outcome, c.text, string(r.machine.Status().Phase), r.machine.Audit())
 	}
 	r.answers = nil
 }

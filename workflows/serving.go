@@ -38,8 +38,8 @@ type ServingState struct {
 	Stage      serving.Stage `json:"stage"`
 	Message    string        `json:"message"`
 	// WaitingFor is the person whom it waits for; nil when for nobody. History is what people have sent, oldest first.
-	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
-	History    []kuscia.Decision  `json:"history,omitempty"`
+	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
+	History    []kuscia.AuditEntry `json:"history,omitempty"`
 	// Ending is how it ended; nil while it is not over.
 	Ending *serving.Ending `json:"ending,omitempty"`
 }

@@ -144,7 +144,7 @@ func writeServingHowTo(b *strings.Builder, in serving.Input, m *serving.Machine)
 }
 
 // writeServingDecisions shows the latest commands; a refused one is answered here.
-func writeServingDecisions(b *strings.Builder, history []kuscia.Decision) {
+func writeServingDecisions(b *strings.Builder, history []kuscia.AuditEntry) {
 	if len(history) == 0 {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -20,23 +20,16 @@ type ServingVerbRequest struct {
 	Gate  string `json:"gate,omitempty"`
 }
 
-// ServingVerbResponse is what became of a verb, and the operation as it is then.
-type ServingVerbResponse struct {
-	Outcome plan.Outcome `json:"outcome"`
-	Message string       `json:"message"`
-	State   ServingState `json:"state"`
-}
-
 // servingCommand is something that a person has sent to an operation on a serving.
 type servingCommand struct {
 	command serving.Command
 	// malformed says why the payload could not be read; "" when it could. unknown: there is no such signal.
 	malformed string
 	unknown   bool
-	outcome   plan.Outcome
+	outcome   audit.Outcome
 	text      string
 	// response is set once the command was carried out and the status has been told.
-	response *ServingVerbResponse
+	response *VerbResponse
 }
 
 // servingMenu is what a Serving takes.
@@ -49,11 +42,11 @@ var servingMenu = verbMenu[serving.Verb, ServingVerbRequest]{entries: []menuEntr
 
 // offerVerbs has people's verbs end in the inbox.
 func (s *servingRun) offerVerbs() error {
-	return offer(s.ctx, servingMenu, func(ctx workflow.Context, verb serving.Verb, request ServingVerbRequest) (ServingVerbResponse, error) {
+	return offer(s.ctx, servingMenu, func(ctx workflow.Context, verb serving.Verb, request ServingVerbRequest) (VerbResponse, error) {
 		c := &servingCommand{command: servingCommandOf(verb, request)}
 		s.box.serving = append(s.box.serving, c)
 		if err := workflow.Await(ctx, func() bool { return c.response != nil }); err != nil {
-			return ServingVerbResponse{}, err
+			return VerbResponse{}, err
 		}
 		return *c.response, nil
 	})
@@ -112,9 +105,12 @@ func (s *servingRun) command(now time.Time) {
 
 // answer answers the commands that were carried out with the state that follows from them.
 func (s *servingRun) answer() {
-	state, _ := s.state()
+	stage, log := serving.StageOver, &audit.Log{}
+	if s.machine != nil {
+		stage, log = s.machine.Stage(), s.machine.Audit()
+	}
 	for _, c := range s.answers {
-		c.response = &ServingVerbResponse{Outcome: c.outcome, Message: c.text, State: state}
+		c.response = responseOf(c.outcome, c.text, string(stage), log)
 	}
 	s.answers = nil
 }
@@ -123,7 +119,7 @@ func (s *servingRun) answer() {
 func (s *servingRun) dismiss() error {
 	for answered := func() bool { return workflow.AllHandlersFinished(s.ctx) }; len(s.box.serving) > 0 || !answered(); {
 		for _, c := range s.box.serving {
-			c.outcome, c.text = plan.OutcomeRefused, "the operation has nothing to do: "+s.result.Message
+			c.outcome, c.text = audit.Refused, "the operation has nothing to do: "+s.result.Message
 			s.answers = append(s.answers, c)
 		}
 		s.box.serving = nil

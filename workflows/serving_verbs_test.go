@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -28,14 +28,14 @@ func updated(t *testing.T) *fakeParties {
 }
 
 // send sends a verb as an Update; the answer is there when the operation has given it.
-func (p *fakeParties) send(verb serving.Verb, id string, request ServingVerbRequest) *ServingVerbResponse {
-	response := &ServingVerbResponse{}
+func (p *fakeParties) send(verb serving.Verb, id string, request ServingVerbRequest) *VerbResponse {
+	response := &VerbResponse{}
 	p.UpdateWorkflow(string(verb), id, &testsuite.TestUpdateCallback{
 		OnAccept: func() {},
 		OnReject: func(err error) { p.t.Errorf("%s was rejected: %v", verb, err) },
 		OnComplete: func(v any, err error) {
 			require.NoError(p.t, err)
-			*response = v.(ServingVerbResponse)
+			*response = v.(VerbResponse)
 		},
 	}, request)
 	return response
@@ -57,7 +57,7 @@ func TestApprovalAfterTwoDays(t *testing.T) {
 	t.Parallel()
 	p := updated(t)
 	var calls, upserts int
-	var answer *ServingVerbResponse
+	var answer *VerbResponse
 	p.at(time.Minute, func() {
 		require.Equal(t, map[string]string{"alice": "new", "bob": "old"}, p.runs)
 		calls, upserts = len(p.calls), len(p.upserts)
@@ -78,7 +78,7 @@ func TestApprovalAfterTwoDays(t *testing.T) {
 	})
 	p.SetOnTimerScheduledListener(func(string, time.Duration) { t.Error("waiting for a person needs no timer") })
 	p.run(asking())
-	require.Equal(t, plan.OutcomeAccepted, answer.Outcome)
+	require.Equal(t, audit.Accepted, answer.Outcome)
 	require.Equal(t, "party bob is approved: it begins", answer.Message)
 	require.Equal(t, map[string]string{"alice": "new", "bob": "new"}, p.runs)
 	require.Greater(t, p.Now().Sub(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)), 47*time.Hour)
@@ -112,13 +112,13 @@ func TestApprovalBySignal(t *testing.T) {
 func TestStopWhileAnApprovalIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	p := updated(t)
-	var answer *ServingVerbResponse
+	var answer *VerbResponse
 	p.at(time.Hour, func() {
 		answer = p.send(serving.VerbStop, "k1", ServingVerbRequest{VerbRequest: VerbRequest{Actor: "ann", Reason: "bad numbers"}})
 	})
 	r := p.run(asking())
-	require.Equal(t, plan.OutcomeAccepted, answer.Outcome)
-	require.Equal(t, serving.StageBack, answer.State.Stage)
+	require.Equal(t, audit.Accepted, answer.Outcome)
+	require.Equal(t, string(serving.StageBack), answer.State)
 	require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs)
 	require.NotContains(t, strings.Join(p.calls, ", "), "apply bob", "bob is left alone")
 	require.Equal(t, ServingResult{Version: "old", Reason: serving.ReasonUpdateRolledBack, Message: "stopped by ann: bad numbers; every party is on the version of before"}, r)
@@ -157,7 +157,7 @@ func TestPauseAndResumeOfAServing(t *testing.T) {
 	t.Parallel()
 	p := updated(t)
 	sent := false
-	var resumed *ServingVerbResponse
+	var resumed *VerbResponse
 	p.present = func(call string) {
 		if call == "apply alice new" && !sent {
 			sent = true
@@ -174,7 +174,7 @@ func TestPauseAndResumeOfAServing(t *testing.T) {
 	in.Policy.Order = serving.OrderSequential
 	p.run(in)
 	require.NotNil(t, resumed, "it goes on when somebody says so, and not before")
-	require.Equal(t, plan.OutcomeAccepted, resumed.Outcome)
+	require.Equal(t, audit.Accepted, resumed.Outcome)
 	require.Equal(t, map[string]string{"alice": "new", "bob": "new"}, p.runs)
 	require.Equal(t, []string{serving.WaitResume, "-"}, p.shownWaits())
 }
@@ -185,7 +185,7 @@ func TestStaleAndRepeatedApprovals(t *testing.T) {
 	in := asking()
 	in.Parties = append(in.Parties, serving.PartyTarget{Domain: "carol", Deployment: "s1", Queue: "q-carol"})
 	p.runs["carol"] = "old"
-	var stale, first, again, other *ServingVerbResponse
+	var stale, first, again, other *VerbResponse
 	var gate string
 	p.at(time.Minute, func() {
 		gate = p.state().WaitingFor.Gate
@@ -201,12 +201,12 @@ func TestStaleAndRepeatedApprovals(t *testing.T) {
 		p.send(serving.VerbApprove, "u5", ServingVerbRequest{Party: "carol"})
 	})
 	p.run(in)
-	require.Equal(t, plan.OutcomeAccepted, first.Outcome)
-	require.Equal(t, plan.OutcomeRefused, stale.Outcome)
+	require.Equal(t, audit.Accepted, first.Outcome)
+	require.Equal(t, audit.Refused, stale.Outcome)
 	require.Equal(t, "the gate is of something else: party carol waits now: look at it again", stale.Message)
-	require.Equal(t, "carol", stale.State.WaitingFor.Party, "with the state as it is")
+	require.Contains(t, stale.Message, "carol", "and says who waits")
 	require.Equal(t, first.Message, again.Message, "a repeat gets the same answer")
-	require.Equal(t, plan.OutcomeAccepted, again.Outcome)
+	require.Equal(t, audit.Accepted, again.Outcome)
 	require.Equal(t, "meant for party bob, but it is carol that waits: look at it again", other.Message)
 	require.Len(t, p.last().Operation.History, 4)
 }
@@ -244,24 +244,24 @@ func TestVerbsOnAnOperationThatHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Newer: true}
-	var answer *ServingVerbResponse
+	var answer *VerbResponse
 	p.present = func(string) { answer = p.send(serving.VerbStop, "k1", ServingVerbRequest{}) }
 	p.run(servingOf(serving.KindUpdate))
-	require.Equal(t, plan.OutcomeRefused, answer.Outcome)
+	require.Equal(t, audit.Refused, answer.Outcome)
 	require.Contains(t, answer.Message, "the operation has nothing to do: its spec has been changed again")
 }
 
 func TestVerbAtTheVeryEnd(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
-	var answer *ServingVerbResponse
+	var answer *VerbResponse
 	p.present = func(call string) {
 		if call == "note new done=true" && answer == nil {
 			answer = p.send(serving.VerbStop, "k1", ServingVerbRequest{VerbRequest: VerbRequest{Actor: "ann"}})
 		}
 	}
 	p.run(servingOf(serving.KindCreate))
-	require.Equal(t, plan.OutcomeRefused, answer.Outcome)
+	require.Equal(t, audit.Refused, answer.Outcome)
 	require.Contains(t, answer.Message, "the operation is over")
 	require.Len(t, p.last().Operation.History, 1, "a refusal belongs to the record, however late")
 }

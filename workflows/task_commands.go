@@ -5,15 +5,10 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 )
-
-// answered is what became of a command, remembered by its key.
-type answered struct {
-	verb     plan.Verb
-	response VerbResponse
-}
 
 // offerVerbs has people's verbs end in the inbox.
 func (r *taskRun) offerVerbs() error {
@@ -29,50 +24,46 @@ func (r *taskRun) offerVerbs() error {
 
 // answer carries out one verb and records it.
 func (r *taskRun) answer(c *command) VerbResponse {
-	key := c.request.Key
-	earlier, known := r.answered[key]
-	if known && key != "" && earlier.verb == c.verb {
-		return earlier.response
+	q, now := c.request, workflow.Now(r.ctx)
+	ask := plan.Command{Verb: c.verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key}
+	outcome, text := audit.Refused, ""
+	switch {
+	case c.unknown:
+		text = fmt.Sprintf("there is no signal %q: send pause, resume or stop", c.verb)
+		r.machine.Refuse(ask, text, now)
+	case c.malformed != "":
+		text = "the payload cannot be read: " + c.malformed + `; send it empty, or as {"actor":"…","reason":"…"}`
+		r.machine.Refuse(ask, text, now)
+	default:
+		outcome, text = r.carryOut(ask)
 	}
-	var outcome plan.Outcome
-	var text string
-	if known && key != "" {
-		outcome, text = plan.OutcomeRefused, fmt.Sprintf("the key %q was used for %s: take another", key, earlier.verb)
-	} else {
-		outcome, text = r.carryOut(c)
-	}
-	r.record(c, outcome, text)
 	r.show()
-	response := VerbResponse{Outcome: outcome, Message: text, State: r.task.State}
-	if key != "" && !known {
-		r.answered[key] = answered{verb: c.verb, response: response}
-	}
-	return response
+	return *responseOf(outcome, text, string(r.task.State), r.machine.Audit())
 }
 
-func (r *taskRun) carryOut(c *command) (plan.Outcome, string) {
-	if c.unknown {
-		return plan.OutcomeRefused, fmt.Sprintf("there is no signal %q: send pause, resume or stop", c.verb)
-	}
-	if c.malformed != "" {
-		return plan.OutcomeRefused, "the payload cannot be read: " + c.malformed + `; send it empty, or as {"actor":"…","reason":"…"}`
+// carryOut hands a verb to the machine. A task that is interrupted goes on only if no newer one has taken its place.
+func (r *taskRun) carryOut(ask plan.Command) (audit.Outcome, string) {
+	repeated := r.machine.Audit().Knows(ask.Key)
+	if ask.Verb == plan.VerbResume && r.machine.State == plan.TaskInterrupted && !repeated {
+		ask.Prevented = r.prevented()
 	}
 	held := r.machine.InterruptedItems()
-	if c.verb == plan.VerbResume && r.machine.State == plan.TaskInterrupted {
-		if newer, why := r.superseded(); why != "" {
-			return plan.OutcomeRefused, why
-		} else if newer != "" {
-			return plan.OutcomeRefused, fmt.Sprintf("task %s has taken this task's place: stop this one", newer)
-		}
-		held = r.machine.InterruptedItems()
-	}
-	outcome, text := r.machine.Command(c.verb)
-	if outcome == plan.OutcomeAccepted && c.verb == plan.VerbResume {
+	outcome, text := r.machine.Command(ask, workflow.Now(r.ctx))
+	if outcome == audit.Accepted && ask.Verb == plan.VerbResume && !repeated {
 		for _, n := range held {
 			r.tell(n, SignalItemResume)
 		}
 	}
 	return outcome, text
+}
+
+// prevented is why an interrupted task cannot go on now; "" when it can.
+func (r *taskRun) prevented() string {
+	newer, why := r.superseded()
+	if newer != "" {
+		return fmt.Sprintf("task %s has taken this task's place: stop this one", newer)
+	}
+	return why
 }
 
 // superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
@@ -85,24 +76,6 @@ func (r *taskRun) superseded() (newer, why string) {
 		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
 	}
 	return result.Superseded, ""
-}
-
-// maxHistory bounds the decisions that a task keeps; a run takes 2,000 updates at most.
-const maxHistory = 100
-
-func (r *taskRun) record(c *command, outcome plan.Outcome, text string) {
-	d := plan.Decision{At: workflow.Now(r.ctx), Actor: c.request.Actor, Via: c.request.Via, Verb: c.verb, Reason: c.request.Reason,
-		Key: c.request.Key, Outcome: outcome, Message: text}
-	if d.Actor == "" {
-		d.Actor = "unknown"
-	}
-	if d.Via == "" {
-		d.Via = "temporal"
-	}
-	r.task.History = append(r.task.History, d)
-	if over := len(r.task.History) - maxHistory; over > 0 {
-		r.task.History = r.task.History[over:]
-	}
 }
 
 // tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.

@@ -114,7 +114,7 @@ func TestAnOperationOnAServingIsRecorded(t *testing.T) {
 	note.Ending = &late
 	require.NoError(t, activities.NoteServing(ctx, note))
 	require.Equal(t, "RolledBack", servingRecords(t, store, kd.Name)[0].Outcome.State, "the first ending stays")
-	late.State, late.History = serving.StateRolledBack, []kuscia.Decision{{Actor: "ann", Verb: "stop", Outcome: "refused", Message: "it is over"}}
+	late.State, late.History = serving.StateRolledBack, []kuscia.AuditEntry{{Actor: "ann", Verb: "stop", Outcome: "refused", Message: "it is over"}}
 	require.NoError(t, activities.NoteServing(ctx, note))
 	require.Len(t, releaseIn(t, servingRecords(t, store, kd.Name)[0]).History, 1, "a refusal belongs to the record, however late")
 }

@@ -72,7 +72,7 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	require.Equal(t, serving.BeginResult{}, begin(next))
 	require.Empty(t, now().Operation.Reason)
 	next.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.Now(), Message: "approve it"}
-	next.Operation.History = []kuscia.Decision{{At: metav1.Now(), Actor: "ann", Via: "cli", Verb: "approve", Outcome: "refused", Message: "too early"}}
+	next.Operation.History = []kuscia.AuditEntry{{At: metav1.Now(), Actor: "ann", Via: "cli", Verb: "approve", Outcome: "refused", Message: "too early"}}
 	require.NoError(t, activities.NoteServing(ctx, next))
 	last := operationOn(kd, serving.KindUpdate, "r4")
 	require.Equal(t, "r3", begin(last).Predecessor.RunID, "who was under way is asked to give way")

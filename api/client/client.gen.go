@@ -16,6 +16,7 @@ import (
 
 	"github.com/oapi-codegen/runtime"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -165,7 +166,7 @@ type Condition = metav1.Condition
 type Conditions = []Condition
 
 // Decision One verb that somebody sent, and what became of it.
-type Decision = plan.Decision
+type Decision = audit.Entry
 
 // ExecuteRequest Who executes the plan and why. Both are recorded as they are said.
 type ExecuteRequest struct {
@@ -462,7 +463,7 @@ type Reverse = plan.Reverse
 type Rollout = rollout.Status
 
 // RolloutDecision One verb that somebody sent, and what became of it.
-type RolloutDecision = rollout.Decision
+type RolloutDecision = audit.Entry
 
 // RolloutHistory One page of the releases of a rollout name.
 type RolloutHistory struct {
@@ -736,7 +737,7 @@ type ServiceSummary struct {
 type Serving = serving.View
 
 // ServingDecision One verb that somebody sent, and what became of it.
-type ServingDecision = kuscia.Decision
+type ServingDecision = kuscia.AuditEntry
 
 // ServingEndpoint Where a port of a party is reached.
 type ServingEndpoint = serving.Endpoint

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/verbs"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/workflows"
 )
@@ -63,7 +64,7 @@ func (t *taskVerb) Now(ctx context.Context) (now verbs.Snapshot[plan.Task], err 
 	}
 	now.View = t.seen.task
 	for _, d := range t.seen.task.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == plan.OutcomeRefused})
+		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == audit.Refused})
 	}
 	return now, nil
 }

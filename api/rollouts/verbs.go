@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/verbs"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
@@ -128,7 +128,7 @@ func (r *rolloutVerb) Now(ctx context.Context) (now verbs.Snapshot[rollout.Statu
 	}
 	now.View = r.seen.status
 	for _, d := range r.seen.status.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == plan.OutcomeRefused})
+		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == audit.Refused})
 	}
 	return now, nil
 }

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/verbs"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
@@ -169,7 +169,7 @@ func (s *rolloutStart) supersede(ctx context.Context) error {
 		}
 		return err
 	}
-	if answer.Outcome == plan.OutcomeRefused {
+	if answer.Outcome == audit.Refused {
 		s.Withdraw(ctx)
 		refusal := problem.Conflict.Because("%s", answer.Message).HeldBy(s.key.workflowID())
 		if seen, err := s.readRollout(ctx, s.key); err == nil {

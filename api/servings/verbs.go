@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/verbs"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/workflows"
 )
@@ -87,7 +87,7 @@ func (s *servingVerb) Now(ctx context.Context) (now verbs.Snapshot[serving.View]
 		return now, err
 	}
 	for _, d := range now.View.Operation.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: d.Verb, Message: d.Message, Refused: d.Outcome == string(plan.OutcomeRefused)})
+		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: d.Verb, Message: d.Message, Refused: d.Outcome == string(audit.Refused)})
 	}
 	return now, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 )
 
 // takenWithin is how long a workflow worker may take to accept an Update.
@@ -32,7 +32,8 @@ var (
 	ErrUnknown = errors.New("no workflow worker of the engine answered in time")
 )
 
-// Command is one verb on its way to a workflow. The key is the Update's ID: sent twice, it is one command.
+// Command is one verb on its way to a workflow. The key and what is asked are the Update's ID: sent twice, it is one command; the same key with something else
+// in it reaches the workflow, which refuses it.
 type Command struct {
 	Verb, Key string
 	// Payload is the request as the workflow takes it.
@@ -41,8 +42,8 @@ type Command struct {
 
 // Answer is what a workflow says of a verb.
 type Answer struct {
-	Outcome plan.Outcome `json:"outcome"`
-	Message string       `json:"message"`
+	Outcome audit.Outcome `json:"outcome"`
+	Message string        `json:"message"`
 }
 
 // Deliver sends a verb to a workflow as an Update, and waits for its outcome. A payload that the workflow cannot take is a problem of its own.
@@ -69,7 +70,7 @@ func update(ctx context.Context, b *backend.Backend, workflowID string, c Comman
 	taken, cancel := context.WithTimeout(ctx, takenWithin)
 	defer cancel()
 	handle, err := b.Temporal.UpdateWorkflow(taken, client.UpdateWorkflowOptions{
-		UpdateID: c.Key, WorkflowID: workflowID, UpdateName: c.Verb, Args: []any{c.Payload},
+		UpdateID: c.Key + "/" + c.Verb + "/" + audit.Fingerprint(c.Payload), WorkflowID: workflowID, UpdateName: c.Verb, Args: []any{c.Payload},
 		WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
 	if err != nil {

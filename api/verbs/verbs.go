@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/workflows"
 )
 
@@ -104,7 +104,7 @@ func carry[V any](ctx context.Context, b *backend.Backend, release Release[V], c
 	switch {
 	case err != nil:
 		return nothing, err
-	case answer.Outcome == plan.OutcomeRefused:
+	case answer.Outcome == audit.Refused:
 		return nothing, Refusal(release, answer.Message, now.View)
 	}
 	if _, err := earlier(release, c, now); err != nil {

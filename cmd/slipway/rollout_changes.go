@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -71,7 +72,7 @@ func waitChanges(before, now rollout.Status, look time.Time) []change {
 }
 
 // verbLine reads "approve of step 2 by li via cli, accepted: … (reason given: …)".
-func verbLine(d rollout.Decision) string {
+func verbLine(d audit.Entry) string {
 	actor := oneLine(d.Actor)
 	if actor == "" {
 		actor = "somebody"

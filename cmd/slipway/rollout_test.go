@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
@@ -31,7 +32,7 @@ func webRollout() rollout.Status {
 		Replicas: 10, CanaryReplicas: 5, CanaryReadyReplicas: 4, LastUpdateTime: before(3 * time.Minute), CreatedAt: before(5 * time.Minute),
 		Traffic:    &rollout.TrafficStatus{CanaryWeight: 50, StableWeight: 50},
 		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute), Until: afterP(2 * time.Hour), Gate: "gate-2", Message: "approve step 2 to go on"},
-		History:    []rollout.Decision{},
+		History:    []audit.Entry{},
 		Workflow:   &plan.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
 	}
 }
@@ -73,7 +74,7 @@ func TestRolloutGet(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	s := webRollout()
-	s.History = []rollout.Decision{{At: noon, Actor: "li", Via: "temporal", Verb: rollout.VerbApprove, Step: 1, Outcome: plan.OutcomeRefused, Reason: "late\nnight",
+	s.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Refused, Reason: "late\nnight",
 		Message: "step 1 is past"}}
 	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, s) })
 	want := outcome{out: drawnTree() + `

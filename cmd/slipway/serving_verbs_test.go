@@ -79,7 +79,7 @@ func TestAServingShowsWhomItWaitsFor(t *testing.T) {
 	t.Parallel()
 	v := asking()
 	at := metav1.NewTime(before(6 * time.Minute))
-	v.Operation.History = []kuscia.Decision{{At: at, Actor: "li", Via: "cli", Verb: "approve", Party: "bob/server", Reason: "early", Outcome: "refused", Message: "no approval is waited for now"}}
+	v.Operation.History = []kuscia.AuditEntry{{At: at, Actor: "li", Via: "cli", Verb: "approve", Party: "bob/server", Reason: "early", Outcome: "refused", Message: "no approval is waited for now"}}
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, v) })
 	api.on("GET /api/v1/servings", func(request) answer { return answerJSON(http.StatusOK, client.ServingList{Items: []serving.View{v}}) })
@@ -95,7 +95,7 @@ waits for an approval of bob/server since 11:55:00 (5m00s)
 
 	later := asking()
 	later.Operation.History = append(later.Operation.History, v.Operation.History[0])
-	later.Operation.History = append(later.Operation.History, kuscia.Decision{At: metav1.NewTime(before(time.Minute)), Actor: "li", Via: "http", Verb: "pause", Outcome: "accepted", Message: "held"})
+	later.Operation.History = append(later.Operation.History, kuscia.AuditEntry{At: metav1.NewTime(before(time.Minute)), Actor: "li", Via: "http", Verb: "pause", Outcome: "accepted", Message: "held"})
 	later.Operation.WaitingFor.Kind = serving.WaitResume
 	watched := slipway(t, watchedServingAPI(t, v, v, later, ended(kuscia.PhaseAvailable, "")), "serving", "watch", "serving-01").out
 	require.Equal(t, 1, strings.Count(watched, "approve of bob/server by li"), "each decision is told once: %s", watched)

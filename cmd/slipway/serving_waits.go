@@ -53,7 +53,7 @@ func (d drawing) servingWaitLines(v serving.View) []line {
 }
 
 // servingDecision reads "approve of bob by li via cli, accepted: … (reason given: …)".
-func servingDecision(d kuscia.Decision) string {
+func servingDecision(d kuscia.AuditEntry) string {
 	what := oneLine(d.Verb)
 	if d.Party != "" {
 		what += " of " + oneLine(d.Party)
@@ -66,16 +66,16 @@ func servingDecision(d kuscia.Decision) string {
 }
 
 // newDecisions are those that were not there before.
-func newDecisions(before, now serving.View) []kuscia.Decision {
+func newDecisions(before, now serving.View) []kuscia.AuditEntry {
 	if now.Operation == nil {
 		return nil
 	}
-	known := func(d kuscia.Decision) bool {
-		return before.Operation != nil && slices.ContainsFunc(before.Operation.History, func(old kuscia.Decision) bool {
+	known := func(d kuscia.AuditEntry) bool {
+		return before.Operation != nil && slices.ContainsFunc(before.Operation.History, func(old kuscia.AuditEntry) bool {
 			return old.At.Equal(&d.At) && old.Key == d.Key && servingDecision(old) == servingDecision(d)
 		})
 	}
-	var fresh []kuscia.Decision
+	var fresh []kuscia.AuditEntry
 	for _, d := range now.Operation.History {
 		if !known(d) {
 			fresh = append(fresh, d)

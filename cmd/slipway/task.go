@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -170,7 +171,7 @@ func (a *app) describeTask(t plan.Task) {
 }
 
 // decisionLine reads "pause by li via cli, accepted: … (reason given: …)".
-func decisionLine(d plan.Decision) string {
+func decisionLine(d audit.Entry) string {
 	actor := oneLine(d.Actor)
 	if actor == "" {
 		actor = "somebody"

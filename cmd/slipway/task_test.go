@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -53,7 +54,7 @@ func TestTaskGet(t *testing.T) {
 	api := newFakeAPI(t)
 	task := shopTask()
 	task.Services[2].Reason = task.Services[2].Workloads[0].Message // said once, with the workload
-	task.History = []plan.Decision{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: plan.OutcomeRefused,
+	task.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: audit.Refused,
 		Reason: "wait\nfor it", Message: "the task is Stopping"}}
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	got := slipway(t, api, "task", "get", "shop-1")

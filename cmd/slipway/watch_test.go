@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -118,7 +119,7 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	done.Services[1].Workloads[0].State, done.Services[1].Workloads[0].Message = plan.ItemSucceeded, "restarted"
 	done.Services[1].Workloads[1].State = plan.ItemSucceeded
 	done.Services[2].Reason = done.Services[2].Workloads[0].Message
-	done.History = []plan.Decision{{At: before(10 * time.Second), Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: plan.OutcomeAccepted, Message: "pausing"}}
+	done.History = []audit.Entry{{At: before(10 * time.Second), Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: audit.Accepted, Message: "pausing"}}
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, ": hello\n\n")
 		sendEvent(t, w, "state", "run-1.1", shopTask()) // as it was: tells nothing
@@ -157,7 +158,7 @@ func TestWatchTellsThePastByItsOwnTimes(t *testing.T) {
 	task.Services = task.Services[2:]
 	task.Services[0].StartedAt, task.Services[0].FinishedAt, task.FinishedAt = &yesterday, &later, &later
 	task.Services[0].Workloads = []plan.WorkloadStatus{}
-	task.History = []plan.Decision{{At: before(90 * time.Minute), Actor: "li", Via: "cli", Verb: plan.VerbResume, Outcome: plan.OutcomeRefused, Message: "it is over"}}
+	task.History = []audit.Entry{{At: before(90 * time.Minute), Actor: "li", Via: "cli", Verb: plan.VerbResume, Outcome: audit.Refused, Message: "it is over"}}
 	api := watchedAPI(t)
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	require.Contains(t, slipway(t, api, "task", "watch", "shop-1").out, `2026-11-01 12:00:00  wave 1 of 1 begins: priority 3, 1 service

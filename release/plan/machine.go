@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"slipway.io/slipway/release/audit"
 )
 
 // Machine is the state machine of a task (design §5, "Task states"): which items may start, what a verb does, what state follows.
@@ -14,34 +16,27 @@ type Machine struct {
 
 	names []string
 	waves []Wave
-	items []itemProgress
+	items []ItemProgress
 	// limit is how many items run at once at most.
 	limit int
+	// log is what people have sent.
+	log audit.Log
 	// started says that the task may run: whatever is asked of it before only decides what follows then.
 	started bool
-}
-
-type itemProgress struct {
-	state ItemState
-	// interrupted is the system trouble that holds a running item up, "" when none does.
-	interrupted string
-	// abandoned says that the item was given up while system trouble held it: a failure of its own, not one that fails the task.
-	abandoned bool
-	reason    string
 }
 
 // NewMachine begins with every item pending. names are the services' IDs in the document's order, waves index into them; limit is how
 // many items run at once at most, 0 or less: no limit.
 func NewMachine(names []string, waves []Wave, limit int) *Machine {
-	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: make([]itemProgress, len(names)), limit: limit}
+	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: make([]ItemProgress, len(names)), limit: limit}
 	for i := range m.items {
-		m.items[i].state = ItemPending
+		m.items[i].State = ItemPending
 	}
 	return m
 }
 
 // Item is the state of item n (an index into the document).
-func (m *Machine) Item(n int) ItemState { return m.items[n].state }
+func (m *Machine) Item(n int) ItemState { return m.items[n].State }
 
 // Start leaves Pending.
 func (m *Machine) Start() {
@@ -52,8 +47,8 @@ func (m *Machine) Start() {
 	m.settle()
 }
 
-// Refuse ends a task that never began.
-func (m *Machine) Refuse(reason string) {
+// GiveUp ends a task that never began.
+func (m *Machine) GiveUp(reason string) {
 	m.State, m.Reason = TaskStopped, reason
 }
 
@@ -65,11 +60,11 @@ func (m *Machine) Next() []int {
 	}
 	room := len(m.items)
 	if m.limit > 0 {
-		room = m.limit - m.running()
+		room = m.limit - m.Running()
 	}
 	var next []int
 	for _, n := range m.current() {
-		if len(next) < room && m.items[n].state == ItemPending {
+		if len(next) < room && m.items[n].State == ItemPending {
 			next = append(next, n)
 		}
 	}
@@ -78,28 +73,28 @@ func (m *Machine) Next() []int {
 
 // Began records that an item runs.
 func (m *Machine) Began(n int) {
-	m.items[n].state = ItemRunning
+	m.items[n].State = ItemRunning
 	m.settle()
 }
 
 // Ended records how an item ended.
 func (m *Machine) Ended(n int, state ItemState, reason string) {
-	m.items[n] = itemProgress{state: state, reason: reason}
+	m.items[n] = ItemProgress{State: state, Reason: reason}
 	m.settle()
 }
 
 // Abandoned records that an item gave up while system trouble held it. Where the task was told to stop, that is not the task's failure.
 func (m *Machine) Abandoned(n int, reason string) {
-	m.items[n] = itemProgress{state: ItemFailed, reason: reason, abandoned: m.State == TaskStopping}
+	m.items[n] = ItemProgress{State: ItemFailed, Reason: reason, Abandoned: m.State == TaskStopping}
 	m.settle()
 }
 
 // Interrupted records that system trouble holds a running item up; an empty reason says that it goes on again.
 func (m *Machine) Interrupted(n int, reason string) {
-	if m.items[n].state != ItemRunning {
+	if m.items[n].State != ItemRunning {
 		return
 	}
-	m.items[n].interrupted = reason
+	m.items[n].Interrupted = reason
 	m.settle()
 }
 
@@ -107,7 +102,7 @@ func (m *Machine) Interrupted(n int, reason string) {
 func (m *Machine) InterruptedItems() []int {
 	var held []int
 	for n, it := range m.items {
-		if it.state == ItemRunning && it.interrupted != "" {
+		if it.State == ItemRunning && it.Interrupted != "" {
 			held = append(held, n)
 		}
 	}
@@ -115,94 +110,14 @@ func (m *Machine) InterruptedItems() []int {
 }
 
 // Over says whether the task is in a final state and nothing of it runs any more.
-func (m *Machine) Over() bool { return m.State.Final() && m.running() == 0 }
+func (m *Machine) Over() bool { return m.State.Final() && m.Running() == 0 }
 
 // Skip ends every item that never began; it is called once the task is over.
 func (m *Machine) Skip() {
 	for n := range m.items {
-		if m.items[n].state == ItemPending {
-			m.items[n] = itemProgress{state: ItemSkipped, reason: "never begun: the task is " + string(m.State)}
+		if m.items[n].State == ItemPending {
+			m.items[n] = ItemProgress{State: ItemSkipped, Reason: "never begun: the task is " + string(m.State)}
 		}
-	}
-}
-
-// Command carries out a verb where the state allows it (design §5, "which verb is legal where"). The message says what it did,
-// or why it was refused and what to do instead.
-func (m *Machine) Command(verb Verb) (Outcome, string) {
-	var outcome Outcome
-	var message string
-	switch verb {
-	case VerbPause:
-		outcome, message = m.pause()
-	case VerbResume:
-		outcome, message = m.resume()
-	case VerbStop:
-		outcome, message = m.stop()
-	default:
-		return OutcomeRefused, fmt.Sprintf("a task has no verb %q: it knows pause, resume and stop", verb)
-	}
-	if outcome == OutcomeAccepted {
-		m.settle()
-	}
-	return outcome, message
-}
-
-func (m *Machine) pause() (Outcome, string) {
-	switch m.State {
-	case TaskPending, TaskRunning:
-		m.State = TaskPausing
-		return OutcomeAccepted, m.finishing() + "; nothing new starts"
-	case TaskPausing, TaskPaused:
-		return OutcomeRefused, fmt.Sprintf("the task is %s already: send resume to go on", m.State)
-	default:
-		return OutcomeRefused, m.illegal(VerbPause)
-	}
-}
-
-func (m *Machine) resume() (Outcome, string) {
-	switch m.State {
-	case TaskPausing:
-		m.State = TaskRunning
-		return OutcomeAccepted, "resumed: the pause is taken back"
-	case TaskPaused:
-		m.State = TaskRunning
-		if !m.started {
-			m.State = TaskPending
-		}
-		return OutcomeAccepted, "resumed: the next services start"
-	case TaskInterrupted:
-		for n := range m.items {
-			m.items[n].interrupted = ""
-		}
-		m.State = TaskRunning
-		return OutcomeAccepted, "resumed: the interrupted services go on from where they are"
-	case TaskRunning, TaskPending:
-		return OutcomeRefused, fmt.Sprintf("the task is %s: there is nothing to resume", m.State)
-	default:
-		return OutcomeRefused, m.illegal(VerbResume)
-	}
-}
-
-func (m *Machine) stop() (Outcome, string) {
-	switch m.State {
-	case TaskPending, TaskRunning, TaskPausing, TaskPaused, TaskInterrupted:
-		m.State = TaskStopping
-		return OutcomeAccepted, m.finishing() + "; nothing new starts"
-	case TaskStopping:
-		return OutcomeRefused, "the task is Stopping already: wait for Stopped"
-	default:
-		return OutcomeRefused, m.illegal(VerbStop)
-	}
-}
-
-func (m *Machine) illegal(verb Verb) string {
-	switch {
-	case m.State.Final():
-		return fmt.Sprintf("the task is %s, which is final: it cannot %s; execute the plan anew", m.State, verb)
-	case m.State == TaskStopping:
-		return fmt.Sprintf("the task is Stopping: it cannot %s; execute the plan anew once it is Stopped", verb)
-	default:
-		return fmt.Sprintf("a task that is %s cannot %s; resume or stop it", m.State, verb)
 	}
 }
 
@@ -210,7 +125,7 @@ func (m *Machine) illegal(verb Verb) string {
 func (m *Machine) settle() {
 	if n, failed := m.firstFailed(); failed && m.State != TaskFailed && !m.State.Final() {
 		m.State = TaskFailed
-		m.Reason = fmt.Sprintf("service %s failed: %s", m.names[n], m.items[n].reason)
+		m.Reason = fmt.Sprintf("service %s failed: %s", m.names[n], m.items[n].Reason)
 	}
 	if m.State.Final() {
 		return
@@ -222,7 +137,7 @@ func (m *Machine) settle() {
 	case held == 0 && m.State == TaskInterrupted:
 		m.State = TaskRunning
 	}
-	busy := m.running()
+	busy := m.Running()
 	switch {
 	case m.count(ItemSucceeded) == len(m.items) && m.State != TaskPending:
 		m.State = TaskSucceeded
@@ -242,7 +157,7 @@ func (m *Machine) explain() string {
 		return "about to start"
 	case TaskRunning:
 		wave, of := m.position()
-		return fmt.Sprintf("wave %d of %d: %s; %s", wave, of, countOf(m.running(), "service runs", "services run"), done)
+		return fmt.Sprintf("wave %d of %d: %s; %s", wave, of, countOf(m.Running(), "service runs", "services run"), done)
 	case TaskPausing:
 		return m.finishing() + "; nothing new starts; " + done
 	case TaskPaused:
@@ -264,7 +179,7 @@ func (m *Machine) explain() string {
 func (m *Machine) trouble() string {
 	var reasons []string
 	for _, n := range m.InterruptedItems() {
-		if r := m.items[n].interrupted; !slices.Contains(reasons, r) {
+		if r := m.items[n].Interrupted; !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)
 		}
 	}
@@ -276,7 +191,7 @@ func (m *Machine) trouble() string {
 }
 
 func (m *Machine) finishing() string {
-	if busy := m.running(); busy > 0 {
+	if busy := m.Running(); busy > 0 {
 		return countOf(busy, "service that is being released finishes first", "services that are being released finish first")
 	}
 	return "nothing is being released"
@@ -292,7 +207,7 @@ func countOf(n int, one, many string) string {
 // current are the items of the earliest wave that is not over.
 func (m *Machine) current() []int {
 	for _, w := range m.waves {
-		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].state.Ended() }) {
+		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].State.Ended() }) {
 			return w.Items
 		}
 	}
@@ -302,7 +217,7 @@ func (m *Machine) current() []int {
 // position is the number of the current wave, from 1, and how many there are.
 func (m *Machine) position() (wave, of int) {
 	for i, w := range m.waves {
-		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].state.Ended() }) {
+		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].State.Ended() }) {
 			return i + 1, len(m.waves)
 		}
 	}
@@ -312,16 +227,17 @@ func (m *Machine) position() (wave, of int) {
 func (m *Machine) count(state ItemState) int {
 	n := 0
 	for _, it := range m.items {
-		if it.state == state {
+		if it.State == state {
 			n++
 		}
 	}
 	return n
 }
 
-func (m *Machine) running() int { return m.count(ItemRunning) }
+// Running is how many items run.
+func (m *Machine) Running() int { return m.count(ItemRunning) }
 
 func (m *Machine) firstFailed() (int, bool) {
-	n := slices.IndexFunc(m.items, func(it itemProgress) bool { return it.state == ItemFailed && !it.abandoned })
+	n := slices.IndexFunc(m.items, func(it ItemProgress) bool { return it.State == ItemFailed && !it.Abandoned })
 	return n, n >= 0
 }

@@ -2,9 +2,12 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/audit"
 )
 
 // threeWaves is a plan of a, b (together), then c, then d.
@@ -34,33 +37,52 @@ func TestMachineStates(t *testing.T) {
 		"Fresh":    {"a task that has begun starts its first wave, all of it", func(*Machine) {}, TaskRunning, nil, "wave 1 of 3: 2 services run; 0 of 4 services done"},
 		"HalfWave": {"a later wave waits for the whole of an earlier one", func(m *Machine) { m.Ended(0, ItemSucceeded, "") }, TaskRunning, nil, "wave 1 of 3: 1 service runs; 1 of 4 services done"},
 		"NextWave": {"the next wave starts when the earlier one is over", func(m *Machine) { endWave(m) }, TaskRunning, []int{2}, "wave 2 of 3"},
-		"Pausing": {"a pause lets what runs finish", func(m *Machine) { m.Command(VerbPause) }, TaskPausing, nil,
+		"Pausing": {"a pause lets what runs finish", func(m *Machine) { m.Command(Command{Verb: VerbPause}, time.Time{}) }, TaskPausing, nil,
 			"2 services that are being released finish first; nothing new starts"},
-		"Paused": {"a pause holds back the rest once nothing runs", func(m *Machine) { m.Command(VerbPause); endWave(m) }, TaskPaused, nil, "send resume to go on"},
-		"PauseTakenBack": {"resume in Pausing takes the pause back", func(m *Machine) { m.Command(VerbPause); m.Command(VerbResume); endWave(m) },
+		"Paused": {"a pause holds back the rest once nothing runs", func(m *Machine) { m.Command(Command{Verb: VerbPause}, time.Time{}); endWave(m) }, TaskPaused, nil, "send resume to go on"},
+		"PauseTakenBack": {"resume in Pausing takes the pause back", func(m *Machine) {
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			m.Command(Command{Verb: VerbResume}, time.Time{})
+			endWave(m)
+		},
 			TaskRunning, []int{2}, "wave 2 of 3"},
-		"Resumed": {"resume in Paused goes on with the next wave", func(m *Machine) { m.Command(VerbPause); endWave(m); m.Command(VerbResume) },
+		"Resumed": {"resume in Paused goes on with the next wave", func(m *Machine) {
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			endWave(m)
+			m.Command(Command{Verb: VerbResume}, time.Time{})
+		},
 			TaskRunning, []int{2}, "wave 2 of 3"},
-		"Stopping":         {"a stop lets what runs finish", func(m *Machine) { m.Command(VerbStop) }, TaskStopping, nil, "2 services that are being released finish first"},
-		"Stopped":          {"a stop is final once nothing runs", func(m *Machine) { m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "2 of 4 services done"},
-		"StopWhilePausing": {"a stop may follow a pause", func(m *Machine) { m.Command(VerbPause); m.Command(VerbStop); endWave(m) }, TaskStopped, nil, "services done"},
-		"StopWhilePaused":  {"a paused task stops at once", func(m *Machine) { m.Command(VerbPause); endWave(m); m.Command(VerbStop) }, TaskStopped, nil, "services done"},
+		"Stopping": {"a stop lets what runs finish", func(m *Machine) { m.Command(Command{Verb: VerbStop}, time.Time{}) }, TaskStopping, nil, "2 services that are being released finish first"},
+		"Stopped":  {"a stop is final once nothing runs", func(m *Machine) { m.Command(Command{Verb: VerbStop}, time.Time{}); endWave(m) }, TaskStopped, nil, "2 of 4 services done"},
+		"StopWhilePausing": {"a stop may follow a pause", func(m *Machine) {
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			m.Command(Command{Verb: VerbStop}, time.Time{})
+			endWave(m)
+		}, TaskStopped, nil, "services done"},
+		"StopWhilePaused": {"a paused task stops at once", func(m *Machine) {
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			endWave(m)
+			m.Command(Command{Verb: VerbStop}, time.Time{})
+		}, TaskStopped, nil, "services done"},
 		"FailedAtOnce": {"a failure fails the task at once, while its neighbour still runs", func(m *Machine) { m.Ended(0, ItemFailed, "bad image") },
 			TaskFailed, nil, "service a failed: bad image"},
-		"FailedWhilePausing": {"a failure during Pausing goes straight to Failed", func(m *Machine) { m.Command(VerbPause); m.Ended(1, ItemFailed, "bad image") },
+		"FailedWhilePausing": {"a failure during Pausing goes straight to Failed", func(m *Machine) {
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			m.Ended(1, ItemFailed, "bad image")
+		},
 			TaskFailed, nil, "service b failed: bad image"},
-		"FailedWhileStopping": {"a failure during Stopping goes straight to Failed", func(m *Machine) { m.Command(VerbStop); m.Ended(1, ItemFailed, "bad image") },
+		"FailedWhileStopping": {"a failure during Stopping goes straight to Failed", func(m *Machine) { m.Command(Command{Verb: VerbStop}, time.Time{}); m.Ended(1, ItemFailed, "bad image") },
 			TaskFailed, nil, "service b failed: bad image"},
 		"Interrupted": {"system trouble interrupts, and says what to do", func(m *Machine) { m.Interrupted(0, "cluster default cannot be reached") },
 			TaskInterrupted, nil, "cluster default cannot be reached: mend it and send resume, or stop"},
 		"InterruptedResumed": {"resume goes on with the interrupted item, which still counts as running", func(m *Machine) {
 			m.Interrupted(0, "gone")
-			m.Command(VerbResume)
+			m.Command(Command{Verb: VerbResume}, time.Time{})
 		}, TaskRunning, nil, "2 services run"},
 		"InterruptedStopped": {"a stop waits until the interrupted item has given back what it borrowed; being given up is not the task's failure", func(m *Machine) {
 			m.Interrupted(0, "gone")
 			m.Ended(1, ItemSucceeded, "")
-			m.Command(VerbStop)
+			m.Command(Command{Verb: VerbStop}, time.Time{})
 			require.Equal(t, TaskStopping, m.State)
 			m.Abandoned(0, "given up")
 		}, TaskStopped, nil, "1 of 4 services done"},
@@ -70,7 +92,7 @@ func TestMachineStates(t *testing.T) {
 			m.Ended(2, ItemSucceeded, "")
 			m.Began(3)
 			m.Interrupted(3, "gone")
-			m.Command(VerbStop)
+			m.Command(Command{Verb: VerbStop}, time.Time{})
 			m.Abandoned(3, "given up")
 		}, TaskStopped, nil, "3 of 4 services done"},
 		"AbandonedUnasked": {"an item that gives up though nobody stopped the task is a failure", func(m *Machine) {
@@ -82,7 +104,7 @@ func TestMachineStates(t *testing.T) {
 			m.Began(2)
 			m.Ended(2, ItemSucceeded, "")
 			m.Began(3)
-			m.Command(VerbPause)
+			m.Command(Command{Verb: VerbPause}, time.Time{})
 			m.Ended(3, ItemSucceeded, "")
 		}, TaskSucceeded, nil, "released: 4 services"},
 	}
@@ -104,12 +126,17 @@ func endWave(m *Machine) {
 
 func TestMachineVerbs(t *testing.T) {
 	states := map[TaskState]func() *Machine{
-		TaskPending:     func() *Machine { return threeWaves(0) },
-		TaskRunning:     running,
-		TaskPausing:     func() *Machine { m := running(); m.Command(VerbPause); return m },
-		TaskPaused:      func() *Machine { m := running(); m.Command(VerbPause); endWave(m); return m },
-		TaskStopping:    func() *Machine { m := running(); m.Command(VerbStop); return m },
-		TaskStopped:     func() *Machine { m := running(); m.Command(VerbStop); endWave(m); return m },
+		TaskPending: func() *Machine { return threeWaves(0) },
+		TaskRunning: running,
+		TaskPausing: func() *Machine { m := running(); m.Command(Command{Verb: VerbPause}, time.Time{}); return m },
+		TaskPaused: func() *Machine {
+			m := running()
+			m.Command(Command{Verb: VerbPause}, time.Time{})
+			endWave(m)
+			return m
+		},
+		TaskStopping:    func() *Machine { m := running(); m.Command(Command{Verb: VerbStop}, time.Time{}); return m },
+		TaskStopped:     func() *Machine { m := running(); m.Command(Command{Verb: VerbStop}, time.Time{}); endWave(m); return m },
 		TaskInterrupted: func() *Machine { m := running(); m.Interrupted(0, "gone"); return m },
 		TaskFailed:      func() *Machine { m := running(); m.Ended(0, ItemFailed, "x"); return m },
 		TaskSucceeded: func() *Machine {
@@ -131,16 +158,16 @@ func TestMachineVerbs(t *testing.T) {
 			t.Run(string(verb)+"In"+string(state), func(t *testing.T) {
 				m := build()
 				require.Equal(t, state, m.State, "the case begins in its state")
-				outcome, message := m.Command(verb)
-				want := OutcomeRefused
+				outcome, message := m.Command(Command{Verb: verb}, time.Time{})
+				want := audit.Refused
 				for _, s := range where {
 					if s == state {
-						want = OutcomeAccepted
+						want = audit.Accepted
 					}
 				}
 				require.Equal(t, want, outcome, message)
 				require.NotEmpty(t, message, "every answer says why")
-				if want == OutcomeRefused {
+				if want == audit.Refused {
 					require.Equal(t, state, m.State, "a refused verb changes nothing")
 				}
 			})
@@ -150,9 +177,9 @@ func TestMachineVerbs(t *testing.T) {
 
 func TestMachineStartsNothingBeforeItMay(t *testing.T) {
 	m := threeWaves(0)
-	m.Command(VerbPause)
+	m.Command(Command{Verb: VerbPause}, time.Time{})
 	require.Equal(t, TaskPaused, m.State, "a pending task pauses at once")
-	m.Command(VerbResume)
+	m.Command(Command{Verb: VerbResume}, time.Time{})
 	require.Equal(t, TaskPending, m.State, "resumed, it is as pending as before")
 	require.Empty(t, m.Next(), "nothing starts before the task may run")
 	m.Start()
@@ -199,12 +226,12 @@ func step(t *rapid.T, m *Machine) {
 	case 3:
 		m.Interrupted(n, "gone")
 	case 4:
-		m.Command(VerbPause)
+		m.Command(Command{Verb: VerbPause}, time.Time{})
 	case 5:
-		m.Command(VerbResume)
+		m.Command(Command{Verb: VerbResume}, time.Time{})
 	case 6:
 		if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
-			m.Command(VerbStop)
+			m.Command(Command{Verb: VerbStop}, time.Time{})
 		}
 	}
 }
@@ -228,7 +255,7 @@ func settleAll(m *Machine) {
 			m.Ended(n, ItemSucceeded, "")
 		}
 	}
-	m.Command(VerbResume)
+	m.Command(Command{Verb: VerbResume}, time.Time{})
 	for _, n := range m.Next() {
 		m.Began(n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 )
 
@@ -41,7 +42,7 @@ func sampleTask() (Task, Snapshot) {
 			{ServiceID: "444", Priority: 1, Deployment: Start, State: ItemFailed, Reason: "ImagePullBackOff", StartedAt: at(30), FinishedAt: at(59), Workloads: []WorkloadStatus{mail}},
 			{ServiceID: "555", Priority: 0, Deployment: Stop, State: ItemSkipped, Reason: "never begun: the task is Failed"},
 		},
-		History:  []Decision{{At: *at(5), Actor: "ann", Via: "cli", Verb: VerbPause, Reason: "lunch", Outcome: OutcomeAccepted, Message: "pausing"}},
+		History:  []audit.Entry{{At: *at(5), Actor: "ann", Via: "cli", Verb: VerbPause, Reason: "lunch", Outcome: audit.Accepted, Message: "pausing"}},
 		Workflow: &WorkflowRef{ID: "task/t-1", URL: "http://127.0.0.1:8233/x"},
 	}
 	snap := Snapshot{Task: "t-1", Plan: "shop", Services: testCatalogue(), Document: Document{Items: []Item{

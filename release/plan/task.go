@@ -4,6 +4,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/audit"
 )
 
 // TaskState is the state of one execution of a plan, with the names of the source document (design §5).
@@ -56,7 +58,7 @@ type Task struct {
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 	Services   []ServiceStatus    `json:"services"`
 	// History is who asked what of the task, oldest first.
-	History []Decision `json:"history,omitempty"`
+	History []audit.Entry `json:"history,omitempty"`
 	// Interruptions are when system trouble held the task up, and why, oldest first.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
 	Workflow      *WorkflowRef   `json:"workflow,omitempty"`
@@ -109,34 +111,12 @@ type Interruption struct {
 	Reason string     `json:"reason"`
 }
 
-// Decision is one verb that somebody sent, and what became of it (design §1, principle 7).
-type Decision struct {
-	At      time.Time `json:"at"`
-	Actor   string    `json:"actor"`
-	Via     string    `json:"via"`
-	Verb    Verb      `json:"verb"`
-	Reason  string    `json:"reason,omitempty"`
-	Key     string    `json:"key,omitempty"`
-	Outcome Outcome   `json:"outcome"`
-	// Message says what the verb did, or why it was refused and what to do instead.
-	Message string `json:"message"`
-}
-
 // Verb is what a person can ask of a running task.
-type Verb string
+type Verb = audit.Verb
 
 // The verbs of a task.
 const (
 	VerbPause  Verb = "pause"
 	VerbResume Verb = "resume"
 	VerbStop   Verb = "stop"
-)
-
-// Outcome says what became of a verb.
-type Outcome string
-
-// The outcomes of a verb: refused ones belong to the record too (design §4).
-const (
-	OutcomeAccepted Outcome = "accepted"
-	OutcomeRefused  Outcome = "refused"
 )

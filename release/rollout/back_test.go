@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -29,7 +29,7 @@ func TestBatchesOfARollbackAreOfWhatIsNew(t *testing.T) {
 		w.do(w.next())
 		require.Equal(t, ActMove, w.next().Kind)
 		outcome, message := w.m.Command(Command{Verb: VerbRollback}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, message)
+		require.Equal(t, audit.Accepted, outcome, message)
 		w.m.Stopped()
 		w.actions, w.updated = nil, tc.updated
 		a := w.next()
@@ -46,7 +46,7 @@ func TestBatchesOfARollbackAreOfWhatIsNew(t *testing.T) {
 		for w.m.Status().FinishedAt == nil {
 			if a = w.drive(); a.Kind == ActRest {
 				outcome, message = w.m.Command(Command{Verb: VerbApprove}, w.now)
-				require.Equal(t, plan.OutcomeAccepted, outcome, message)
+				require.Equal(t, audit.Accepted, outcome, message)
 			} else if a.Kind == ActClose {
 				break
 			}
@@ -104,7 +104,7 @@ func TestAStepThatMeetsOnePod(t *testing.T) {
 	w.drive()
 	w.size, w.actions = 1, nil
 	outcome, message := w.m.Command(Command{Verb: VerbResume}, w.now)
-	require.Equal(t, plan.OutcomeAccepted, outcome, message)
+	require.Equal(t, audit.Accepted, outcome, message)
 	w.drive()
 	require.Equal(t, []string{"PinStableService", "move 20%", "RestoreStableService", "move 20%", "EnsureRoutes"}, w.actions)
 	require.Equal(t, int32(1), w.updated, "the one pod is new, and nothing is routed to a Service without pods")
@@ -116,10 +116,10 @@ func TestAnUnpinThatIsInterruptedIsNotForgotten(t *testing.T) {
 	w := newWorld(t, setupOf(StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
 	w.drive()
 	outcome, message := w.m.Command(Command{Verb: VerbApprove}, w.now)
-	require.Equal(t, plan.OutcomeAccepted, outcome, message)
+	require.Equal(t, audit.Accepted, outcome, message)
 	require.Equal(t, RouteUnpin, w.acts().Route.Action)
 	outcome, message = w.m.Command(Command{Verb: VerbJump, ToStep: 1}, w.now)
-	require.Equal(t, plan.OutcomeAccepted, outcome, message)
+	require.Equal(t, audit.Accepted, outcome, message)
 	w.pinned = false // it was written, and nobody heard
 	w.m.Stopped()
 	w.drive()

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // A stop to frozen ends as what is so: only what this release has changed is a split of its own.
@@ -69,7 +69,7 @@ func TestWhatAStopToFrozenLeaves(t *testing.T) {
 		w := tc.reach(t)
 		seen := len(w.actions)
 		outcome, message := w.m.Command(Command{Verb: VerbStop, To: StopToFrozen}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, "%s: %s", tc.reason, message)
+		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		if !tc.frozen {
 			require.NotContains(t, message, "the split stays as it is", tc.reason)
 		}

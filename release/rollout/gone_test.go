@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // What was borrowed beside a workload is given back when the workload itself was deleted: its autoscaler may be waiting for the next one of its name.
@@ -61,7 +61,7 @@ func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
 		gone(w)
 		seen := len(w.actions)
 		outcome, message := w.m.Command(Command{Verb: VerbStop}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, "%s: %s", tc.reason, message)
+		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		size := w.m.Status().Replicas
 		require.Equal(t, ActClose, w.drive().Kind, tc.reason)
 		require.Equal(t, tc.does, w.actions[seen:], tc.reason)

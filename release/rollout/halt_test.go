@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // While somebody holds a rollout its pods rest, wherever it was held: what a step needs while it moves them is no setting for a workload that waits for a person.
@@ -20,7 +20,7 @@ func TestWhatIsHeldIsAtRest(t *testing.T) {
 	}
 	pause := func(t *testing.T, w *world) {
 		outcome, message := w.m.Command(Command{Verb: VerbPause}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, message)
+		require.Equal(t, audit.Accepted, outcome, message)
 	}
 	for _, tc := range []struct {
 		reason string
@@ -87,7 +87,7 @@ func TestWhatIsHeldIsAtRest(t *testing.T) {
 			verb = VerbRetry
 		}
 		outcome, message := w.m.Command(Command{Verb: verb}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, "%s: %s", tc.reason, message)
+		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		w.drive()
 		require.Equal(t, WaitApproval, w.m.Status().WaitingFor.Kind, "%s: it goes on as if nothing had been", tc.reason)
 	}
@@ -116,6 +116,6 @@ func TestAHaltThatFails(t *testing.T) {
 	require.Contains(t, w.m.Status().Reason, "it was deleted")
 	w = held()
 	outcome, message := w.m.Command(Command{Verb: VerbRollback}, w.now)
-	require.Equal(t, plan.OutcomeAccepted, outcome, message)
+	require.Equal(t, audit.Accepted, outcome, message)
 	require.True(t, w.m.Interrupts(), "a rollback does not wait for it")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -28,10 +29,10 @@ type Setup struct {
 }
 
 // Machine is the state machine of a rollout (design §6.1): what is to be done next and why, what results, failures and verbs change.
-// It knows no clock, no workflow and no cluster. Its state is Carried.
+// It knows no clock, no workflow and no cluster. Everything that it has to remember is its State.
 type Machine struct {
 	setup Setup
-	c     Carried
+	c     State
 	// epoch is raised by whatever changes the direction: an action of an earlier epoch tells facts, but moves nothing on.
 	epoch int
 	// running is the action that is being carried out, interrupted whether it is to be stopped.
@@ -42,12 +43,12 @@ type Machine struct {
 // NewMachine begins a rollout.
 func NewMachine(setup Setup, now time.Time) *Machine {
 	spec := setup.Spec
-	m := &Machine{setup: setup, c: Carried{Stage: StageBegin}}
+	m := &Machine{setup: setup, c: State{Stage: StageBegin}}
 	m.c.Status = Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: PhaseProgressing, Reason: "about to begin", CurrentStepState: StateBeforeUpgrade,
 		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
-		CreatedAt: setup.CreatedAt, LastUpdateTime: now, History: []Decision{}, Record: setup.Release,
+		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Release,
 	}
 	ref := setup.Workflow
 	m.c.Status.Workflow = &ref
@@ -55,7 +56,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 	if setup.BringHome {
 		verb, what = VerbRollback, "what an earlier release left on the workload is brought home"
 	}
-	m.note(Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, plan.OutcomeAccepted, what, now)
+	m.note(Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, audit.Accepted, what, now)
 	if setup.BringHome {
 		m.c.Ending = EndRollback
 	}
@@ -67,18 +68,22 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 }
 
 // ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.
-func ResumeMachine(setup Setup, carried Carried) *Machine {
-	m := &Machine{setup: setup, c: carried}
+func ResumeMachine(setup Setup, state State) *Machine {
+	m := &Machine{setup: setup, c: state}
 	ref := setup.Workflow
 	m.c.Status.Workflow = &ref
 	return m
 }
 
-// Carry is the machine's state. It may be taken while nothing is being carried out.
-func (m *Machine) Carry() Carried { return m.c }
+// State is the machine's state. It may be taken while nothing is being carried out.
+func (m *Machine) State() State { return m.c }
 
 // Status is the rollout as it is now.
-func (m *Machine) Status() Status { return m.c.Status }
+func (m *Machine) Status() Status {
+	s := m.c.Status
+	s.History = m.c.Log.Entries
+	return s
+}
 
 // Next says what to do now. It is not asked while an activity is being carried out. Rests end by the clock: it is asked again at Until.
 func (m *Machine) Next(now time.Time) Action {

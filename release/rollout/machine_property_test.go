@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 func drawSetup(t *rapid.T) (Setup, int32) {
@@ -87,7 +87,7 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 					w.m.Stopped()
 				}
 			}
-			if _, err := json.Marshal(w.m.Carry()); err != nil {
+			if _, err := json.Marshal(w.m.State()); err != nil {
 				require.NoError(t, err)
 			}
 		}
@@ -97,9 +97,9 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 }
 
 func (w *world) continueAsNew(setup Setup) {
-	raw, err := json.Marshal(w.m.Carry())
+	raw, err := json.Marshal(w.m.State())
 	require.NoError(w.t, err)
-	var carried Carried
+	var carried State
 	require.NoError(w.t, json.Unmarshal(raw, &carried))
 	w.m = ResumeMachine(setup, carried)
 }
@@ -117,8 +117,8 @@ func (w *world) command(t *rapid.T, i int, gates map[string]bool) {
 	final := s.FinishedAt != nil
 	outcome, message := w.m.Command(c, w.now)
 	require.NotEmpty(t, message)
-	require.False(t, final && outcome == plan.OutcomeAccepted, "a rollout that is over takes no verbs: %s", c.Verb)
-	if c.Verb == VerbApprove && outcome == plan.OutcomeAccepted {
+	require.False(t, final && outcome == audit.Accepted, "a rollout that is over takes no verbs: %s", c.Verb)
+	if c.Verb == VerbApprove && outcome == audit.Accepted {
 		require.True(t, approvable, "only what waits for an approval, or rests for a time, is approved")
 		require.False(t, gates[c.Gate], "a gate opens once")
 		gates[c.Gate] = true
@@ -171,7 +171,7 @@ func (w *world) bringToEnd(t *rapid.T) {
 		case tr != nil:
 			w.m.Command(Command{Verb: VerbRetry}, w.now)
 		default:
-			if outcome, _ := w.m.Command(Command{Verb: VerbStop}, w.now); outcome == plan.OutcomeRefused {
+			if outcome, _ := w.m.Command(Command{Verb: VerbStop}, w.now); outcome == audit.Refused {
 				w.now = w.now.Add(time.Hour)
 			}
 		}

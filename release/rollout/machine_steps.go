@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 )
 
 func (m *Machine) step() Step { return m.setup.Spec.Strategy.Steps[m.c.Status.CurrentStepIndex-1] }
@@ -141,7 +141,7 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 		return Action{Kind: ActRest, Until: m.c.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: WaitTimer,
 			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.c.RestUntil))}, true
 	}
-	m.note(Command{Verb: VerbElapsed, Actor: "timer", Via: "policy"}, plan.OutcomeAccepted,
+	m.note(Command{Verb: VerbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
 		fmt.Sprintf("the pause of %s, %s, has elapsed: it goes on", m.stepOf(), time.Duration(*step.PauseSeconds)*time.Second), now)
 	m.c.Status.CurrentStepState = StateReady
 	return Action{}, false
@@ -240,7 +240,7 @@ func (m *Machine) turn() {
 
 // policyDecides notes what a rule decided in nobody's name.
 func (m *Machine) policyDecides(verb Verb, message string, now time.Time) {
-	m.note(Command{Verb: verb, Actor: "policy", Via: "policy"}, plan.OutcomeAccepted, message, now)
+	m.note(Command{Verb: verb, Actor: "policy", Via: "policy"}, audit.Accepted, message, now)
 }
 
 func (m *Machine) stepOf() string {

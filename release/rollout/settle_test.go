@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // unsettled is a rollout whose workload was found in its own update.
@@ -54,7 +54,7 @@ func TestWhoeverStopsARolloutThatWaitsToBeginIsObeyedAtOnce(t *testing.T) {
 		w := unsettled(t)
 		w.next()
 		outcome, text := w.m.Command(Command{Verb: verb}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, text)
+		require.Equal(t, audit.Accepted, outcome, text)
 		require.True(t, w.m.Interrupts(), "the wait may last for long: it is stopped")
 		w.m.Stopped()
 		a := w.next()

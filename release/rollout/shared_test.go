@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // holding is a rollout that waits for a TrafficRouting which another release still gives back.
@@ -38,7 +38,7 @@ func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
 	} {
 		w := holding(t, nil)
 		outcome, message := w.m.Command(tc.command, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, "%s: %s", tc.reason, message)
+		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		require.True(t, w.m.Interrupts(), tc.reason)
 		w.m.Stopped()
 		require.Equal(t, tc.stage, w.m.c.Stage, tc.reason)

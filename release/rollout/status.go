@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 )
@@ -118,7 +119,7 @@ type Status struct {
 	FinishedAt                 *time.Time        `json:"finishedAt,omitempty"`
 	Traffic                    *TrafficStatus    `json:"traffic,omitempty"`
 	WaitingFor                 *WaitingFor       `json:"waitingFor,omitempty"`
-	History                    []Decision        `json:"history"`
+	History                    []audit.Entry     `json:"history"`
 	Workflow                   *plan.WorkflowRef `json:"workflow,omitempty"`
 	// Paused says that somebody has paused it: nothing new begins until resume.
 	Paused bool `json:"paused,omitempty"`
@@ -129,7 +130,7 @@ type Status struct {
 }
 
 // Verb is what a person can ask of a rollout.
-type Verb string
+type Verb = audit.Verb
 
 // The verbs (design §4). VerbSupersede comes from POST /rollouts with supersede: true.
 const (
@@ -157,21 +158,6 @@ const (
 	StopToFrozen StopTo = "frozen"
 )
 
-// Decision is one verb that somebody sent, or a rule that decided in nobody's name, and what became of it.
-type Decision struct {
-	At    time.Time `json:"at"`
-	Actor string    `json:"actor"`
-	Via   string    `json:"via"`
-	Verb  Verb      `json:"verb"`
-	// Step is the step that it was meant for.
-	Step    int          `json:"step,omitempty"`
-	Reason  string       `json:"reason,omitempty"`
-	Key     string       `json:"key,omitempty"`
-	Outcome plan.Outcome `json:"outcome"`
-	// Message says what the verb did, or why it was refused and what to do instead.
-	Message string `json:"message"`
-}
-
 // Command is a verb with its payload. All fields but Verb are optional: empty means "the step that waits now".
 type Command struct {
 	Verb   Verb   `json:"verb"`
@@ -183,6 +169,10 @@ type Command struct {
 	Gate   string `json:"gate,omitempty"`
 	To     StopTo `json:"to,omitempty"`
 	ToStep int    `json:"toStep,omitempty"`
+}
+
+func (c Command) entry(now time.Time) audit.Entry {
+	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key}
 }
 
 // WorkflowID is the ID of a rollout's workflow: "rollout/<party>/<namespace>/<name>" (design §4).

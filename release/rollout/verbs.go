@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // What a rollout's history tells beside the verbs that people send: who started it, and that the pause of a step has elapsed.
@@ -14,54 +14,29 @@ const (
 	VerbElapsed Verb = "elapsed"
 )
 
-// Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
-// A key that was used before is the same command: the same answer, and nothing is done twice.
-func (m *Machine) Command(c Command, now time.Time) (plan.Outcome, string) {
-	if c.Key != "" {
-		for _, d := range m.c.Status.History {
-			if d.Key == c.Key && d.Verb == c.Verb {
-				return d.Outcome, d.Message
-			}
+// Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
+func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
+	return m.c.Log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
+		if e.Step == 0 {
+			e.Step = m.c.Status.CurrentStepIndex
 		}
-	}
-	refusal, done := m.keyTaken(c), ""
-	if refusal == "" {
-		refusal = m.stale(c)
-	}
-	step := m.c.Status.CurrentStepIndex
-	if refusal == "" {
-		done, refusal = m.carryOut(c, now)
-	}
-	if c.Step == 0 {
-		c.Step = step
-	}
-	if refusal != "" {
-		m.note(c, plan.OutcomeRefused, refusal, now)
-		return plan.OutcomeRefused, refusal
-	}
-	m.note(c, plan.OutcomeAccepted, done, now)
-	if m.interrupted {
-		m.c.Status.Reason = fmt.Sprintf("%s; what is under way is being stopped: %s", done, m.running.Summary)
-	}
-	return plan.OutcomeAccepted, done
+		if refusal = m.stale(c); refusal != "" {
+			return "", refusal
+		}
+		if done, refusal = m.carryOut(c, now); refusal == "" && m.interrupted {
+			m.c.Status.Reason = fmt.Sprintf("%s; what is under way is being stopped: %s", done, m.running.Summary)
+		}
+		return done, refusal
+	})
 }
 
 // Refuse notes a command that could not be read.
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
-	m.note(c, plan.OutcomeRefused, why, now)
+	m.note(c, audit.Refused, why, now)
 }
 
-func (m *Machine) keyTaken(c Command) string {
-	if c.Key == "" {
-		return ""
-	}
-	for _, d := range m.c.Status.History {
-		if d.Key == c.Key {
-			return fmt.Sprintf("the key %q was used for %s: take another", c.Key, d.Verb)
-		}
-	}
-	return ""
-}
+// Audit is the log of what people have sent.
+func (m *Machine) Audit() *audit.Log { return &m.c.Log }
 
 // stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the release as a whole: they are never too late.
 func (m *Machine) stale(c Command) string {

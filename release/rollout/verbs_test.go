@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 )
 
 // The states in which a verb can come, each reached the way it is reached in life.
@@ -102,16 +102,16 @@ func TestVerbsByState(t *testing.T) {
 				t.Parallel()
 				w := reach(t)
 				outcome, message := w.m.Command(Command{Verb: verb, ToStep: 2, Actor: "ann"}, w.now)
-				want := plan.OutcomeRefused
+				want := audit.Refused
 				for _, v := range legal[state] {
 					if v == verb {
-						want = plan.OutcomeAccepted
+						want = audit.Accepted
 					}
 				}
 				require.Equal(t, want, outcome, message)
 				require.NotEmpty(t, message)
 				last := w.m.Status().History[len(w.m.Status().History)-1]
-				require.Equal(t, Decision{At: w.now, Actor: "ann", Via: "temporal", Verb: verb, Step: last.Step, Outcome: outcome, Message: message}, last)
+				require.Equal(t, audit.Entry{At: w.now, Actor: "ann", Via: "temporal", Verb: verb, Step: last.Step, Outcome: outcome, Message: message}, last)
 			})
 		}
 	}
@@ -139,7 +139,7 @@ func TestRefusalsSayWhatCanBeDone(t *testing.T) {
 	} {
 		w := verbStates[tc.state](t)
 		outcome, message := w.m.Command(tc.command, w.now)
-		require.Equal(t, plan.OutcomeRefused, outcome, tc.reason)
+		require.Equal(t, audit.Refused, outcome, tc.reason)
 		require.Contains(t, message, tc.says, tc.reason)
 	}
 }
@@ -149,16 +149,16 @@ func TestAKeyIsOneCommand(t *testing.T) {
 	w := resting(t, StylePartition)
 	approve := Command{Verb: VerbApprove, Key: "k", Step: 1}
 	first, message := w.m.Command(approve, w.now)
-	require.Equal(t, plan.OutcomeAccepted, first)
+	require.Equal(t, audit.Accepted, first)
 	w.drive()
 	n := len(w.m.Status().History)
 	again, repeated := w.m.Command(approve, w.now)
-	require.Equal(t, plan.OutcomeAccepted, again)
+	require.Equal(t, audit.Accepted, again)
 	require.Equal(t, message, repeated)
 	require.Len(t, w.m.Status().History, n, "a repeated key is not a second decision")
 	other, why := w.m.Command(Command{Verb: VerbStop, Key: "k"}, w.now)
-	require.Equal(t, plan.OutcomeRefused, other)
-	require.Contains(t, why, "take another")
+	require.Equal(t, audit.Refused, other)
+	require.Contains(t, why, "take a new key")
 }
 
 func TestARollbackTurnsFinishingRound(t *testing.T) {
@@ -176,7 +176,7 @@ func TestARollbackTurnsFinishingRound(t *testing.T) {
 		}
 		require.Equal(t, SideNew, a.Finish.To)
 		outcome, message := w.m.Command(Command{Verb: VerbRollback}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, message)
+		require.Equal(t, audit.Accepted, outcome, message)
 		require.True(t, w.m.Interrupts(), "the pods do not go on to the new version")
 		w.m.Stopped()
 		w.drive()
@@ -218,7 +218,7 @@ func TestRetryAfterADrift(t *testing.T) {
 		require.Zero(t, w.share, style)
 		w.now = w.now.Add(time.Hour) // the routes have taken effect
 		outcome, message := w.m.Command(Command{Verb: VerbRetry}, w.now)
-		require.Equal(t, plan.OutcomeAccepted, outcome, message)
+		require.Equal(t, audit.Accepted, outcome, message)
 		putBack := w.next()
 		require.Equal(t, ActMove, putBack.Kind, "%s: the pods come first", style)
 		require.True(t, putBack.Move.PutBack, style)

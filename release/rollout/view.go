@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 )
-
-// maxHistory bounds the decisions that a rollout keeps.
-const maxHistory = 100
 
 // explain writes what an action means into the status: the reason, what it waits for, and how far the steps are.
 func (m *Machine) explain(a Action, now time.Time) {
@@ -147,23 +144,14 @@ func (m *Machine) pausedHere() Action {
 	return Action{Kind: ActRest, waits: WaitResume, why: fmt.Sprintf("%s: paused, %s; resume goes on", m.place(), m.c.PausedBy)}
 }
 
-// note keeps a decision.
-func (m *Machine) note(c Command, outcome plan.Outcome, message string, now time.Time) {
-	d := Decision{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key, Outcome: outcome, Message: message}
-	if d.Actor == "" {
-		d.Actor = "unknown"
+// note keeps what was decided in nobody's name, or could not be read.
+func (m *Machine) note(c Command, outcome audit.Outcome, message string, now time.Time) {
+	if c.Step == 0 {
+		c.Step = m.c.Status.CurrentStepIndex
 	}
-	if d.Via == "" {
-		d.Via = "temporal"
-	}
-	if d.Step == 0 {
-		d.Step = m.c.Status.CurrentStepIndex
-	}
-	h := append(m.c.Status.History, d)
-	if over := len(h) - maxHistory; over > 0 {
-		h = h[over:]
-	}
-	m.c.Status.History = h
+	e := c.entry(now)
+	e.Outcome, e.Message = outcome, message
+	m.c.Log.Note(e)
 }
 
 // stepStatuses are the steps as they are shown before any of them begins.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/audit"
 )
 
 // Step is what a party is asked to do.
@@ -102,8 +102,8 @@ type Machine struct {
 	run string
 	// paused is who holds the operation; nil when nobody does.
 	paused *hold
-	// history is what people have sent, oldest first.
-	history []kuscia.Decision
+	// log is what people have sent.
+	log audit.Log
 }
 
 // NewMachine begins an operation.

@@ -21,7 +21,7 @@ type Outcome struct {
 	Complete map[int]time.Time
 	// WaitingFor is the person whom it waits for, nil when for nobody; History the newest of what people have sent.
 	WaitingFor *kuscia.WaitingFor
-	History    []kuscia.Decision
+	History    []kuscia.AuditEntry
 }
 
 // Outcome is how the operation stands.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -85,7 +85,7 @@ func (d *machineModel) command(verb serving.Verb) {
 	require.NotEmpty(d.t, text, "whoever sends something is answered")
 	history := d.m.History()
 	require.Equal(d.t, string(outcome), history[len(history)-1].Outcome, "and it is written down")
-	if outcome == plan.OutcomeRefused {
+	if outcome == audit.Refused {
 		return
 	}
 	switch verb {

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/plan"
 )
 
 // Verb is what a person can ask of an operation on a serving.
-type Verb string
+type Verb = audit.Verb
 
 // The verbs.
 const (
@@ -29,48 +31,46 @@ var Verbs = []Verb{VerbApprove, VerbPause, VerbResume, VerbStop}
 
 // Command is a verb with its payload. All fields but Verb are optional.
 type Command struct {
-	Verb                    Verb
-	Actor, Via, Reason, Key string
+	Verb   Verb   `json:"verb"`
+	Actor  string `json:"actor,omitempty"`
+	Via    string `json:"via,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Key    string `json:"key,omitempty"`
 	// Party is who is approved, as PartyName calls it, Gate the token of that as it was seen; "" is whoever waits now.
-	Party, Gate string
+	Party string `json:"party,omitempty"`
+	Gate  string `json:"gate,omitempty"`
 }
 
-// The most decisions that an operation keeps, and that its status shows.
-const (
-	maxHistory      = 100
-	maxShownHistory = 20
-)
+func (c Command) entry(now time.Time) audit.Entry {
+	return audit.Entry{At: stamped(now).Time, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Party: c.Party, Reason: c.Reason, Key: c.Key}
+}
+
+// maxShownHistory is how many entries of the history a status shows.
+const maxShownHistory = 20
 
 // Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
-// A key that was used before is the same command: the same answer, and nothing is done twice.
-func (m *Machine) Command(c Command, now time.Time) (plan.Outcome, string) {
-	done, refusal := "", ""
-	if i := slices.IndexFunc(m.history, func(d kuscia.Decision) bool { return c.Key != "" && d.Key == c.Key }); i >= 0 {
-		former := m.history[i]
-		if former.Verb == string(c.Verb) {
-			return plan.Outcome(former.Outcome), former.Message
+func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
+	return m.log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
+		if i, waits := m.asks(); waits && c.Party == "" && c.Verb == VerbApprove {
+			c.Party = m.in.Parties[i].Name()
+			e.Party = c.Party
 		}
-		refusal = fmt.Sprintf("the key %q was used for %s: take another", c.Key, former.Verb)
-	}
-	if i, waits := m.asks(); waits && c.Party == "" && c.Verb == VerbApprove {
-		c.Party = m.in.Parties[i].Name()
-	}
-	if refusal == "" {
-		done, refusal = m.carryOut(c, now)
-	}
-	if refusal != "" {
-		m.note(c, plan.OutcomeRefused, refusal, now)
-		return plan.OutcomeRefused, refusal
-	}
-	m.note(c, plan.OutcomeAccepted, done, now)
-	m.advance(now)
-	return plan.OutcomeAccepted, done
+		if done, refusal = m.carryOut(c, now); refusal == "" {
+			m.advance(now)
+		}
+		return done, refusal
+	})
 }
 
 // Refuse notes a command that could not be read.
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
-	m.note(c, plan.OutcomeRefused, why, now)
+	e := c.entry(now)
+	e.Outcome, e.Message = audit.Refused, why
+	m.log.Note(e)
 }
+
+// Audit is the log of what people have sent.
+func (m *Machine) Audit() *audit.Log { return &m.log }
 
 // carryOut does what the state allows: either done or refusal is set.
 func (m *Machine) carryOut(c Command, now time.Time) (done, refusal string) {
@@ -172,26 +172,20 @@ func actorOf(c Command) string {
 	return c.Actor
 }
 
-// note keeps a decision.
-func (m *Machine) note(c Command, outcome plan.Outcome, message string, now time.Time) {
-	d := kuscia.Decision{At: stamped(now), Actor: c.Actor, Via: c.Via, Verb: string(c.Verb), Party: c.Party, Reason: c.Reason, Key: c.Key,
-		Outcome: string(outcome), Message: message}
-	if d.Actor == "" {
-		d.Actor = "unknown"
+// History is what people have sent, oldest first, as a KusciaDeployment shows it.
+func (m *Machine) History() []kuscia.AuditEntry {
+	var shown []kuscia.AuditEntry
+	for _, e := range m.log.Entries {
+		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via, Verb: string(e.Verb), Party: e.Party, Reason: e.Reason, Key: e.Key,
+			Outcome: string(e.Outcome), Message: e.Message})
 	}
-	if d.Via == "" {
-		d.Via = "temporal"
-	}
-	m.history = last(append(m.history, d), maxHistory)
+	return shown
 }
 
-// History is what people have sent, oldest first.
-func (m *Machine) History() []kuscia.Decision { return m.history }
-
 // newest is as much of the history as the status shows.
-func (m *Machine) newest() []kuscia.Decision { return last(m.history, maxShownHistory) }
+func (m *Machine) newest() []kuscia.AuditEntry { return last(m.History(), maxShownHistory) }
 
-func last(history []kuscia.Decision, most int) []kuscia.Decision {
+func last(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
 	if over := len(history) - most; over > 0 {
 		return slices.Clone(history[over:])
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -24,7 +24,7 @@ func half() *serving.Machine {
 	return m
 }
 
-func send(m *serving.Machine, c serving.Command) (plan.Outcome, string) {
+func send(m *serving.Machine, c serving.Command) (audit.Outcome, string) {
 	return m.Command(c, noon.Add(2*time.Minute))
 }
 
@@ -54,7 +54,7 @@ func TestAnUpdateAsksBetweenParties(t *testing.T) {
 	require.Equal(t, serving.StageCommit, m.Stage())
 
 	outcome, text := m.Command(serving.Command{Verb: serving.VerbApprove, Actor: "ann", Gate: w.Gate}, noon.Add(48*time.Hour))
-	require.Equal(t, plan.OutcomeAccepted, outcome)
+	require.Equal(t, audit.Accepted, outcome)
 	require.Equal(t, "party bob is approved: it begins", text)
 	require.Nil(t, m.WaitingFor())
 	require.Equal(t, serving.StepApply, m.Wanted(1))
@@ -118,36 +118,36 @@ func TestCommands(t *testing.T) {
 		reason  string
 		machine *serving.Machine
 		send    serving.Command
-		outcome plan.Outcome
+		outcome audit.Outcome
 		says    string
 		stage   serving.Stage
 	}{
-		"approve": {"an empty payload means the party that waits", half(), serving.Command{Verb: serving.VerbApprove}, plan.OutcomeAccepted,
+		"approve": {"an empty payload means the party that waits", half(), serving.Command{Verb: serving.VerbApprove}, audit.Accepted,
 			"party bob is approved: it begins", serving.StageCommit},
-		"approve by name": {"a party may be named", half(), serving.Command{Verb: serving.VerbApprove, Party: "bob"}, plan.OutcomeAccepted, "party bob is approved", serving.StageCommit},
-		"approve another": {"what was meant for another is not for this one", half(), serving.Command{Verb: serving.VerbApprove, Party: "alice"}, plan.OutcomeRefused,
+		"approve by name": {"a party may be named", half(), serving.Command{Verb: serving.VerbApprove, Party: "bob"}, audit.Accepted, "party bob is approved", serving.StageCommit},
+		"approve another": {"what was meant for another is not for this one", half(), serving.Command{Verb: serving.VerbApprove, Party: "alice"}, audit.Refused,
 			"meant for party alice, but it is bob that waits", serving.StageCommit},
-		"approve stale": {"a stale gate approves nothing", half(), serving.Command{Verb: serving.VerbApprove, Gate: "0123"}, plan.OutcomeRefused,
+		"approve stale": {"a stale gate approves nothing", half(), serving.Command{Verb: serving.VerbApprove, Gate: "0123"}, audit.Refused,
 			"the gate is of something else: party bob waits now", serving.StageCommit},
-		"approve too early": {"nobody waits yet", prepared(approved), serving.Command{Verb: serving.VerbApprove}, plan.OutcomeRefused, "no approval is waited for now", serving.StageCommit},
-		"approve without a policy": {"nobody ever waits", prepared(asIs), serving.Command{Verb: serving.VerbApprove, Gate: "0123"}, plan.OutcomeRefused,
+		"approve too early": {"nobody waits yet", prepared(approved), serving.Command{Verb: serving.VerbApprove}, audit.Refused, "no approval is waited for now", serving.StageCommit},
+		"approve without a policy": {"nobody ever waits", prepared(asIs), serving.Command{Verb: serving.VerbApprove, Gate: "0123"}, audit.Refused,
 			"is not waited for any more", serving.StageCommit},
-		"stop": {"all or nothing", half(), serving.Command{Verb: serving.VerbStop, Actor: "ann", Reason: "bad numbers"}, plan.OutcomeAccepted,
+		"stop": {"all or nothing", half(), serving.Command{Verb: serving.VerbStop, Actor: "ann", Reason: "bad numbers"}, audit.Accepted,
 			"every party goes back", serving.StageBack},
-		"stop of all": {"also of an update without order", prepared(asIs), serving.Command{Verb: serving.VerbStop}, plan.OutcomeAccepted, "every party goes back", serving.StageBack},
-		"stop before the commit": {"nothing was changed yet", serving.NewMachine(inputOf(serving.KindUpdate, "alice"), noon), serving.Command{Verb: serving.VerbStop}, plan.OutcomeAccepted,
+		"stop of all": {"also of an update without order", prepared(asIs), serving.Command{Verb: serving.VerbStop}, audit.Accepted, "every party goes back", serving.StageBack},
+		"stop before the commit": {"nothing was changed yet", serving.NewMachine(inputOf(serving.KindUpdate, "alice"), noon), serving.Command{Verb: serving.VerbStop}, audit.Accepted,
 			"nothing was changed in any party", serving.StageOver},
-		"stop of a creation": {"there is no version of before", begun(serving.KindCreate), serving.Command{Verb: serving.VerbStop}, plan.OutcomeRefused, "delete the serving", serving.StageCommit},
-		"stop of a recreation": {"there is no version of before", begun(serving.KindRecreate), serving.Command{Verb: serving.VerbStop}, plan.OutcomeRefused, "delete the serving",
+		"stop of a creation": {"there is no version of before", begun(serving.KindCreate), serving.Command{Verb: serving.VerbStop}, audit.Refused, "delete the serving", serving.StageCommit},
+		"stop of a recreation": {"there is no version of before", begun(serving.KindRecreate), serving.Command{Verb: serving.VerbStop}, audit.Refused, "delete the serving",
 			serving.StageCommit},
-		"stop of a deletion": {"what is gone is gone", begun(serving.KindDelete), serving.Command{Verb: serving.VerbStop}, plan.OutcomeRefused, "cannot be taken back", serving.StageRemove},
-		"pause":              {"bob does not begin", half(), serving.Command{Verb: serving.VerbPause}, plan.OutcomeAccepted, "no party begins until it is resumed", serving.StageCommit},
-		"pause of all": {"everybody is on the way", prepared(asIs), serving.Command{Verb: serving.VerbPause}, plan.OutcomeRefused,
+		"stop of a deletion": {"what is gone is gone", begun(serving.KindDelete), serving.Command{Verb: serving.VerbStop}, audit.Refused, "cannot be taken back", serving.StageRemove},
+		"pause":              {"bob does not begin", half(), serving.Command{Verb: serving.VerbPause}, audit.Accepted, "no party begins until it is resumed", serving.StageCommit},
+		"pause of all": {"everybody is on the way", prepared(asIs), serving.Command{Verb: serving.VerbPause}, audit.Refused,
 			"there is nothing left to hold; `stop` has everybody go back", serving.StageCommit},
-		"pause of a deletion":   {"nobody wants half of it", begun(serving.KindDelete), serving.Command{Verb: serving.VerbPause}, plan.OutcomeRefused, "cannot be held", serving.StageRemove},
-		"pause of a recreation": {"nobody wants half of it", begun(serving.KindRecreate), serving.Command{Verb: serving.VerbPause}, plan.OutcomeRefused, "nothing to hold", serving.StageCommit},
-		"resume":                {"nobody has paused it", half(), serving.Command{Verb: serving.VerbResume}, plan.OutcomeRefused, "it is not paused: party bob waits", serving.StageCommit},
-		"unknown":               {"a verb that there is not is answered with those that there are", half(), serving.Command{Verb: "promote"}, plan.OutcomeRefused, "approve pause resume stop", serving.StageCommit},
+		"pause of a deletion":   {"nobody wants half of it", begun(serving.KindDelete), serving.Command{Verb: serving.VerbPause}, audit.Refused, "cannot be held", serving.StageRemove},
+		"pause of a recreation": {"nobody wants half of it", begun(serving.KindRecreate), serving.Command{Verb: serving.VerbPause}, audit.Refused, "nothing to hold", serving.StageCommit},
+		"resume":                {"nobody has paused it", half(), serving.Command{Verb: serving.VerbResume}, audit.Refused, "it is not paused: party bob waits", serving.StageCommit},
+		"unknown":               {"a verb that there is not is answered with those that there are", half(), serving.Command{Verb: "promote"}, audit.Refused, "approve pause resume stop", serving.StageCommit},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -173,14 +173,14 @@ func TestStopSaysWhoDidIt(t *testing.T) {
 	require.Equal(t, serving.StepBack, m.Wanted(0))
 	require.Equal(t, serving.StepNone, m.Wanted(1), "nobody has told bob to leave the version of before")
 	outcome, text := send(m, serving.Command{Verb: serving.VerbStop})
-	require.Equal(t, plan.OutcomeRefused, outcome)
+	require.Equal(t, audit.Refused, outcome)
 	require.Equal(t, "every party is on its way back already: wait until that is over", text)
 	m.Done(0, serving.StepBack, noon)
 	require.True(t, m.Over())
 	require.Equal(t, "stopped by ann: bad numbers; every party is on the version of before", m.Outcome().Message)
 	require.Equal(t, "old", m.Outcome().Version)
 	outcome, text = send(m, serving.Command{Verb: serving.VerbApprove})
-	require.Equal(t, plan.OutcomeRefused, outcome)
+	require.Equal(t, audit.Refused, outcome)
 	require.Contains(t, text, "the operation is over: stopped by ann")
 }
 
@@ -248,13 +248,13 @@ func TestKeysMakeRepeatsSafe(t *testing.T) {
 	_, first := send(m, approve)
 	m.Done(1, serving.StepApply, noon)
 	outcome, again := send(m, approve)
-	require.Equal(t, plan.OutcomeAccepted, outcome)
+	require.Equal(t, audit.Accepted, outcome)
 	require.Equal(t, first, again, "the same answer")
 	require.Equal(t, "carol", m.WaitingFor().Party, "and nothing is done twice")
 	require.Len(t, m.History(), 1)
 	outcome, text := send(m, serving.Command{Verb: serving.VerbStop, Key: "k1"})
-	require.Equal(t, plan.OutcomeRefused, outcome)
-	require.Equal(t, `the key "k1" was used for approve: take another`, text)
+	require.Equal(t, audit.Refused, outcome)
+	require.Equal(t, `the key "k1" was used for approve: nothing was done; take a new key`, text)
 }
 
 func TestTheStatusShowsTheNewestDecisions(t *testing.T) {

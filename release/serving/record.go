@@ -47,12 +47,12 @@ type Ending struct {
 	Message string       `json:"message"`
 	At      time.Time    `json:"at"`
 	// History is what people have sent, oldest first; of many the newest.
-	History []kuscia.Decision `json:"history,omitempty"`
+	History []kuscia.AuditEntry `json:"history,omitempty"`
 }
 
 // Ending is how the operation ended, at that time.
 func (m *Machine) Ending(now time.Time) Ending {
-	end := Ending{State: StateFailed, Reason: m.reason, Message: m.Says(), At: now.UTC(), History: last(m.history, maxRecorded)}
+	end := Ending{State: StateFailed, Reason: m.reason, Message: m.Says(), At: now.UTC(), History: last(m.History(), maxRecorded)}
 	switch {
 	case m.Superseded():
 		end.State, end.Reason = StateSuperseded, ""
@@ -83,8 +83,8 @@ type Release struct {
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
 	// History is what people have sent to it, oldest first; of many the newest.
-	History  []kuscia.Decision `json:"history"`
-	Workflow *plan.WorkflowRef `json:"workflow,omitempty"`
+	History  []kuscia.AuditEntry `json:"history"`
+	Workflow *plan.WorkflowRef   `json:"workflow,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record"`
 }
@@ -102,7 +102,7 @@ type ReleaseParty struct {
 func (a Asked) Release() Release {
 	in := a.Input
 	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: begunFor(in.Cause), Version: in.TargetDigest, Previous: in.PreviousDigest,
-		Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.WithDefaults(), StartedAt: a.StartedAt, History: []kuscia.Decision{},
+		Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.WithDefaults(), StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
 		Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
 	version, err := Unpack(in.Target)
 	for i, p := range in.Parties {

@@ -87,10 +87,10 @@ func TestWhatAReleaseWasAsked(t *testing.T) {
 	require.Equal(t, OrderParallel, release.Policy.Order, "with its defaults")
 	require.Equal(t, 1000, release.StartedAt.Nanosecond(), "as exactly as an object of the cluster keeps it")
 
-	release.History = []kuscia.Decision{{Verb: "pause"}}
+	release.History = []kuscia.AuditEntry{{Verb: "pause"}}
 	ended := release.Ended(Ending{State: StateSucceeded, Message: "it is done", At: asked.StartedAt})
 	require.Equal(t, []string{"Succeeded", "it is done"}, []string{string(ended.State), ended.Message})
-	require.True(t, ended.Knows(Ending{History: []kuscia.Decision{{Verb: "pause"}}}))
-	require.False(t, ended.Knows(Ending{History: []kuscia.Decision{{Verb: "pause"}, {Verb: "stop"}}}), "somebody has sent something since")
+	require.True(t, ended.Knows(Ending{History: []kuscia.AuditEntry{{Verb: "pause"}}}))
+	require.False(t, ended.Knows(Ending{History: []kuscia.AuditEntry{{Verb: "pause"}, {Verb: "stop"}}}), "somebody has sent something since")
 	require.True(t, strings.HasPrefix(release.Workflow.ID, WorkflowPrefix("s1")))
 }

@@ -68,9 +68,9 @@ type OperationView struct {
 	Message    string     `json:"message"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	// WaitingFor is the person whom it waits for; nil when for nobody. History is what people have sent to it, oldest first; of many the newest.
-	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
-	History    []kuscia.Decision  `json:"history,omitempty"`
-	Workflow   *plan.WorkflowRef  `json:"workflow,omitempty"`
+	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
+	History    []kuscia.AuditEntry `json:"history,omitempty"`
+	Workflow   *plan.WorkflowRef   `json:"workflow,omitempty"`
 }
 
 // ShownPending is how PhasePending, which is stored as "", is written for people.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/test/harness"
 )
@@ -118,7 +118,7 @@ func TestRolloutApprovals(t *testing.T) {
 		}
 		refused := 0
 		for _, d := range r.Rollout(r.rollout.Name).History {
-			if d.Outcome == plan.OutcomeRefused && d.Actor == "bob" && d.Message != "" {
+			if d.Outcome == audit.Refused && d.Actor == "bob" && d.Message != "" {
 				refused++
 			}
 		}
@@ -151,10 +151,10 @@ func TestRolloutApprovals(t *testing.T) {
 	})
 }
 
-func approvals(s rollout.Status) []rollout.Decision {
-	var found []rollout.Decision
+func approvals(s rollout.Status) []audit.Entry {
+	var found []audit.Entry
 	for _, d := range s.History {
-		if d.Verb == rollout.VerbApprove && d.Outcome == plan.OutcomeAccepted {
+		if d.Verb == rollout.VerbApprove && d.Outcome == audit.Accepted {
 			found = append(found, d)
 		}
 	}

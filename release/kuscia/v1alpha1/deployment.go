@@ -229,7 +229,7 @@ type Operation struct {
 	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
 	// History is what people have sent to it, oldest first; of many the newest.
 	// +optional
-	History []Decision `json:"history,omitempty"`
+	History []AuditEntry `json:"history,omitempty"`
 	// Former is the operation that was under way when this one began; it is asked to give way.
 	// +optional
 	// +kubebuilder:validation:Schemaless
@@ -253,8 +253,8 @@ type WaitingFor struct {
 	Message string `json:"message"`
 }
 
-// Decision is one verb that somebody sent to an operation, and what became of it.
-type Decision struct {
+// AuditEntry is one verb that somebody sent to an operation, and what became of it.
+type AuditEntry struct {
 	At metav1.Time `json:"at"`
 	// Actor is who sent it, as they said; Via through which front door.
 	Actor string `json:"actor"`

@@ -1,12 +1,18 @@
 package rollout
 
-import "time"
+import (
+	"time"
 
-// Carried is everything that a rollout has to remember: the state of its Machine, the status included. Its workflow takes it along when it
+	"slipway.io/slipway/release/audit"
+)
+
+// State is everything that a rollout has to remember: the state of its Machine, the status included. Its workflow takes it along when it
 // continues as new. It is only ever extended.
-type Carried struct {
-	Status Status `json:"status"`
-	Stage  Stage  `json:"stage"`
+type State struct {
+	// Status is without its history, which the log has.
+	Status Status    `json:"status"`
+	Log    audit.Log `json:"log"`
+	Stage  Stage     `json:"stage"`
 	// Ending is where the rollout is being brought to, "" while it goes through its steps.
 	Ending Ending `json:"ending,omitempty"`
 	// FinalMove is the next move of the finalising table, an index.
