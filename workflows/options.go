@@ -35,6 +35,9 @@ func centreWithin(budget time.Duration) workflow.ActivityOptions {
 	return o
 }
 
+// heartbeatTimeout is how long a worker that died keeps an operation waiting.
+var heartbeatTimeout = 10 * time.Second
+
 // partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
 // history (temporal-notes §1.3). pickUp is how long a party's queue may be without a worker.
 func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
@@ -42,7 +45,7 @@ func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 		TaskQueue:              queue,
 		ScheduleToStartTimeout: pickUp,
 		StartToCloseTimeout:    time.Minute,
-		HeartbeatTimeout:       10 * time.Second,
+		HeartbeatTimeout:       heartbeatTimeout,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
 	}
 }

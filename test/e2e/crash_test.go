@@ -42,7 +42,8 @@ type supervised struct {
 func newSupervised(t *testing.T) *supervised {
 	dir := t.TempDir()
 	c := &supervised{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
-	c.options = harness.Options{Binary: "slipway-failpoints", Apart: true, Env: []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log}}
+	c.options = harness.Options{Binary: "slipway-failpoints", Apart: true, Env: []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log,
+		"SLIPWAY_HEARTBEAT_TIMEOUT=4s", "SLIPWAY_STICKY_CACHE=0"}} // a death is noticed in 4 s, not in 10, and no workflow task waits for the dead worker
 	c.Engine = harness.Start(t, c.options)
 	c.worker = c.Processes[1]
 	go c.supervise()

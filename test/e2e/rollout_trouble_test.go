@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,7 +169,7 @@ func TestRolloutBadImage(t *testing.T) {
 		require.Equal(t, int32(1), c.New, "one new pod, as asked")
 		require.GreaterOrEqual(t, c.StableReady, int32(harness.SubjectSize-1))
 	}
-	deadline := map[string]any{"stepDeadlineSeconds": 40}
+	deadline := map[string]any{"stepDeadlineSeconds": 24}
 	t.Run("Retry", func(t *testing.T) {
 		t.Parallel()
 		r := failed(t, deploymentBy(rollout.StylePartition, harness.Nginx), deadline)
@@ -191,7 +192,7 @@ func TestRolloutBadImage(t *testing.T) {
 	}
 	t.Run("PolicyRollsBack", func(t *testing.T) {
 		t.Parallel()
-		r := failed(t, deploymentBy(rollout.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 40, "onFailure": "rollback"})
+		r := failed(t, deploymentBy(rollout.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 24, "onFailure": "rollback"})
 		status := r.endsStable()
 		last := status.History[len(status.History)-1]
 		require.Equal(t, "policy", last.Via, "the record says that a rule decided")
@@ -304,25 +305,45 @@ func (r *release) apply() {
 // Everything of ours is killed in mid-step: the split stays as it is, and the service keeps its pods. The next process goes on.
 func TestRolloutKilledInMidStep(t *testing.T) {
 	t.Parallel()
-	for _, c := range styles {
-		t.Run(string(c.style), func(t *testing.T) {
-			t.Parallel()
-			o := harness.Options{}
-			e := harness.Start(t, o)
-			r := begin(t, e, c, func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) })
+	o := harness.Options{}
+	e := harness.Start(t, o)
+	under := make([]*release, len(styles))
+	var wg sync.WaitGroup
+	for i, c := range styles {
+		wg.Go(func() {
+			r := begin(t, e, c, func(object map[string]any, _ *harness.Rollout) { slowPods(object, 5*time.Second) })
+			r.rest(1)
+			under[i] = r
+		})
+	}
+	wg.Wait()
+	for _, r := range under {
+		require.NotNil(t, r, "its rollout never came to rest")
+		wg.Go(func() {
 			r.approve(1)
 			r.WaitRollout(r.rollout.Name, "step 2 under way", func(s rollout.Status) bool {
 				return s.CurrentStepIndex == 2 && s.CurrentStepState == rollout.StateUpgrade
 			})
-			e.Processes[0].Kill()
-			r.watch.WaitStill(t)
-			r.watch.RequirePromises(t)
-			e.Dev(o)
-			e.WaitReady()
-			r.approveAll(2)
-			r.endsNew()
 		})
 	}
+	wg.Wait()
+	e.Processes[0].Kill()
+	for _, r := range under {
+		r.watch.WaitStill(t)
+		r.watch.RequirePromises(t)
+	}
+	e.Dev(o)
+	e.WaitReady()
+	t.Run("goes on", func(t *testing.T) {
+		for i, r := range under {
+			t.Run(string(styles[i].style), func(t *testing.T) {
+				t.Parallel()
+				r.t, r.Engine = t, r.In(t)
+				r.approveAll(2)
+				r.endsNew()
+			})
+		}
+	})
 }
 
 // Two releases share a TrafficRouting: its routes are made with the first, and go home with the last.

@@ -65,7 +65,7 @@ func TestServingWaitsForAnAbsentParty(t *testing.T) {
 	kd := a.WaitServing("late", "Available", harness.ServingAvailable)
 	a.Record(kd.Status.Operation.WorkflowID, "serving-absent-party")
 
-	a.workers[a.bob].Kill()
+	require.NoError(t, a.workers[a.bob].Stop()) // who takes leave is gone at once; TestLongServingUpdateWithAnAbsentParty kills it
 	a.waitAway("late", a.bob)
 	require.Equal(t, kuscia.PhaseUnknown, a.Serving(a.Home, "late").Status.Phase, "a quiet serving shows it too")
 	a.remove("late")
