@@ -12,7 +12,7 @@ help: ## this list
 
 build: ## build slipway into .dev/bin
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X slipway.io/slipway/cli/version.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
 
 up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
 	@deploy/dev/stack.sh up

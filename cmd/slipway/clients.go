@@ -10,7 +10,8 @@ import (
 	"go.temporal.io/sdk/log"
 	"k8s.io/client-go/rest"
 
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/cli/version"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/worker"
@@ -48,10 +49,10 @@ func identity() string {
 	if err != nil {
 		host = "unknown-host"
 	}
-	return fmt.Sprintf("slipway-%s@%s-%d", thisBuild().Version, host, os.Getpid())
+	return fmt.Sprintf("slipway-%s@%s-%d", version.This().Version, host, os.Getpid())
 }
 
-// newRESTConfig finds the cluster: the kubeconfig that was given, else the pod's own account, else KUBECONFIG, else ~/.kube/config.
+// newRESTConfig finds the cluster that the settings name.
 func newRESTConfig(s settings.Settings) (*rest.Config, error) {
-	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst, UserAgent: "slipway/" + thisBuild().Version})
+	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst, UserAgent: version.UserAgent()})
 }

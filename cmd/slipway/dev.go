@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/settings"
 )
 
-func (a *app) devCommand() *cobra.Command {
+func devCommand() *cobra.Command {
 	return engineCommand(&cobra.Command{
 		Use:   "dev",
 		Short: "Server and worker in one process",

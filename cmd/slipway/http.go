@@ -16,7 +16,8 @@ import (
 
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/kuscia"
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 )
 
@@ -76,7 +77,7 @@ func (h *httpServer) start(context.Context) error {
 	go func() {
 		if err := h.server.Serve(h.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			h.log.Error("HTTP is not served any more", "error", err)
-			_ = h.down.Shutdown(fx.ExitCode(exitFailure))
+			_ = h.down.Shutdown(fx.ExitCode(app.ExitFailure))
 		}
 	}()
 	h.log.Info("serving HTTP", "address", "http://"+h.listener.Addr().String())

@@ -14,7 +14,8 @@ import (
 	"google.golang.org/grpc"
 
 	"slipway.io/slipway/api/kuscia"
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 )
 
@@ -173,7 +174,7 @@ func (k *kusciaListener) start(context.Context) error {
 	go func() {
 		if err := k.serve(k.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			k.log.Error("Kuscia's API is not served any more", "over", k.what, "error", err)
-			_ = k.down.Shutdown(fx.ExitCode(exitFailure))
+			_ = k.down.Shutdown(fx.ExitCode(app.ExitFailure))
 		}
 	}()
 	k.log.Info("serving Kuscia's API", "over", k.what, "address", k.listener.Addr().String())

@@ -17,7 +17,7 @@ import (
 
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/kuscia/kusciapb"
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 )
 

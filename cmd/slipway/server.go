@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/settings"
 )
 
-func (a *app) serverCommand() *cobra.Command {
+func serverCommand() *cobra.Command {
 	return engineCommand(&cobra.Command{
 		Use:   "server",
 		Short: "Serve the HTTP API",

@@ -23,7 +23,8 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/presence"
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
@@ -56,39 +57,39 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		return err
 	}
 	slog.SetDefault(log)
-	app := fx.New(
+	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
 		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
-	if err := app.Err(); err != nil {
+	if err := engine.Err(); err != nil {
 		return dig.RootCause(err) // how the parts are wired together helps nobody who reads this
 	}
-	start, cancel := context.WithTimeout(ctx, app.StartTimeout())
+	start, cancel := context.WithTimeout(ctx, engine.StartTimeout())
 	defer cancel()
-	if err := app.Start(start); err != nil {
+	if err := engine.Start(start); err != nil {
 		return err
 	}
-	return waitForEnd(ctx, app, log)
+	return waitForEnd(ctx, engine, log)
 }
 
-func waitForEnd(ctx context.Context, app *fx.App, log *slog.Logger) error {
+func waitForEnd(ctx context.Context, engine *fx.App, log *slog.Logger) error {
 	code := 0
 	select {
 	case <-ctx.Done():
 		log.Info("ending: what is under way may finish")
-	case end := <-app.Wait():
+	case end := <-engine.Wait():
 		code = end.ExitCode
 	}
-	stop, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
+	stop, cancel := context.WithTimeout(context.Background(), engine.StopTimeout())
 	defer cancel()
-	if err := app.Stop(stop); err != nil {
+	if err := engine.Stop(stop); err != nil {
 		return fmt.Errorf("the process did not end in time: %w", err)
 	}
 	if code != 0 {
-		return &exitError{code: code}
+		return &app.ExitError{Code: code}
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
 func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) worker.Options {
 	return worker.Options{Namespace: s.TemporalNamespace, StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
 		log.Error("a worker cannot go on", "error", err)
-		_ = down.Shutdown(fx.ExitCode(exitFailure))
+		_ = down.Shutdown(fx.ExitCode(app.ExitFailure))
 	}}
 }
 

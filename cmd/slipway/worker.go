@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"slipway.io/slipway/cmd/slipway/settings"
+	"slipway.io/slipway/cli/settings"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+func workerCommand() *cobra.Command {
 	return engineCommand(&cobra.Command{
 		Use:   "worker",
 		Short: "Carry releases out",

@@ -1,0 +1,151 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// ProblemError is what the API says went wrong.
+type ProblemError struct {
+	client.Problem
+}
+
+func (e *ProblemError) Error() string { return render.OneLine(e.Detail) }
+
+// UnreachableError: the API does not answer.
+type UnreachableError struct {
+	Address string
+	Cause   error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("the Slipway API at %s does not answer: %s", e.Address, PlainCause(e.Cause))
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Cause }
+
+// strangerError: something answers at the API's address that does not speak as the API does.
+type strangerError struct {
+	address, status, contentType string
+}
+
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("%s answered %s (%s), which is no answer of the Slipway API", e.address, e.status, render.OrDash(e.contentType))
+}
+
+// PlainCause leaves of a network error what a person can use.
+func PlainCause(err error) string {
+	var dns *net.DNSError
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return fmt.Sprintf("there is no host %s", dns.Name)
+	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
+		return "no answer in time"
+	case errors.As(err, &operation):
+		parts := strings.Split(operation.Err.Error(), ": ")
+		return parts[len(parts)-1]
+	}
+	return err.Error()
+}
+
+// Finding is one thing that is wrong with a document.
+type Finding struct {
+	File  string
+	Wrong strictyaml.FieldError
+}
+
+// String reads "shop.yaml:6: item 2, deployment: must be …"; a document of no file begins with the item.
+func (f Finding) String() string {
+	at := f.Wrong
+	place := ""
+	if f.File != "" {
+		place = f.File + ": "
+		if at.Line > 0 {
+			place = fmt.Sprintf("%s:%d: ", f.File, at.Line)
+		}
+		at.Line = 0
+	}
+	if at.Item == 0 && at.Line == 0 && at.Field == "" {
+		return place + render.OneLine(at.Reason)
+	}
+	return place + render.OneLine(at.Where()) + ": " + render.OneLine(at.Reason)
+}
+
+// FindingsOf are the API's findings on a document of that file; file is empty when there was none.
+func FindingsOf(file string, problems []client.FieldProblem) []Finding {
+	var all []Finding
+	for _, p := range problems {
+		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}})
+	}
+	return all
+}
+
+// MostFindings is how many findings on one document are printed where they come beside something else; -o json prints all.
+const MostFindings = 20
+
+// FindingLines are the findings, one on a line with the prefix. Beyond the most, when that is not 0, they are counted only.
+func FindingLines(prefix string, findings []Finding, most int) string {
+	shown := findings
+	if most > 0 && len(findings) > most {
+		shown = findings[:most]
+	}
+	var text strings.Builder
+	for _, f := range shown {
+		fmt.Fprintf(&text, "%s%s\n", prefix, f)
+	}
+	if rest := len(findings) - len(shown); rest > 0 {
+		fmt.Fprintf(&text, "%s… and %d more (-o json prints all)\n", prefix, rest)
+	}
+	return text.String()
+}
+
+// Explain is an error as it is printed: what happened, what is wrong, of that so many lines at most, and what to do.
+func Explain(err error, most int) string {
+	var text strings.Builder
+	var problem *ProblemError
+	var unreachable *UnreachableError
+	var stranger *strangerError
+	var refused *KusciaError
+	fmt.Fprintf(&text, "error: %s\n", err)
+	switch {
+	case errors.As(err, &problem):
+		text.WriteString(FindingLines("  ", FindingsOf("", problem.Errors), most))
+		if problem.Current != nil {
+			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, render.OneLine(problem.Current.Reason))
+		}
+		if problem.Rollout != nil {
+			fmt.Fprintf(&text, "The rollout is %s now: %s\n", problem.Rollout.Phase, render.OneLine(problem.Rollout.Reason))
+		}
+		if problem.Serving != nil {
+			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase, render.Because(render.ReasonAndMessage(problem.Serving.Reason, render.OneLine(problem.Serving.Message))))
+		}
+		if problem.Holder != "" {
+			fmt.Fprintf(&text, "In the way: %s\n", render.OneLine(problem.Holder))
+		}
+		if problem.Status >= 500 && problem.RequestID != "" {
+			fmt.Fprintf(&text, "The engine's log has more, under request %s.\n", problem.RequestID)
+		}
+	case errors.As(err, &refused) && refused.hint != "":
+		text.WriteString(refused.hint + "\n")
+	case errors.As(err, &unreachable):
+		text.WriteString("Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n")
+	case errors.As(err, &stranger):
+		text.WriteString("Something else may listen there: check --api or SLIPWAY_API.\n")
+	}
+	return text.String()
+}
+
+// neverSent says whether the connection failed before anything could be sent.
+func (e *UnreachableError) neverSent() bool {
+	var operation *net.OpError
+	return errors.As(e.Cause, &operation) && operation.Op == "dial"
+}

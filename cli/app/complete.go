@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/plan"
+)
+
+// completionTimeout is how long a shell waits for names; a server that is away must not hold up the keyboard.
+const completionTimeout = 2 * time.Second
+
+// Lister asks the API for names, each with a tab and a note where there is something to say.
+type Lister func(ctx context.Context, api *client.Client) ([]string, error)
+
+// Complete completes the first argument with what the API knows.
+func (a *App) Complete(list Lister) cobra.CompletionFunc {
+	every := a.CompleteAll(list)
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return every(c, args, start)
+	}
+}
+
+// CompleteAll completes every argument with what the API knows and is not there yet.
+func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(contextOf(c), completionTimeout)
+		defer cancel()
+		api, err := Connect(c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names, err := list(ctx, api)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names = slices.DeleteFunc(names, func(entry string) bool {
+			name, _, _ := strings.Cut(entry, "\t")
+			return slices.Contains(args, name) || !strings.HasPrefix(name, start)
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// contextOf is the command's context; a shell's request for completions has none in every version of cobra.
+func contextOf(c *cobra.Command) context.Context {
+	if ctx := c.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}
+
+func ServiceIDs(ctx context.Context, api *client.Client) ([]string, error) {
+	limit := apiclient.PageSize
+	page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit}))
+	var entries []string
+	for _, s := range page.Value.Items {
+		entries = append(entries, s.ID+"\t"+render.OneLine(s.DisplayName))
+	}
+	return entries, err
+}
+
+func PlanNames(ctx context.Context, api *client.Client) ([]string, error) {
+	limit := apiclient.PageSize
+	page, err := apiclient.Read[client.PlanList](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit}))
+	var entries []string
+	for _, p := range page.Value.Items {
+		entries = append(entries, p.Name+"\t"+render.OneLine(p.Comment))
+	}
+	return entries, err
+}
+
+func PartyNames(ctx context.Context, api *client.Client) ([]string, error) {
+	limit := apiclient.PageSize
+	page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit}))
+	var entries []string
+	for _, p := range page.Value.Items {
+		entries = append(entries, p.Name+"\t"+render.OneLine(p.Queue))
+	}
+	return entries, err
+}
+
+// TaskIDs lists the newest tasks in these states; without states in any.
+func TaskIDs(states ...plan.TaskState) Lister {
+	return func(ctx context.Context, api *client.Client) ([]string, error) {
+		limit := apiclient.PageSize
+		params := &client.ListTasksParams{Limit: &limit}
+		if len(states) > 0 {
+			params.State = &states
+		}
+		page, err := apiclient.Read[client.TaskList](api.ListTasks(ctx, params))
+		var entries []string
+		for _, t := range page.Value.Items {
+			entries = append(entries, t.ID+"\t"+string(t.State))
+		}
+		return entries, err
+	}
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
+	"slipway.io/slipway/cli/settings"
+)
+
+// Connect makes the client of the API that the command's settings name.
+func Connect(command *cobra.Command) (*client.Client, error) {
+	values, err := LoadSettings(command)
+	if err != nil {
+		return nil, err
+	}
+	return apiclient.NewClient(values.API)
+}
+
+// ConnectToWrite is connect for a command that changes something. A person who named no engine is told which one it will be.
+func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
+	values, provenance, err := settings.Load(command.Flags())
+	if err != nil {
+		return nil, &ExitError{Code: ExitUsage, Err: err}
+	}
+	chosen := slices.ContainsFunc(provenance.Entries, func(e settings.Entry) bool {
+		return e.Name == "api" && e.Source.Kind != settings.FromDefault
+	})
+	if !chosen && a.ErrIsTerminal {
+		a.Printf(a.Err, "engine: %s (the default; --api or SLIPWAY_API names another)\n", values.API)
+	}
+	return apiclient.NewClient(values.API)
+}
+
+// ClientFlags adds the flags of a command that talks to the API.
+func ClientFlags(command *cobra.Command) { RegisterSettings(command, settings.Client) }

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/catalog"
+)
+
+// Key is how people name a rollout: "shop/web", with the party in front unless it is the default one.
+func Key(party, namespace, name string) string {
+	key := namespace + "/" + name
+	if party != "" && party != catalog.DefaultParty {
+		key = party + ": " + key
+	}
+	return render.OneLine(key)
+}
+
+// Arguments are the arguments that name a rollout on a command line.
+func Arguments(party, namespace, name string) string {
+	text := name
+	if namespace != DefaultNamespace {
+		text += " -n " + namespace
+	}
+	if party != "" && party != catalog.DefaultParty {
+		text += " --party " + party
+	}
+	return render.OneLine(text)
+}
+
+// DefaultNamespace is where a rollout is looked for when nobody says.
+const DefaultNamespace = "default"
+
+// Name names one rollout, or any object of a party's namespace.
+type Name struct {
+	Party, Namespace, Name string
+}
+
+func (n Name) String() string { return Key(n.Party, n.Namespace, n.Name) }
+
+// Arguments name it on a command line.
+func (n Name) Arguments() string { return Arguments(n.Party, n.Namespace, n.Name) }
+
+// PartyParam is the party as the API takes it; nil: the default one.
+func (n Name) PartyParam() *string {
+	if n.Party == "" || n.Party == catalog.DefaultParty {
+		return nil
+	}
+	return &n.Party
+}
+
+// Place says where a command looks: in which namespace of which party's cluster.
+type Place struct {
+	Party, Namespace string
+}
+
+// NamespaceFlag adds -n; to it belong the names of that namespace.
+func (p *Place) NamespaceFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&p.Namespace, "namespace", "n", "", "`namespace`; NAMESPACE/NAME says the same (default: "+DefaultNamespace+")")
+}
+
+// Flags adds -n and --party.
+func (p *Place) Flags(command *cobra.Command) {
+	p.NamespaceFlag(command)
+	command.Flags().StringVar(&p.Party, "party", "", "whose cluster: the `party` (default: the engine's own)")
+}
+
+// Named reads NAME or NAMESPACE/NAME, the latter as lists print it.
+func (p *Place) Named(argument string) (Name, error) {
+	n := Name{Party: p.Party, Namespace: p.Namespace, Name: argument}
+	if namespace, name, both := strings.Cut(argument, "/"); both {
+		if p.Namespace != "" && p.Namespace != namespace {
+			return n, Usagef("%s is in namespace %s, --namespace says %s: leave one of them out", argument, namespace, p.Namespace)
+		}
+		n.Namespace, n.Name = namespace, name
+	}
+	if n.Namespace == "" {
+		n.Namespace = DefaultNamespace
+	}
+	for _, part := range []string{n.Namespace, n.Name} {
+		if strings.Trim(part, ".") == "" || strings.ContainsAny(part, "/\\?#% \t\n") {
+			return n, Usagef("%q is not the name of a rollout: write NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
+		}
+	}
+	return n, nil
+}
+
+// OneName accepts exactly one argument; what is "a rollout".
+func OneName(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("name %s: NAME is missing", what)
+		case len(args) > 1:
+			return fmt.Errorf("one NAME at a time, not %d", len(args))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/cli/settings"
+)
+
+func configCommand(a *app.App) *cobra.Command {
+	var forCommand, output string
+	command := &cobra.Command{
+		Use:   "config",
+		Short: "Show each setting, its value and where it came from",
+		Long: `Show each setting, its value and where it came from: a flag, the environment, the configuration file or the default.
+It takes the flags of the command in question, so that a command line can be tried without running it. What is wrong is
+reported below the table, and the exit code is then 2.`,
+		Example: `  slipway config --for worker --config slipway.yaml
+  SLIPWAY_LISTEN=0.0.0.0:80 slipway config --for server -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return showConfig(a, c, forCommand, output) },
+	}
+	app.RegisterSettings(command, settings.Groups...)
+	var names []string
+	for _, g := range settings.Groups {
+		names = append(names, string(g))
+	}
+	command.Flags().StringVar(&forCommand, "for", "", "only the settings of this `command`, with its defaults: "+strings.Join(names, ", "))
+	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	app.OutputFlag(command, &output)
+	return command
+}
+
+func showConfig(a *app.App, command *cobra.Command, forCommand, output string) error {
+	flags, err := configFlags(command.Flags(), forCommand)
+	if err != nil {
+		return err
+	}
+	_, provenance, problems := settings.Load(flags)
+	if done, err := a.PrintObject(output, provenance); err != nil {
+		return err
+	} else if !done {
+		table := render.NewTable("SETTING", "VALUE", "FROM", "WHAT IT IS")
+		for _, e := range provenance.Entries {
+			table.Add(e.Name, render.OrDash(e.Value), e.Source.String(), e.Description)
+		}
+		a.Printf(a.Out, "%s", table)
+	}
+	if provenance.File == "" {
+		a.Printf(a.Err, "\nNo configuration file: none is named by --config or %s.\n", settings.EnvConfig)
+	}
+	for _, name := range provenance.UnknownEnv {
+		a.Printf(a.Err, "note: %s is set and is no setting of Slipway\n", name)
+	}
+	if problems != nil {
+		return &app.ExitError{Code: app.ExitUsage, Err: problems}
+	}
+	return nil
+}
+
+// configFlags are the flags that were given, among those of one command, with its defaults; without a command they are given back as they are.
+func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error) {
+	if forCommand == "" {
+		return given, nil
+	}
+	group := settings.Group(forCommand)
+	own := pflag.NewFlagSet(forCommand, pflag.ContinueOnError)
+	settings.Register(own, group)
+	if own.Lookup("api") == nil && own.Lookup("namespace") == nil {
+		return nil, app.Usagef("--for %q is none of the commands with settings: server, worker, dev, client", forCommand)
+	}
+	var err error
+	given.Visit(func(f *pflag.Flag) {
+		if f.Name == "for" || f.Name == "output" || err != nil {
+			return
+		}
+		if own.Lookup(f.Name) == nil {
+			err = app.Usagef("--%s is no setting of %s", f.Name, forCommand)
+			return
+		}
+		err = own.Set(f.Name, f.Value.String())
+	})
+	return own, err
+}

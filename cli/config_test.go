@@ -1,0 +1,71 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/cli/app"
+	clitask "slipway.io/slipway/cli/task"
+	"slipway.io/slipway/cli/version"
+)
+
+func TestConfigShowsWhereValuesCameFrom(t *testing.T) {
+	t.Parallel()
+	path := write(t, "slipway.yaml", "kube-burst: 7\n")
+	got := slipway(t, nil, "config", "--for", "client", "--api", "http://a:1").inFolder(path)
+	require.Equal(t, outcome{
+		out: "SETTING   VALUE        FROM         WHAT IT IS\napi       http://a:1   flag --api   base URL of the Slipway API\n",
+		err: "\nNo configuration file: none is named by --config or SLIPWAY_CONFIG.\n",
+	}, got)
+
+	server := slipway(t, nil, "config", "--for", "server", "--config", path, "-o", "json").inFolder(path)
+	require.Equal(t, app.ExitOK, server.code)
+	var shown struct {
+		Settings []struct{ Name, Value, Source string }
+		File     string
+	}
+	require.NoError(t, json.Unmarshal([]byte(server.out), &shown))
+	require.Equal(t, "slipway.yaml", shown.File)
+	require.Contains(t, shown.Settings, struct{ Name, Value, Source string }{"kube-burst", "7", "file slipway.yaml:1"})
+
+	dev := slipway(t, nil, "config", "--for", "dev")
+	require.Regexp(t, `install-crds +true +default`, dev.out, "a command's own default is shown")
+}
+
+func TestConfigReportsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"WrongValues":    {"All that is wrong is below the table.", []string{"--listen", "x", "--kube-qps", "0"}, "error: 2 settings are wrong:\n"},
+		"OtherCommand":   {"A flag of another command is no setting of this one.", []string{"--for", "server", "--party", "alice"}, "error: --party is no setting of server\n"},
+		"UnknownCommand": {"Only commands with settings are.", []string{"--for", "plan"}, `error: --for "plan" is none of the commands with settings`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := slipway(t, nil, append([]string{"config"}, c.args...)...)
+			require.Equal(t, app.ExitUsage, got.code, c.reason)
+			require.Contains(t, got.err, c.want, c.reason)
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, `^slipway \S+ \(go1\.\S+, \w+/\w+\)\n`, slipway(t, nil, "version").out)
+	var b version.Build
+	require.NoError(t, json.Unmarshal([]byte(slipway(t, nil, "version", "-o", "json").out), &b))
+	require.Equal(t, version.This(), b)
+}
+
+func TestHelpIsGrouped(t *testing.T) {
+	t.Parallel()
+	help := slipway(t, nil).out
+	require.Regexp(t, `(?s)Release:.*validate.*service.*plan.*task.*Run the engine:.*config.*Other:.*version`, help)
+	require.Contains(t, slipway(t, nil, "task", "watch", "--help").out, clitask.WatchExitCodes, "exit codes are in the help")
+}

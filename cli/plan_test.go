@@ -1,0 +1,313 @@
+package cli_test
+
+import (
+	"net/http"
+	"os/user"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/plan"
+)
+
+const shopPlan = `comment: release of the shop
+deployPlanItems:
+- serviceId: 0111
+  priority: 3
+  deployment: RESTART
+  containerExecMethod: SEQUENTIAL
+- serviceId: 222
+  priority: 1
+  deployment: STOP
+- serviceId: 333
+  priority: 3
+  deployment: START
+`
+
+const shopWaves = `wave 1 of 2, priority 3
+  0111   RESTART one by one   (item 1)
+  333    START   (item 3)
+wave 2 of 2, priority 1
+  222    STOP   (item 2)
+`
+
+// exampleEnding is how the example of the plan's documentation ends: an indented "..." and tabs before comments.
+const exampleEnding = "comment: example\t\t# a comment\n\ndeployPlanItems:   \t\t# the items\n - serviceId: 111  \t# required\n   priority: 3\t\t# first\n" +
+	"   deployment: START   # how\n   \n - serviceId: 222\n   priority: 1\n   deployment: STOP\n   containerExecMethod: PARALLEL\n   \n   ...\n"
+
+func decoded(t *testing.T, text string) plan.Document {
+	t.Helper()
+	d, _, wrong := plan.Decode([]byte(text))
+	require.Empty(t, wrong)
+	return d
+}
+
+func TestPlanApply(t *testing.T) {
+	t.Parallel()
+	created := answerJSON(http.StatusCreated, client.PutPlanResult{Name: "shop", Changed: true, Warnings: []client.FieldProblem{
+		{Item: 2, Field: "deployPlanItems[1].serviceId", Line: 7, Reason: "service 222 is not in the catalogue"}}})
+	cases := map[string]struct {
+		reason     string
+		file, text string
+		args       []string
+		warning    string
+	}{
+		"ByFileName": {"A document alone is called after its file.", "shop.yml", shopPlan, nil, "shop.yml:7"},
+		"ByArgument": {"The argument wins.", "x.yaml", shopPlan, []string{"shop"}, "x.yaml:7"},
+		"Object":     {"A whole object names itself.", "x.yaml", object("DeployPlan", "shop", shopPlan), nil, "x.yaml:7"},
+		"Example":    {"The example of the documentation, with its closing dots, is a plan.", "shop.yaml", exampleEnding, nil, "shop.yaml:7"},
+		"Markers":    {"A document may begin and end with its markers.", "shop.yaml", "%YAML 1.2\n--- # the plan\n" + shopPlan + "...\n", nil, "shop.yaml:7"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newFakeAPI(t)
+			api.on("PUT /api/v1/plans/shop", func(request) answer { return created })
+			path := write(t, c.file, c.text)
+			got := slipway(t, api, append([]string{"plan", "apply", "-f", path}, c.args...)...).inFolder(path)
+			require.Equal(t, outcome{
+				out: "plan shop created\n",
+				err: "warning: " + c.warning + ": item 2, deployPlanItems[1].serviceId: service 222 is not in the catalogue\n",
+			}, got, c.reason)
+			sent := decoded(t, api.requests()[0].body)
+			if c.text == exampleEnding {
+				require.Len(t, sent.Items, 2, c.reason)
+			} else {
+				require.Equal(t, decoded(t, shopPlan), sent, "%s The spelling of 0111 is kept.", c.reason)
+			}
+		})
+	}
+}
+
+func TestPlanListAndGet(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/plans", func(request) answer {
+		return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{
+			{Name: "bank", Items: 12, CreatedAt: before(49 * time.Hour)},
+			{Name: "shop", Items: 3, Comment: "release of\nthe shop", Task: "shop-1", CreatedAt: before(90 * time.Second)},
+		}})
+	})
+	require.Equal(t, outcome{out: `NAME   ITEMS   NEWEST TASK   AGE     COMMENT
+bank   12      -             2d1h
+shop   3       shop-1        1m30s   release of the shop
+`}, slipway(t, api, "plan", "list"))
+
+	api.on("GET /api/v1/plans/shop", func(request) answer { return answerJSON(http.StatusOK, decoded(t, shopPlan)) })
+	require.Equal(t, outcome{out: "plan shop: release of the shop\n\n" + shopWaves}, slipway(t, api, "plan", "get", "shop"))
+	yaml := slipway(t, api, "plan", "get", "shop", "-o", "yaml")
+	require.Equal(t, decoded(t, shopPlan), decoded(t, yaml.out), "what get prints is what apply takes")
+	require.True(t, strings.HasPrefix(yaml.out, "comment: release of the shop\ndeployPlanItems:\n"), "keys stand in the order of the documentation:\n%s", yaml.out)
+}
+
+func TestEmptyLists(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/plans", func(request) answer { return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{}}) })
+	api.on("GET /api/v1/services", func(request) answer {
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{}})
+	})
+	api.on("GET /api/v1/tasks", func(request) answer { return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{}}) })
+	for _, noun := range []string{"plan", "service", "task"} {
+		table := slipway(t, api, noun, "list")
+		require.Empty(t, table.out, "nothing is on the standard output, for scripts")
+		require.NotEmpty(t, table.err, "a person is told that the list is empty")
+		require.JSONEq(t, `{"items": []}`, slipway(t, api, noun, "list", "-o", "json").out, "a program gets an empty list, not null")
+	}
+}
+
+func TestPlanRun(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-1"}) })
+	got := slipway(t, api, "plan", "run", "shop", "--reason", "release 2.4", "--actor", "li", "--idempotency-key", "pipeline-7")
+	require.Equal(t, outcome{out: "plan shop runs as task shop-1\n", err: "Follow it with: slipway task watch shop-1\n"}, got)
+	slipway(t, api, "plan", "run", "shop")
+	slipway(t, api, "plan", "run", "shop", "--actor", " ")
+
+	asked := api.requests()
+	require.Equal(t, "li", asked[0].field(t, "actor"))
+	require.Equal(t, "release 2.4", asked[0].field(t, "reason"))
+	require.Equal(t, "pipeline-7", asked[0].header.Get("Idempotency-Key"))
+	me, err := user.Current()
+	require.NoError(t, err)
+	require.Equal(t, me.Username, asked[1].field(t, "actor"), "without --actor the operating system's user acts")
+	require.Equal(t, me.Username, asked[2].field(t, "actor"), "an empty --actor names nobody, so it counts as not given")
+	require.NotEmpty(t, asked[1].header.Get("Idempotency-Key"), "there is always a key, so that a repeat on the way is no second task")
+	require.NotEqual(t, asked[1].header.Get("Idempotency-Key"), asked[2].header.Get("Idempotency-Key"), "two runs are two tasks")
+	for _, r := range asked {
+		require.Equal(t, "cli", r.header.Get("Slipway-Via"))
+	}
+	require.JSONEq(t, `{"id": "shop-1"}`, slipway(t, api, "plan", "run", "shop", "-o", "json").out)
+}
+
+func TestPlanRunProblems(t *testing.T) {
+	t.Parallel()
+	conflict := problem(http.StatusConflict, "plan shop has a live task already: shop-0")
+	task := shopTask()
+	running := conflict.body.(client.Problem)
+	running.Current, running.Task = &task, "shop-1"
+	conflict.body = running
+	cases := map[string]struct {
+		reason string
+		answer answer
+		want   string
+	}{
+		"Refused": {
+			reason: "Every reason is on a line of its own.",
+			answer: problem(http.StatusUnprocessableEntity, "the plan cannot be executed: 2 reasons",
+				client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"},
+				client.FieldProblem{Field: "", Reason: "party alice has no worker"}),
+			want: "error: the plan cannot be executed: 2 reasons\n  item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n  party alice has no worker\n",
+		},
+		"Conflict": {
+			reason: "A task in the way is shown as it is.",
+			answer: conflict,
+			want:   "error: plan shop has a live task already: shop-0\nThe task is Running now: wave 1 of 2: 1 of 2 services is done\n",
+		},
+		"Unknown": {
+			reason: "When nobody knows whether the task was started, the error says how to ask again safely.",
+			answer: problem(http.StatusServiceUnavailable, "Temporal does not answer; the outcome is unknown"),
+			want: "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run shop --idempotency-key k-1\n" +
+				"error: Temporal does not answer; the outcome is unknown\n",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newFakeAPI(t)
+			api.on("POST /api/v1/plans/shop/execute", func(request) answer { return c.answer })
+			require.Equal(t, outcome{err: c.want, code: app.ExitFailure}, slipway(t, api, "plan", "run", "shop", "--idempotency-key", "k-1"), c.reason)
+		})
+	}
+}
+
+func TestManyFindingsAreCounted(t *testing.T) {
+	t.Parallel()
+	var many []client.FieldProblem
+	for n := range 960 {
+		many = append(many, client.FieldProblem{Item: n + 1, Reason: "is not there"})
+	}
+	api := newFakeAPI(t)
+	api.on("PUT /api/v1/plans/shop", func(request) answer {
+		return answerJSON(http.StatusOK, client.PutPlanResult{Name: "shop", Changed: true, Warnings: many})
+	})
+	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return problem(http.StatusUnprocessableEntity, "960 reasons", many...) })
+	path := write(t, "shop.yaml", shopPlan)
+
+	saved := slipway(t, api, "plan", "apply", "-f", path)
+	require.Equal(t, 21, strings.Count(saved.err, "\n"), "a person sees the first twenty:\n%s", saved.err)
+	require.True(t, strings.HasSuffix(saved.err, "item 20: is not there\nwarning: … and 940 more (-o json prints all)\n"), saved.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"), "a program gets all")
+
+	run := slipway(t, api, "plan", "run", "shop")
+	require.True(t, strings.HasPrefix(run.err, "error: 960 reasons\n  item 1: is not there\n"), run.err)
+	require.True(t, strings.HasSuffix(run.err, "  item 20: is not there\n  … and 940 more (-o json prints all)\n"), run.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "run", "shop", "-o", "json").err, "is not there"), "all of them when asked")
+
+	api.on("PUT /api/v1/plans/shop", func(request) answer { return problem(http.StatusBadRequest, "960 errors", many...) })
+	refused := slipway(t, api, "plan", "apply", "-f", path)
+	require.True(t, strings.HasSuffix(refused.err, "  … and 940 more (-o json prints all)\n"), refused.err)
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"), "what a refusal says is for programs too")
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	bad := strings.Replace(shopPlan, "deployment: STOP", "deployment: STOPP", 1)
+	wave := []client.Wave{{Priority: 3, Items: []client.WaveItem{{Item: 1, ServiceID: "0111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}}}
+	missing := client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"}
+	wrong := client.FieldProblem{Item: 2, Field: "deployPlanItems[1].deployment", Line: 9, Reason: "is wrong"}
+	cases := map[string]struct {
+		reason string
+		text   string
+		// answer is what the API says; nil: there is no API.
+		answer *client.ValidateResult
+		args   []string
+		want   outcome
+	}{
+		"Valid": {
+			reason: "A valid plan shows its waves.",
+			text:   shopPlan, answer: &client.ValidateResult{Valid: true, Waves: wave, Errors: []client.FieldProblem{}, Warnings: []client.FieldProblem{}},
+			want: outcome{out: "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is valid (checked against the catalogue)\n"},
+		},
+		"Catalogue": {
+			reason: "What the catalogue says against it, which sees no lines, has file and line, and the exit code tells.",
+			text:   shopPlan, answer: &client.ValidateResult{Waves: wave, Errors: []client.FieldProblem{missing}, Warnings: []client.FieldProblem{}},
+			want: outcome{
+				out:  "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is not valid, 1 error (checked against the catalogue)\n",
+				err:  "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n",
+				code: app.ExitFailure,
+			},
+		},
+		"SoundItems": {
+			reason: "Items without errors of their own are held against the catalogue at once, errors come in the order of the file, and the output says how far.",
+			text:   bad, answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{wrong, missing}, Warnings: []client.FieldProblem{}},
+			want: outcome{
+				out: "shop.yaml: the plan is not valid, 2 errors (checked against the catalogue, but for 1 item with errors of its own)\n",
+				err: "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n" +
+					"error: shop.yaml:9: item 2, deployPlanItems[1].deployment: is wrong\n",
+				code: app.ExitFailure,
+			},
+		},
+		"Unreadable": {
+			reason: "A document of which nothing can be read was not checked against the catalogue, and nobody says so.",
+			text:   "deployPlanItems: 7\n",
+			answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{{Line: 1, Field: "deployPlanItems", Reason: "is no list"}},
+				Warnings: []client.FieldProblem{}},
+			want: outcome{
+				out:  "shop.yaml: the plan is not valid, 1 error (nothing was checked against the catalogue: that takes an item without errors)\n",
+				err:  "error: shop.yaml:1: deployPlanItems: is no list\n",
+				code: app.ExitFailure,
+			},
+		},
+		"Offline": {
+			reason: "Without the engine the document alone is checked, and the output says so.",
+			text:   shopPlan, args: []string{"--offline"},
+			want: outcome{out: shopWaves + "shop.yaml: the plan is valid (checked without the catalogue, so services may be missing from it)\n"},
+		},
+		"OfflineErrors": {
+			reason: "The engine's own rules hold here too.",
+			text:   bad, args: []string{"--offline"},
+			want: outcome{
+				out:  "shop.yaml: the plan is not valid, 1 error (checked without the catalogue, so services may be missing from it)\n",
+				err:  "error: shop.yaml:9: item 2, deployPlanItems[1].deployment: must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, not \"STOPP\": did you mean STOP?\n",
+				code: app.ExitFailure,
+			},
+		},
+		"NoEngine": {
+			reason: "An engine that is away is told of, and the document is checked all the same.",
+			text:   shopPlan, args: []string{"--api", "http://127.0.0.1:1"},
+			want: outcome{
+				out: shopWaves + "shop.yaml: the plan is valid (checked without the catalogue, so services may be missing from it)\n",
+				err: "warning: the Slipway API at http://127.0.0.1:1 does not answer: connection refused\n",
+			},
+		},
+		"ServiceFile": {
+			reason: "A service is not a plan.",
+			text:   object("ReleaseService", "111", orderService), args: []string{"--offline"},
+			want: outcome{
+				err:  "shop.yaml:6: this document is a ReleaseService: `slipway service apply` checks it\nerror: 1 error; nothing was checked\n",
+				code: app.ExitFailure,
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var api *fakeAPI
+			if c.answer != nil {
+				api = newFakeAPI(t)
+				api.on("POST /api/v1/plans/validate", func(request) answer { return answerJSON(http.StatusOK, *c.answer) })
+			}
+			path := write(t, "shop.yaml", c.text)
+			require.Equal(t, c.want, slipway(t, api, append([]string{"validate", path}, c.args...)...).inFolder(path), c.reason)
+		})
+	}
+	json := slipwayWith(t, nil, shopPlan, "validate", "--offline", "-", "-o", "json")
+	require.Contains(t, json.out, `"valid": true`)
+	require.Contains(t, json.out, `"catalogue": false`, "a program is told as well what was not checked")
+}

@@ -1,0 +1,136 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// TimeOr is the time, or the other one where it is not known.
+func TimeOr(at *time.Time, other time.Time) time.Time {
+	if at == nil || at.IsZero() {
+		return other
+	}
+	return *at
+}
+
+// Because appends a reason where there is one.
+func Because(reason string) string {
+	if reason = OneLine(reason); reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// Count is a number with its noun: "1 service", "3 services".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// OrDash shows an empty cell as a dash.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// ShortDuration is a duration in its two largest units: 9s, 3m05s, 2h10m, 4d3h. Less than nothing, as between two clocks, is 0s.
+func ShortDuration(d time.Duration) string {
+	seconds := max(int64(d/time.Second), 0)
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%dm%02ds", seconds/60, seconds%60)
+	case seconds < 86400:
+		return fmt.Sprintf("%dh%02dm", seconds/3600, seconds/60%60)
+	}
+	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
+}
+
+// Commented is a comment as it follows a name.
+func Commented(comment string) string {
+	if comment = OneLine(comment); comment == "" {
+		return ""
+	}
+	return ": " + comment
+}
+
+// ReasonAndMessage is the word for it and the sentence, or what of the two there is.
+func ReasonAndMessage(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason + message
+	}
+	return reason + ": " + message
+}
+
+// DisplayWidth is how many columns of a terminal the text takes: Chinese characters take two, accents of their own none.
+func DisplayWidth(text string) int {
+	columns := 0
+	for _, r := range text {
+		columns += runeWidth(r)
+	}
+	return columns
+}
+
+func runeWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// Padded fills the text with blanks up to that many columns.
+func Padded(text string, columns int) string {
+	return text + strings.Repeat(" ", max(columns-DisplayWidth(text), 0))
+}
+
+// Clipped cuts the text to that many columns and marks the cut.
+func Clipped(text string, columns int) string {
+	if DisplayWidth(text) <= columns {
+		return text
+	}
+	return beginning(text, columns-1) + "…"
+}
+
+// beginning is as much of the text as fits into that many columns.
+func beginning(text string, columns int) string {
+	used := 0
+	for at, r := range text {
+		if used += runeWidth(r); used > columns {
+			return text[:at]
+		}
+	}
+	return text
+}
+
+// OneLine makes text of any origin safe to print: line breaks and control characters, which could move the cursor, become blanks.
+func OneLine(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control) {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.TrimSpace(clean)
+}
+
+// Clock is a time as a person reads it today: the date is there when it is another.
+func Clock(at, today time.Time) string {
+	at = at.In(today.Location())
+	if at.Format(time.DateOnly) != today.Format(time.DateOnly) {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
+}

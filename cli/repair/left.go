@@ -1,0 +1,150 @@
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+	claims "slipway.io/slipway/release/workloadops"
+)
+
+// left is what a rollout has left on a workload.
+type left struct {
+	workload catalog.Workload
+	saved    rollout.Saved
+	claim    string
+	// template is the digest of the live pod template, live the template itself.
+	template string
+	live     map[string]any
+	// edited says that somebody has changed the template since the last step came to rest.
+	edited bool
+}
+
+// holder is the workflow of the claim.
+func (l left) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
+
+// nothingLeftError: there is nothing to repair.
+type nothingLeftError string
+
+func (e nothingLeftError) Error() string { return string(e) }
+
+// resourceOf names the objects of a workload's kind.
+func resourceOf(ref catalog.WorkloadRef) schema.GroupVersionResource {
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		version = schema.GroupVersion{Version: ref.APIVersion} // parseWorkload knows its kinds
+	}
+	return version.WithResource(strings.ToLower(ref.Kind) + "s")
+}
+
+// readLeft reads what a rollout has left on the workload; nothingLeftError when it left nothing.
+func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (left, error) {
+	l := left{workload: w}
+	object, err := api.Resource(resourceOf(w.WorkloadRef)).Namespace(w.Namespace).Get(ctx, w.WorkloadRef.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return l, fmt.Errorf("there is no %s: is this the right cluster and namespace?", w)
+	case err != nil:
+		return l, fmt.Errorf("%s cannot be read: %w", w, err)
+	}
+	annotations := object.GetAnnotations()
+	l.claim = annotations[claims.AnnotationClaimedBy]
+	text, there := annotations[rollout.AnnotationSaved]
+	// Without the label it is a stale copy that kubectl rollout undo has brought back (claims.LabelRollout).
+	there = there && object.GetLabels()[claims.LabelRollout] != ""
+	switch {
+	case !there && l.claim != "":
+		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what it has begun", w, l.holder()))
+	case !there:
+		return l, nothingLeftError(fmt.Sprintf("%s carries nothing of a rollout: there is nothing to repair", w))
+	}
+	saved, err := rollout.ParseSaved(text)
+	if err != nil {
+		return l, fmt.Errorf("%s: its annotation %s cannot be read (%w): put the workload right by hand, as its annotation %s says",
+			w, rollout.AnnotationSaved, err, rollout.AnnotationRecover)
+	}
+	l.saved = *saved
+	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
+	l.template = pods.Digest(l.live)
+	l.edited = editedSince(annotations[rollout.AnnotationRest], l)
+	return l, nil
+}
+
+// editedSince says whether the template is neither the one of the last rest nor the stable one.
+func editedSince(text string, l left) bool {
+	var rest rollout.Rest
+	if text == "" || json.Unmarshal([]byte(text), &rest) != nil {
+		return false
+	}
+	return l.template != rest.Template && l.template != l.saved.StableTemplate
+}
+
+// newVersion is what the workload's template is to become for the new version: template is the digest of the live one when that is the new
+// version already; else change makes it of the stable one.
+func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template string, change rollout.Change, err error) {
+	if l.template != l.saved.StableTemplate {
+		return l.template, change, nil
+	}
+	fresh, err := l.newTemplate(ctx, api)
+	if err != nil {
+		return "", change, err
+	}
+	change.TemplatePatch, err = templatePatch(l.workload.WorkloadRef.APIVersion, l.live, fresh)
+	return "", change, err
+}
+
+// newTemplate reads the new version's pod template from where it still stands: the extra workload, or the revision that was made of it.
+func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[string]any, error) {
+	w, saved := l.workload, l.saved
+	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}, saved.Canary, []string{"data", "spec", "template"}
+	nothing := fmt.Errorf("%s has no pod of the new version yet, and nothing says what that is: bring it home to stable, and start the release again", w)
+	switch {
+	case saved.CanaryWorkload != "":
+		resource.Resource, name, path = "deployments", saved.CanaryWorkload, []string{"spec", "template"}
+	case saved.Canary == "":
+		return nil, nothing
+	case w.WorkloadRef.Kind == claims.KindDeployment:
+		resource.Resource, name, path = "replicasets", w.WorkloadRef.Name+"-"+saved.Canary, []string{"spec", "template"}
+	}
+	object, err := api.Resource(resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && saved.Canary == "" {
+		return nil, nothing
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, is not there: bring the workload home to stable, and start the release again",
+			w, strings.TrimSuffix(resource.Resource, "s"), name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s cannot be read: %w", strings.TrimSuffix(resource.Resource, "s"), name, err)
+	}
+	template, _, _ := unstructured.NestedMap(object.Object, path...)
+	template = pods.Stripped(template)
+	if saved.CanaryWorkload != "" {
+		takeAway(template, saved.CanaryMetadata)
+	}
+	return template, nil
+}
+
+// takeAway removes what was added to the pods of the extra workload.
+func takeAway(template map[string]any, added *rollout.PodMetadata) {
+	unstructured.RemoveNestedField(template, "metadata", "labels", rollout.LabelCanaryOf)
+	if added == nil {
+		return
+	}
+	for key := range added.Labels {
+		unstructured.RemoveNestedField(template, "metadata", "labels", key)
+	}
+	for key := range added.Annotations {
+		unstructured.RemoveNestedField(template, "metadata", "annotations", key)
+	}
+}

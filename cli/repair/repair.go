@@ -1,0 +1,133 @@
+// Package repair brings a workload home from a rollout that was left in the middle, with a kubeconfig alone.
+package repair
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/cli/version"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout"
+)
+
+const long = `Bring a workload that was left in the middle of a rollout home: all of its pods, its Services, routes and autoscalers, to the stable
+version or to the new one. It needs a kubeconfig and nothing else: no engine, no Temporal. What was borrowed is read from the
+objects themselves, and given back in the order in which a rollout ends, so that no request meets an empty Service.
+
+While the engine is up, use "slipway rollout rollback" or "slipway rollout stop" instead: it would be surprised by changes that it
+did not make. To be sure that it does nothing meanwhile, end its processes first, or terminate the workflow:
+
+  temporal workflow terminate --workflow-id rollout/default/NAMESPACE/NAME
+
+It may be interrupted and run again at any time. The exit code says how it ended:
+
+  0    everything is whole, and nothing of the rollout is left
+  1    it could not: the reason is said; run it again when that is mended
+  2    wrong usage
+  3    there is nothing to repair
+  124  --timeout passed; run it again to go on
+  130  ended by Ctrl-C; run it again to go on`
+
+// options say what is repaired, and how.
+type options struct {
+	namespace, kubeconfig, context string
+	to                             string
+	yes, dryRun                    bool
+	timeout                        time.Duration
+}
+
+// defaultTimeout is how long pods may take to come home.
+const defaultTimeout = 30 * time.Minute
+
+func Command(a *app.App) *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "repair KIND/NAME --to stable|new",
+		Short: "Bring a workload home from a rollout that was left in the middle, with a kubeconfig alone",
+		Long:  long,
+		Example: `  slipway repair deployment/web -n shop --to stable --dry-run
+  slipway repair deployment/web -n shop --to stable --kubeconfig ~/.kube/shop --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.to != string(rollout.SideStable) && o.to != string(rollout.SideNew) {
+				return app.Usagef("--to says which version to bring it home to: stable or new")
+			}
+			if o.timeout <= 0 {
+				return app.Usagef("--timeout %s is not above 0", o.timeout)
+			}
+			ref, err := app.ParseWorkload(args[0])
+			if err != nil {
+				return err
+			}
+			config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, QPS: qPS, Burst: burst, UserAgent: version.UserAgent()})
+			if err != nil {
+				return err
+			}
+			tools, err := newTools(config)
+			if err != nil {
+				return err
+			}
+			defer tools.close()
+			return repair(c.Context(), a, tools, catalog.Workload{Namespace: o.namespace, WorkloadRef: ref}, o)
+		},
+	}
+	f := command.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", app.DefaultNamespace, "the workload's `namespace`")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"), "kubeconfig `file` of the workload's cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
+	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig; empty: its current one")
+	f.StringVar(&o.to, "to", "", "which version to bring it home to: `side` stable or new")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do it without asking")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
+	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to go on at most")
+	_ = command.MarkFlagFilename("kubeconfig")
+	_ = command.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"stable", "new"}, cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+// describe says what stands on the workload, and what will be done.
+func describe(a *app.App, w left, moves []rollout.FinalMove, to rollout.Side) {
+	s := w.saved
+	a.Printf(a.Out, "%s carries rollout %s (%s): stable revision %s, new revision %s\n", w.workload, render.OneLine(s.Name), string(s.Style), render.OrDash(s.Stable), render.OrDash(s.Canary))
+	if w.claim == "" {
+		a.Printf(a.Out, "nobody holds it: the split was frozen, or a release of the workload has ended without it\n")
+	} else {
+		a.Printf(a.Out, "workflow %s holds it\n", render.OneLine(w.holder()))
+		a.Printf(a.Err, "If that still runs, stop it first: slipway rollout stop %s; or terminate it in Temporal, or end the engine's processes.\n",
+			app.Arguments("", w.workload.Namespace, s.Name))
+	}
+	if w.edited {
+		a.Printf(a.Err, "warning: somebody has edited its pod template since the last step; --to new makes that version whole, --to stable takes it away\n")
+	}
+	if s.TrafficRouting != "" {
+		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they stay as they are until the engine gives them back\n", render.OneLine(s.TrafficRouting))
+	}
+	a.Printf(a.Out, "to bring it home to the %s version:\n", to)
+	for n, move := range moves {
+		a.Printf(a.Out, "  %d. %s\n", n+1, moveInWords(move, to))
+	}
+}
+
+// moveInWords says a move of finalising to people.
+func moveInWords(move rollout.FinalMove, to rollout.Side) string {
+	switch string(move) {
+	case string(rollout.RouteToStable):
+		return "give the routes back what was borrowed"
+	case string(rollout.RouteUnpin):
+		return "give the stable Service its own selector back"
+	case string(rollout.RouteRemoveCanary):
+		return "remove the canary Service"
+	case string(rollout.FinishResume):
+		return fmt.Sprintf("give the workload its settings back and wait until every pod is of the %s version and ready", to)
+	case string(rollout.FinishRelease):
+		return "take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim"
+	case string(rollout.FinishResumeAndRelease):
+		return fmt.Sprintf("give the workload its settings back, wait until every pod is of the %s version and ready, and take the rollout's annotations away", to)
+	}
+	return string(move)
+}

@@ -1,0 +1,182 @@
+package repair
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+
+	failures "slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	claims "slipway.io/slipway/release/workloadops"
+)
+
+var webWorkload = catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
+
+// leftSaved is what a canary with an Ingress has saved.
+func leftSaved() rollout.Saved {
+	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1", Style: rollout.StylePartition,
+		Stable: "6d9c", Canary: "5f7b", StableTemplate: "digest", Replicas: 10,
+		Routings: []rollout.Routing{{Service: "web", GraceSeconds: 3, Ingress: &rollout.IngressRef{Class: "nginx", Name: "web"}}}}
+}
+
+// leftOn is a Deployment with these annotations.
+func leftOn(annotations map[string]any) *tools {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "web", "namespace": "shop", "annotations": annotations,
+			"labels": map[string]any{claims.LabelRollout: "true"}},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{}}}}}}
+	return &tools{objects: fake.NewSimpleDynamicClient(runtime.NewScheme(), object), close: func() {}}
+}
+
+// recorded are hands that note what they are asked and answer by a script.
+type recorded struct {
+	calls   []string
+	claims  []string
+	answers map[string][]error
+}
+
+func (h *recorded) answer(call, claim string) error {
+	h.calls, h.claims = append(h.calls, call), append(h.claims, claim)
+	if left := h.answers[call]; len(left) > 0 {
+		h.answers[call] = left[1:]
+		return failures.Wrap(left[0])
+	}
+	return nil
+}
+
+func (h *recorded) Begin(_ context.Context, r rollout.BeginRequest) (rollout.BeginResult, error) {
+	return rollout.BeginResult{StableHash: "6d9c"}, h.answer("begin", r.Claim)
+}
+
+func (h *recorded) Finish(_ context.Context, r rollout.FinishRequest) (rollout.FinishResult, error) {
+	return rollout.FinishResult{}, h.answer(fmt.Sprintf("%s to %s", r.Action, r.To), r.Claim)
+}
+
+func (h *recorded) Route(_ context.Context, r rollout.RouteRequest) (rollout.RouteResult, error) {
+	return rollout.RouteResult{Modified: true}, h.answer(string(r.Action), r.Claim)
+}
+
+// session is what a repair printed, and how long it waited between its attempts.
+type session struct {
+	out, errs bytes.Buffer
+	pauses    []time.Duration
+}
+
+// repaired runs a repair of what is left, with these hands and this standard input.
+func repaired(t *testing.T, tools *tools, h *recorded, input string, o options) (*session, error) {
+	t.Helper()
+	s := &session{}
+	a := &app.App{In: strings.NewReader(input), Out: &s.out, Err: &s.errs}
+	tools.hands = h
+	o.timeout = time.Minute
+	now := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
+	a.Now = func() time.Time { return now }
+	a.Wait = func(_ context.Context, d time.Duration) { s.pauses, now = append(s.pauses, d), now.Add(d) }
+	return s, repair(t.Context(), a, tools, webWorkload, o)
+}
+
+var backOrder = []string{"begin", "RouteTrafficToStable", "ResumeWorkload to stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl to stable"}
+
+func TestRepairGoesInTheOrderOfFinalising(t *testing.T) {
+	t.Parallel()
+	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {
+		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
+		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
+	}}}
+	tools := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(), claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
+	s, err := repaired(t, tools, h, "", options{to: "stable", yes: true})
+	require.NoError(t, err)
+	want := append(append([]string{}, backOrder[:3]...), append([]string{"ResumeWorkload to stable", "ResumeWorkload to stable"}, backOrder[3:]...)...)
+	require.Equal(t, want, h.calls, "the order of a rollback, and what is not ready is asked again")
+	for _, claim := range h.claims {
+		require.Equal(t, "rollout/default/shop/web@run-1", claim, "it acts under the claim that stands there")
+	}
+	require.Equal(t, `Deployment shop/web carries rollout web (partition): stable revision 6d9c, new revision 5f7b
+workflow rollout/default/shop/web holds it
+to bring it home to the stable version:
+  1. give the routes back what was borrowed
+  2. give the workload its settings back and wait until every pod is of the stable version and ready
+  3. give the stable Service its own selector back
+  4. remove the canary Service
+  5. take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim
+1 of 5: give the routes back what was borrowed
+2 of 5: give the workload its settings back and wait until every pod is of the stable version and ready
+  3 of 10 pods are ready
+3 of 5: give the stable Service its own selector back
+4 of 5: remove the canary Service
+5 of 5: take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim
+Deployment shop/web is whole, of the stable version; nothing of the rollout is left on it
+`, s.out.String())
+	require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.pauses,
+		"whatever follows a change of the routes waits until it has taken effect")
+	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop web -n shop", "a living engine would be surprised")
+}
+
+func TestRepairOfAnUnclaimedSplit(t *testing.T) {
+	t.Parallel()
+	h := &recorded{}
+	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "y\n", options{to: "stable"})
+	require.NoError(t, err)
+	require.Equal(t, "rollout/default/shop/web@run-1", h.claims[0], "what routes to a frozen split is still held by its claim")
+	require.Equal(t, backOrder, h.calls)
+}
+
+func TestRepairThatDoesNothing(t *testing.T) {
+	t.Parallel()
+	carrying := map[string]any{rollout.AnnotationSaved: leftSaved().String()}
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]any
+		input       string
+		options     options
+		code        int
+		says        string
+	}{
+		"Nothing":   {"A workload without a rollout is left alone.", nil, "", options{to: "stable", yes: true}, app.ExitStopped, "carries nothing of a rollout"},
+		"Other":     {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"}, "", options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is no rollout"},
+		"DryRun":    {"A dry run only says it.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK, ""},
+		"No":        {"Who says no is believed.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
+		"NoAnswer":  {"A pipe that says nothing has not agreed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
+		"Malformed": {"What cannot be read is not guessed at.", map[string]any{rollout.AnnotationSaved: "{"}, "", options{to: "stable", yes: true}, app.ExitFailure, "cannot be read"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &recorded{}
+			_, err := repaired(t, leftOn(c.annotations), h, c.input, c.options)
+			code := app.ExitOK
+			if err != nil {
+				code = app.ExitFailure
+			}
+			var exit *app.ExitError
+			if errors.As(err, &exit) {
+				code = exit.Code
+			}
+			require.Equal(t, c.code, code, c.reason)
+			require.Empty(t, h.calls, c.reason)
+			if c.says != "" {
+				require.ErrorContains(t, err, c.says, c.reason)
+			}
+		})
+	}
+}
+
+func TestRepairEndsAtWhatAPersonMustDecide(t *testing.T) {
+	t.Parallel()
+	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed, "pod web-1: ImagePullBackOff")}}}
+	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "", options{to: "stable", yes: true})
+	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
+	require.Equal(t, backOrder[:3], h.calls, "nothing further is done")
+}

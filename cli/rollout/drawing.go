@@ -1,0 +1,326 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/rollout"
+)
+
+// aroundStep is how many steps before and after the current one are drawn where there is no room for all of them.
+const aroundStep = 2
+
+// Whole draws all of the rollout, however wide and long that is.
+func Whole(d render.Drawing, s rollout.Status) []string {
+	return d.Render(layout(d, s, len(s.Steps)), render.Unbounded)
+}
+
+// Fit draws as much of the rollout as width columns and height lines hold: steps far from the current one are left out first.
+func Fit(d render.Drawing, s rollout.Status, width, height int) []string {
+	lines := layout(d, s, len(s.Steps))
+	if len(lines) > height {
+		lines = layout(d, s, aroundStep)
+	}
+	if rest := len(lines) - height; rest > 0 && height > 1 {
+		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
+	}
+	return d.Render(lines, width-1)
+}
+
+// layout draws the rollout with at most so many steps before and after the current one.
+func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
+	lines := header(d, s)
+	lines = append(lines, stepLines(d, s, around)...)
+	if split := splitLines(d, s); len(split) > 0 {
+		lines = append(append(lines, render.Line{}), split...)
+	}
+	if s.WaitingFor != nil {
+		lines = append(append(lines, render.Line{}), waitLines(d, s)...)
+	}
+	return lines
+}
+
+func keyOf(s rollout.Status) string { return app.Key(s.Party, s.Namespace, s.Name) }
+
+// styleNames say the styles to people.
+var styleNames = map[rollout.Style]string{
+	rollout.StylePartition: "canary by partition",
+	rollout.StyleCanary:    "canary beside it",
+	rollout.StyleBlueGreen: "blue-green",
+}
+
+func styleName(style rollout.Style) string {
+	if name, ok := styleNames[style]; ok {
+		return name
+	}
+	return string(style)
+}
+
+func header(d render.Drawing, s rollout.Status) []render.Line {
+	state := string(s.Phase)
+	if s.Paused && !s.Phase.Final() {
+		state += ", paused"
+	}
+	switch {
+	case s.CreatedAt.IsZero():
+	case s.FinishedAt != nil:
+		state += " after " + render.ShortDuration(s.FinishedAt.Sub(s.CreatedAt))
+	default:
+		state += ", " + render.ShortDuration(d.Now().Sub(s.CreatedAt)) + " since it began"
+	}
+	title := fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, styleName(s.Style))
+	lines := []render.Line{
+		{{Text: render.OneLine(title), Colour: render.Bold}},
+		{{Text: state, Colour: phaseColour(s)}, {Text: render.Because(s.Reason)}},
+	}
+	if what := newVersion(s); what != "" {
+		lines = append(lines, render.Line{{Text: what, Colour: render.Dim}})
+	}
+	return append(lines, render.Line{})
+}
+
+// newVersion says what the new version is, and what served before.
+func newVersion(s rollout.Status) string {
+	var parts []string
+	for container, image := range s.Images {
+		parts = append(parts, container+"="+image)
+	}
+	slices.Sort(parts)
+	if s.StableRevision != "" {
+		parts = append(parts, "stable revision "+s.StableRevision)
+	}
+	if s.CanaryRevision != "" {
+		parts = append(parts, "new revision "+s.CanaryRevision)
+	}
+	return render.OneLine(strings.Join(parts, ", "))
+}
+
+func phaseColour(s rollout.Status) render.Colour {
+	switch s.Phase {
+	case rollout.PhaseHealthy:
+		return render.Green
+	case rollout.PhaseFailed:
+		return render.Red
+	case rollout.PhaseProgressing:
+		if s.Paused {
+			return render.Yellow
+		}
+		return render.Cyan
+	}
+	return render.Yellow
+}
+
+// stepLines are the steps, one on a line, with those far from the current one counted only.
+func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
+	if len(s.Steps) == 0 {
+		return nil
+	}
+	at := min(max(s.CurrentStepIndex, 1), len(s.Steps))
+	first, last := max(at-around, 1), min(at+around, len(s.Steps))
+	var lines []render.Line
+	if first > 1 {
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s before", render.Count(first-1, "step")), Colour: render.Dim}})
+	}
+	columns := stepColumns(s)
+	for _, step := range s.Steps[first-1 : last] {
+		lines = append(lines, stepLine(d, s, step, columns))
+	}
+	if last < len(s.Steps) {
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s more", render.Count(len(s.Steps)-last, "step")), Colour: render.Dim}})
+	}
+	return lines
+}
+
+// stepCells are what a step asks, in words: its pods, its traffic, its pause.
+func stepCells(step rollout.StepStatus) []string {
+	traffic := step.Traffic
+	if len(step.Matches) > 0 {
+		traffic = render.Count(len(step.Matches), "match")
+		if len(step.Matches) > 1 {
+			traffic = fmt.Sprintf("%d matches", len(step.Matches))
+		}
+	}
+	if traffic != "" {
+		traffic = "traffic " + traffic
+	}
+	return []string{fmt.Sprintf("step %d", step.Index), "pods " + step.Replicas.String(), traffic, pauseInWords(step.Pause)}
+}
+
+// pauseInWords says how a step ends. A duration is written as it comes from the API, "2h0m0s".
+func pauseInWords(pause string) string {
+	switch pause {
+	case "approval":
+		return "then an approval"
+	case "none", "":
+		return ""
+	}
+	if d, err := time.ParseDuration(pause); err == nil {
+		pause = render.ShortDuration(d)
+	}
+	return "then a pause of " + pause
+}
+
+func stepColumns(s rollout.Status) []int {
+	widths := make([]int, 4)
+	for _, step := range s.Steps {
+		for n, cell := range stepCells(step) {
+			widths[n] = max(widths[n], render.DisplayWidth(render.OneLine(cell)))
+		}
+	}
+	return widths
+}
+
+func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, widths []int) render.Line {
+	marker := "  "
+	current := step.Index == s.CurrentStepIndex && !s.Phase.Final()
+	if current {
+		marker = "> "
+	}
+	l := render.Line{{Text: marker, Colour: render.Bold}}
+	for n, cell := range stepCells(step) {
+		if widths[n] > 0 {
+			l = append(l, render.Span{Text: render.Padded(render.OneLine(cell), widths[n]+3)})
+		}
+	}
+	state := stateOfStep(s, step, current)
+	return append(l, render.Span{Text: render.Padded(state, 20), Colour: stepColour(s, step, current)}, render.Span{Text: " " + stepTook(d, step)})
+}
+
+// stateOfStep says where a step stands; the current one in the finer words of the rollout.
+func stateOfStep(s rollout.Status, step rollout.StepStatus, current bool) string {
+	if current && s.FinalisingStep != "" {
+		return s.FinalisingStep
+	}
+	if current && s.CurrentStepState != "" && s.Phase == rollout.PhaseProgressing {
+		return string(s.CurrentStepState)
+	}
+	return render.OneLine(step.State)
+}
+
+func stepColour(s rollout.Status, step rollout.StepStatus, current bool) render.Colour {
+	switch {
+	case current && s.Phase == rollout.PhaseFailed:
+		return render.Red
+	case current:
+		return render.Cyan
+	case step.FinishedAt != nil:
+		return render.Green
+	}
+	return render.Dim
+}
+
+func stepTook(d render.Drawing, step rollout.StepStatus) string {
+	if step.StartedAt == nil {
+		return ""
+	}
+	return render.ShortDuration(render.TimeOr(step.FinishedAt, d.Now()).Sub(*step.StartedAt))
+}
+
+// splitLines are how the pods and the traffic are split between the versions.
+func splitLines(d render.Drawing, s rollout.Status) []render.Line {
+	var lines []render.Line
+	if s.Replicas > 0 {
+		share := s.CanaryReplicas * 100 / s.Replicas
+		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan},
+			{Text: fmt.Sprintf("  %d of %d are new, %d of these ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)}})
+	}
+	if t := s.Traffic; t != nil {
+		share := t.CanaryWeight
+		if routesAreBack(s) && s.Replicas > 0 {
+			share = s.CanaryReplicas * 100 / s.Replicas
+		}
+		lines = append(lines, render.Line{{Text: "traffic   "}, {Text: bar(share), Colour: render.Cyan}, {Text: "  " + trafficInWords(s)}})
+	}
+	return lines
+}
+
+// routesAreBack says whether the routes were given back at the end: then traffic goes wherever the pods are.
+func routesAreBack(s rollout.Status) bool {
+	ending := s.FinalisingStep != "" || over(s)
+	return ending && s.Traffic.CanaryWeight == 0 && len(s.Traffic.Matches) == 0
+}
+
+// trafficInWords says where requests go.
+func trafficInWords(s rollout.Status) string {
+	t := s.Traffic
+	switch {
+	case t == nil:
+		return ""
+	case len(t.Matches) > 0:
+		return "requests that match go to the new version: " + matchesInWords(t.Matches)
+	case routesAreBack(s):
+		return "the routes are given back, it follows the pods"
+	}
+	return fmt.Sprintf("%d %% goes to the new version, %d %% to the stable one", t.CanaryWeight, t.StableWeight)
+}
+
+// barWidth is how many characters show 100 %.
+const barWidth = 20
+
+// bar shows a share in percent.
+func bar(percent int32) string {
+	full := int(min(max(percent, 0), 100)) * barWidth / 100
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
+}
+
+// matchesInWords reads "header user=li and path /pay, or query beta=1".
+func matchesInWords(matches []rollout.Match) string {
+	var any []string
+	for _, m := range matches {
+		var all []string
+		if m.Path != nil {
+			all = append(all, "path "+m.Path.Value)
+		}
+		for _, h := range m.Headers {
+			all = append(all, "header "+h.Name+"="+h.Value)
+		}
+		for _, q := range m.QueryParams {
+			all = append(all, "query "+q.Name+"="+q.Value)
+		}
+		any = append(any, strings.Join(all, " and "))
+	}
+	return render.OneLine(strings.Join(any, ", or "))
+}
+
+// waitLines say what the rollout waits for, how long still, and who can do what about it.
+func waitLines(d render.Drawing, s rollout.Status) []render.Line {
+	w := s.WaitingFor
+	text := fmt.Sprintf("waits for %s since %s (%s)", waitInWords(w.Kind), render.Clock(w.Since, d.Now()), render.ShortDuration(d.Now().Sub(w.Since)))
+	if w.Until != nil {
+		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
+	}
+	lines := []render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}
+	width := 0
+	for _, h := range WhatToDo(s) {
+		width = max(width, len(h.Command))
+	}
+	for _, h := range WhatToDo(s) {
+		lines = append(lines, render.Line{{Text: "  " + render.Padded(h.Command, width+3), Colour: render.Bold}, {Text: h.Effect, Colour: render.Dim}})
+	}
+	return lines
+}
+
+// waitInWords says a kind of waiting to people.
+func waitInWords(kind rollout.WaitKind) string {
+	switch kind {
+	case rollout.WaitApproval:
+		return "an approval"
+	case rollout.WaitTimer:
+		return "its pause to end"
+	case rollout.WaitPods:
+		return "pods"
+	case rollout.WaitTraffic:
+		return "routes to take effect"
+	case rollout.WaitParty:
+		return "the party's cluster"
+	case rollout.WaitDrift:
+		return "a decision: somebody else has changed what is released"
+	case rollout.WaitResume:
+		return "a person"
+	}
+	return string(kind)
+}

@@ -1,0 +1,192 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/rollout"
+)
+
+const canaryFile = `namespace: shop
+workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+images:
+  app: registry.example/web:1
+  sidecar: registry.example/proxy:7
+strategy:
+  canary:
+    steps:
+    - {replicas: 20%, pause: {}}
+    - {replicas: 100%}
+`
+
+const rolloutFile = `# a whole document
+apiVersion: rollouts.kruise.io/v1beta1
+kind: Rollout
+metadata: {name: web, namespace: shop}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  strategy:
+    canary:
+      steps:
+      - {replicas: 20%}
+`
+
+// startAPI takes a start and answers the rollout.
+func startAPI(t *testing.T) *fakeAPI {
+	t.Helper()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/rollouts", func(request) answer {
+		return answerJSON(http.StatusAccepted, rollout.Started{Status: webRollout(), Warnings: []string{"step 1 has no traffic"}})
+	})
+	return api
+}
+
+func sent(t *testing.T, api *fakeAPI) map[string]any {
+	t.Helper()
+	var body map[string]any
+	require.NoError(t, json.Unmarshal([]byte(api.requests()[0].body), &body))
+	return body
+}
+
+func TestRolloutStart(t *testing.T) {
+	t.Parallel()
+	strategy := write(t, "strategy.yaml", "canary: {steps: [{replicas: 100%}]}\n")
+	ref := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   map[string]any
+	}{
+		"File": {"A file is the request.", []string{"-f", write(t, "canary.yaml", canaryFile)}, map[string]any{"namespace": "shop",
+			"images": map[string]any{"app": "registry.example/web:1", "sidecar": "registry.example/proxy:7"}}},
+		"NewImage": {"A pipeline gives the image anew, and the other one stays.", []string{"-f", write(t, "canary.yaml", canaryFile), "--image", "app=registry.example/web:2"},
+			map[string]any{"images": map[string]any{"app": "registry.example/web:2", "sidecar": "registry.example/proxy:7"}}},
+		"Flags": {"Flags can say everything.", []string{"-n", "shop", "--party", "alice", "--name", "web-2", "--workload", "deploy/web", "--image", "app=x:2",
+			"--strategy-file", strategy, "--supersede", "--rollout-id", "17"},
+			map[string]any{"namespace": "shop", "party": "alice", "name": "web-2", "workloadRef": ref, "images": map[string]any{"app": "x:2"}, "supersede": true,
+				"rolloutId": "17", "strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}}}}},
+		"Namespace": {"Without a file the namespace is kubectl's default.", []string{"--workload", "sts/db", "--image", "db=x:2", "--strategy-file", strategy},
+			map[string]any{"namespace": "default", "workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := startAPI(t)
+			got := slipway(t, api, append([]string{"rollout", "start", "--actor", "li", "--reason", "release 2", "--idempotency-key", "k1"}, c.args...)...)
+			require.Equal(t, app.ExitOK, got.code, got.err)
+			require.Equal(t, "rollout shop/web has begun\n", got.out)
+			require.Equal(t, "warning: step 1 has no traffic\nFollow it with: slipway rollout watch web -n shop\n", got.err)
+			body := sent(t, api)
+			for field, want := range c.want {
+				require.Equal(t, want, body[field], "%s (%s)", c.reason, field)
+			}
+			require.Equal(t, "li", body["actor"])
+			require.Equal(t, "release 2", body["reason"])
+			require.Equal(t, "k1", api.requests()[0].header.Get("Idempotency-Key"))
+			require.Equal(t, "cli", api.requests()[0].header.Get("Slipway-Via"))
+		})
+	}
+}
+
+func TestRolloutStartFromADocument(t *testing.T) {
+	t.Parallel()
+	api := startAPI(t)
+	got := slipwayWith(t, api, rolloutFile, "rollout", "start", "-f", "-", "--image", "app=x:2")
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	body := sent(t, api)
+	document, _ := body["rollout"].(map[string]any)
+	require.Equal(t, "Rollout", document["kind"], "a whole document goes under its own field")
+	require.Equal(t, map[string]any{"app": "x:2"}, body["images"])
+	require.NotContains(t, body, "namespace", "the document says the namespace")
+}
+
+func TestRolloutStartRefusesBeforeSending(t *testing.T) {
+	t.Parallel()
+	file := write(t, "canary.yaml", canaryFile)
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Nothing":      {"Somebody has to say what.", nil, "say what to release"},
+		"Namespace":    {"Two answers to one question are a mistake.", []string{"-f", file, "-n", "bank"}, "the file has its own namespace, and --namespace is given"},
+		"Workload":     {"So are two workloads.", []string{"-f", file, "--workload", "deployment/other"}, "the file has its own workloadRef"},
+		"Kind":         {"What cannot be released is said.", []string{"--workload", "replicaset/web"}, "take deployment, statefulset, daemonset, cloneset"},
+		"Image":        {"An image belongs to a container.", []string{"-f", file, "--image", "x:2"}, "is not CONTAINER=IMAGE"},
+		"WithoutWatch": {"An option without an effect is refused.", []string{"-f", file, "--timeout", "3s"}, "--timeout means nothing without --watch"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := slipway(t, newFakeAPI(t), append([]string{"rollout", "start"}, c.args...)...)
+			require.Equal(t, app.ExitUsage, got.code, c.reason)
+			require.Contains(t, got.err, c.want, c.reason)
+		})
+	}
+	twice := slipwayWith(t, newFakeAPI(t), rolloutFile+"---\n"+rolloutFile, "rollout", "start", "-f", "-")
+	require.Equal(t, app.ExitFailure, twice.code)
+	require.Contains(t, twice.err, "standard input holds 2 documents: a rollout is started from one at a time")
+}
+
+func TestRolloutRefusalsHaveLines(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	refusal := problem(http.StatusUnprocessableEntity, "the rollout cannot be started",
+		client.FieldProblem{Field: "rollout.spec.strategy.canary.steps[0].replicas", Line: 1, Reason: "the last step must be 100%"})
+	api.on("POST /api/v1/rollouts", func(request) answer { return refusal })
+	file := write(t, "web.yaml", rolloutFile)
+	got := slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2")
+	require.Equal(t, app.ExitFailure, got.code)
+	require.Contains(t, got.err, "line 10", "the line is that of the person's own file")
+	require.Contains(t, got.err, "the last step must be 100%")
+	require.NotContains(t, got.err, "rollout.spec", "the wrapping is the command's own business")
+
+	api.on("POST /api/v1/rollouts", func(request) answer {
+		taken := problem(http.StatusConflict, "Deployment shop/web is being released")
+		body := taken.body.(client.Problem)
+		body.Holder = "rollout/default/shop/web"
+		taken.body = body
+		return taken
+	})
+	require.Equal(t, "error: Deployment shop/web is being released\nIn the way: rollout/default/shop/web\n",
+		slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2").err)
+}
+
+func TestRolloutStartOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/rollouts", func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
+	got := slipway(t, api, "rollout", "start", "-f", write(t, "canary.yaml", canaryFile), "--idempotency-key", "k1")
+	require.Equal(t, app.ExitFailure, got.code)
+	require.Contains(t, got.err, "The same command with --idempotency-key k1 starts it once.\n")
+}
+
+func TestRolloutValidate(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	found := webRollout()
+	api.on("POST /api/v1/rollouts/validate", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Valid: true, Rollout: &found, Warnings: []string{"it is held"}, Errors: []client.FieldProblem{}})
+	})
+	file := write(t, "canary.yaml", canaryFile)
+	got := slipway(t, api, "rollout", "validate", "-f", file)
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	require.Equal(t, "warning: it is held\n", got.err)
+	require.Equal(t, `rollout shop/web: Deployment web, canary by partition
+  step 1   pods 20%    traffic 20%
+  step 2   pods 50%    traffic 50%   then an approval
+  step 3   pods 100%                 then a pause of 2h00m
+rollout shop/web can be started
+`, got.out, "the steps as they are asked, not how far they are")
+
+	api.on("POST /api/v1/rollouts/validate", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{}, Errors: []client.FieldProblem{{Field: "strategy.canary.steps[1].replicas", Reason: "too few"}}})
+	})
+	wrong := slipway(t, api, "rollout", "validate", "-f", file).inFolder(file)
+	require.Equal(t, outcome{code: app.ExitFailure, out: "the rollout cannot be started, 1 error\n", err: "error: canary.yaml:10: strategy.canary.steps[1].replicas: too few\n"}, wrong)
+}

@@ -1,0 +1,277 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	clirollout "slipway.io/slipway/cli/rollout"
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+)
+
+// webRollout is a canary that waits for an approval of its second step.
+func webRollout() rollout.Status {
+	return rollout.Status{
+		Party: "default", Namespace: "shop", Name: "web", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
+		CurrentStepIndex: 2, NextStepIndex: 3, CurrentStepState: rollout.StatePaused,
+		Steps: []rollout.StepStatus{
+			{Index: 1, Replicas: intstr.FromString("20%"), Traffic: "20%", Pause: "none", State: "Completed", StartedAt: beforeP(5 * time.Minute), FinishedAt: beforeP(4 * time.Minute)},
+			{Index: 2, Replicas: intstr.FromString("50%"), Traffic: "50%", Pause: "approval", State: "StepPaused", StartedAt: beforeP(4 * time.Minute)},
+			{Index: 3, Replicas: intstr.FromString("100%"), Pause: "2h0m0s", State: "Pending"},
+		},
+		StableRevision: "6d9c", CanaryRevision: "5f7b", PodTemplateHash: "5f7b", Images: map[string]string{"app": "registry.example/web:2"},
+		Replicas: 10, CanaryReplicas: 5, CanaryReadyReplicas: 4, LastUpdateTime: before(3 * time.Minute), CreatedAt: before(5 * time.Minute),
+		Traffic:    &rollout.TrafficStatus{CanaryWeight: 50, StableWeight: 50},
+		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute), Until: afterP(2 * time.Hour), Gate: "gate-2", Message: "approve step 2 to go on"},
+		History:    []audit.Entry{},
+		Workflow:   &plan.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
+	}
+}
+
+func afterP(d time.Duration) *time.Time { t := noon.Add(d); return &t }
+
+// webRolloutIn is the same rollout when it is over, in that phase.
+func webRolloutIn(phase rollout.Phase, reason string) rollout.Status {
+	s := webRollout()
+	s.Phase, s.Reason, s.WaitingFor, s.FinishedAt = phase, reason, nil, beforeP(10*time.Second)
+	s.CurrentStepIndex, s.NextStepIndex, s.CurrentStepState = 3, -1, rollout.StateCompleted
+	return s
+}
+
+// clockTime is a time as the commands print it in the zone of the test's machine.
+func clockTime(t time.Time) string { return render.Clock(t, noon) }
+
+const webTree = `rollout shop/web: Deployment web, canary by partition
+Progressing, 5m00s since it began: step 2 of 3 waits for an approval
+app=registry.example/web:2, stable revision 6d9c, new revision 5f7b
+
+  step 1   pods 20%    traffic 20%                           Completed            1m00s
+> step 2   pods 50%    traffic 50%   then an approval        StepPaused           4m00s
+  step 3   pods 100%                 then a pause of 2h00m   Pending
+
+pods      [##########..........]  5 of 10 are new, 4 of these ready
+traffic   [##########..........]  50 % goes to the new version, 50 % to the stable one
+
+waits for an approval since SINCE (3m00s), until UNTIL (2h00m left): approve step 2 to go on
+  slipway rollout approve web -n shop    go on
+  slipway rollout rollback web -n shop   go back to the stable version
+`
+
+func drawnTree() string {
+	return strings.NewReplacer("SINCE", clockTime(before(3*time.Minute)), "UNTIL", clockTime(noon.Add(2*time.Hour))).Replace(webTree)
+}
+
+func TestRolloutGet(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	s := webRollout()
+	s.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Refused, Reason: "late\nnight",
+		Message: "step 1 is past"}}
+	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, s) })
+	want := outcome{out: drawnTree() + `
+what was decided
+  ` + noon.Local().Format(time.DateTime) + `  approve of step 1 by li via temporal, refused: step 1 is past (reason given: late night)
+
+workflow rollout/default/shop/web  http://127.0.0.1:8233/x
+`}
+	require.Equal(t, want, slipway(t, api, "rollout", "get", "web", "-n", "shop"))
+	require.Equal(t, want, slipway(t, api, "rollout", "get", "shop/web"), "the name as lists print it will do")
+	require.Contains(t, slipway(t, api, "rollout", "get", "shop/web", "-o", "yaml").out, "phase: Progressing\n")
+	for _, r := range api.requests() {
+		require.Empty(t, r.query, "the default party needs no parameter")
+	}
+	slipway(t, api, "rollout", "get", "shop/web", "--party", "alice")
+	require.Equal(t, "party=alice", api.requests()[3].query)
+
+	both := slipway(t, api, "rollout", "get", "shop/web", "-n", "bank")
+	require.Equal(t, app.ExitUsage, both.code)
+	require.Contains(t, both.err, "leave one of them out")
+}
+
+func TestRolloutDrawingOnASmallScreen(t *testing.T) {
+	t.Parallel()
+	s := webRollout()
+	s.Steps = nil
+	for n := 1; n <= 50; n++ {
+		s.Steps = append(s.Steps, rollout.StepStatus{Index: n, Replicas: intstr.FromInt32(int32(n)), Pause: "approval", State: "Pending"})
+	}
+	s.CurrentStepIndex = 25
+	lines := clirollout.Fit(plainDrawing, s, 60, 20)
+	require.LessOrEqual(t, len(lines), 20, "what scrolls cannot be drawn anew")
+	text := strings.Join(lines, "\n")
+	require.Contains(t, text, "… 22 steps before\n")
+	require.Contains(t, text, "> step 25")
+	require.Contains(t, text, "… 23 steps more\n")
+	require.Contains(t, text, "slipway rollout approve", "what a person must do is never left out")
+	for _, l := range lines {
+		require.LessOrEqual(t, render.DisplayWidth(l), 59, "a line that the terminal breaks cannot be drawn anew")
+	}
+}
+
+func TestWhatToDo(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		kind   rollout.WaitKind
+		phase  rollout.Phase
+		want   []string
+	}{
+		"Approval": {"an approval is given or the way goes back", rollout.WaitApproval, rollout.PhaseProgressing, []string{"approve", "rollback"}},
+		"Drift":    {"somebody's edit is overwritten or accepted", rollout.WaitDrift, rollout.PhaseProgressing, []string{"retry", "stop"}},
+		"Paused":   {"a pause ends by resume", rollout.WaitResume, rollout.PhaseProgressing, []string{"resume", "rollback"}},
+		"Failed":   {"a failed step is retried", rollout.WaitResume, rollout.PhaseFailed, []string{"retry", "rollback", "stop"}},
+		"Pods":     {"pods are waited for by nobody", rollout.WaitPods, rollout.PhaseProgressing, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := webRollout()
+			s.Party, s.Namespace, s.Phase, s.WaitingFor.Kind = "alice", "default", c.phase, c.kind
+			var verbs []string
+			for _, h := range clirollout.WhatToDo(s) {
+				verb, rest, _ := strings.Cut(strings.TrimPrefix(h.Command, "slipway rollout "), " ")
+				require.Equal(t, "web --party alice", rest, "the command can be copied as it is")
+				verbs = append(verbs, verb)
+			}
+			require.Equal(t, c.want, verbs, c.reason)
+		})
+	}
+}
+
+func TestRolloutList(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
+			{Party: "default", Namespace: "shop", Name: "web", Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
+				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
+			{Party: "alice", Namespace: "bank", Name: "db", Style: rollout.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
+		}})
+	})
+	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for", "APPROVAL", "--limit", "2")
+	require.Equal(t, outcome{out: `NAME             STYLE                 PHASE         WAITS FOR   SINCE   AGE     REASON
+shop/web         canary by partition   Progressing   approval    3m00s   5m00s   step 2 of 3 waits
+alice: bank/db   blue-green            Healthy       -           -       1h00m   db=registry.example/db:9
+`}, got)
+	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=2", api.requests()[0].query, "filters go to the API, in any case")
+	wrong := slipway(t, api, "rollout", "list", "--phase", "Broken")
+	require.Equal(t, app.ExitUsage, wrong.code)
+	require.Contains(t, wrong.err, `--phase "Broken" is none of Progressing, Failed`)
+
+	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+	api.on("GET /api/v1/rollouts/bank/db", func(r request) answer {
+		require.Equal(t, "party=alice", r.query)
+		s := webRolloutIn(rollout.PhaseHealthy, "done")
+		s.Party, s.Namespace, s.Name, s.Style, s.Traffic = "alice", "bank", "db", rollout.StyleBlueGreen, nil
+		return answerJSON(http.StatusOK, s)
+	})
+	require.Equal(t, `NAME             STYLE                 PHASE         STEP   TRAFFIC   NEW   READY   OF   WAITS FOR   SINCE
+shop/web         canary by partition   Progressing   2/3    50%       5     4       10   approval    3m00s
+alice: bank/db   blue-green            Healthy       3/3    -         5     4       10   -           -
+`, slipway(t, api, "rollout", "list", "--steps").out)
+}
+
+func TestRolloutHistory(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts/shop/web/history", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutHistory{Items: []client.RolloutRelease{
+			{Rollout: webRollout(), Actor: "li", Reason: "release 2", Via: "cli"},
+			{Rollout: webRolloutIn(rollout.PhaseRolledBack, "rolled back"), Actor: "wang"},
+		}})
+	})
+	started := clockTime(before(5 * time.Minute))
+	require.Equal(t, outcome{out: `STARTED    PHASE         TOOK    BY     WHAT                                                                  WHY
+` + started + `   Progressing   5m00s   li     app=registry.example/web:2, stable revision 6d9c, new revision 5f7b   release 2
+` + started + `   RolledBack    4m50s   wang   app=registry.example/web:2, stable revision 6d9c, new revision 5f7b   -
+`}, slipway(t, api, "rollout", "history", "shop/web"))
+}
+
+func TestRolloutVerbs(t *testing.T) {
+	t.Parallel()
+	extra := map[rollout.Verb][]string{rollout.VerbStop: {"--to", "frozen"}, rollout.VerbJump: {"--to-step", "3"}}
+	for _, v := range clirollout.Verbs {
+		t.Run(string(v.Verb), func(t *testing.T) {
+			t.Parallel()
+			api := newFakeAPI(t)
+			api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+			route := "POST /api/v1/rollouts/shop/web/" + string(v.Verb)
+			api.on(route, func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+			args := append([]string{"rollout", string(v.Verb), "shop/web", "--actor", "li", "-m", "because", "--key", "mine"}, extra[v.Verb]...)
+			got := slipway(t, api, args...)
+			require.Equal(t, app.ExitOK, got.code, got.err)
+			require.Equal(t, "rollout shop/web is Progressing: step 2 of 3 waits for an approval\n", got.out)
+			asked := api.requests()[len(api.requests())-1]
+			var body client.RolloutVerbRequest
+			require.NoError(t, json.Unmarshal([]byte(asked.body), &body))
+			want := client.RolloutVerbRequest{Actor: "li", Reason: "because", Key: "mine"}
+			switch v.Verb {
+			case rollout.VerbApprove, rollout.VerbPromote:
+				want.Step, want.Gate = 2, "gate-2"
+				require.Contains(t, got.err, string(v.Verb)+" of step 2 of 3 of rollout shop/web, which waits for an approval since ", "what is approved is shown first")
+			case rollout.VerbStop:
+				want.To = "frozen"
+			case rollout.VerbJump:
+				want.ToStep = 3
+			}
+			require.Equal(t, want, body)
+			require.Equal(t, "cli", asked.header.Get("Slipway-Via"))
+
+			now := webRolloutIn(rollout.PhaseHealthy, "all pods are new")
+			refusal := problem(http.StatusConflict, "step 2 is past")
+			detail := refusal.body.(client.Problem)
+			detail.Rollout = &now
+			refusal.body = detail
+			api.on(route, func(request) answer { return refusal })
+			refused := slipway(t, api, args...)
+			require.Equal(t, app.ExitFailure, refused.code, "a refusal fails the pipeline")
+			require.Contains(t, refused.err, "error: step 2 is past\nThe rollout is Healthy now: all pods are new\n")
+
+			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
+			unknown := slipway(t, api, args...)
+			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" web -n shop"+clirollout.Repeated(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+		})
+	}
+}
+
+func TestApprovalOfWhatWasSeenEarlier(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/rollouts/shop/web/approve", func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+	got := slipway(t, api, "rollout", "approve", "shop/web", "--step", "1", "--gate", "gate-1")
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	require.Len(t, api.requests(), 1, "who brings step and gate along approves exactly these, whatever the rollout is like now")
+	require.Equal(t, "gate-1", api.requests()[0].field(t, "gate"))
+}
+
+func TestJumpNeedsAStep(t *testing.T) {
+	t.Parallel()
+	got := slipway(t, newFakeAPI(t), "rollout", "jump", "shop/web")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, "error: --to-step says which step to go to, from 1\n", got.err)
+}
+
+func TestRolloutCompletion(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts", func(r request) answer {
+		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
+			{Party: "default", Namespace: "shop", Name: "web", Phase: rollout.PhaseProgressing, CreatedAt: noon},
+		}})
+	})
+	require.Contains(t, newSession(t, "").run("__complete", "rollout", "approve", "--api", api.URL, "").out, "shop/web\tProgressing\n")
+	require.Contains(t, newSession(t, "").run("__complete", "rollout", "get", "--api", api.URL, "-n", "shop", "").out, "web\tProgressing\n")
+	require.Contains(t, api.requests()[0].query, "phase=Progressing&phase=Failed", "only what can still be steered is offered")
+}

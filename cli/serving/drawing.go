@@ -1,0 +1,173 @@
+package serving
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway.io/slipway/cli/render"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// whole draws all of the serving, where its parties are reached included, however wide and long that is.
+func whole(d render.Drawing, v serving.View) []string {
+	lines := append(header(d, v), partyLines(d, v.Parties)...)
+	if endpoints := endpointLines(v); len(endpoints) > 0 {
+		lines = append(append(lines, render.Line{}), endpoints...)
+	}
+	if op := v.Operation; op != nil && len(op.History) > 0 {
+		lines = append(lines, render.Line{}, render.Line{{Text: "what was decided"}})
+		for _, decision := range op.History {
+			lines = append(lines, render.Line{{Text: "  " + decision.At.Local().Format(time.DateTime) + "  " + decisionLine(decision)}})
+		}
+	}
+	if op := v.Operation; op != nil && op.Workflow != nil {
+		lines = append(lines, render.Line{}, render.Line{{Text: render.OneLine(strings.TrimSpace("workflow " + op.Workflow.ID + "  " + op.Workflow.URL))}})
+	}
+	return d.Render(lines, render.Unbounded)
+}
+
+// Fit draws as much of the serving as width columns and height lines hold: parties that have all that they are to have are left out first.
+func Fit(d render.Drawing, v serving.View, width, height int) []string {
+	header := header(d, v)
+	lines := append(header, partyLines(d, v.Parties)...)
+	if len(lines) > height {
+		var others []serving.PartyView
+		for _, p := range v.Parties {
+			if p.Phase != kuscia.PhaseAvailable {
+				others = append(others, p)
+			}
+		}
+		lines = append(header[:len(header):len(header)], partyLines(d, others)...)
+		lines = append(lines, render.Line{{Text: "  … and " + countParties(len(v.Parties)-len(others)) + " Available", Colour: render.Dim}})
+	}
+	if rest := len(lines) - height; rest > 0 && height > 1 {
+		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
+	}
+	return d.Render(lines, width-1)
+}
+
+func countParties(n int) string {
+	if n == 1 {
+		return "1 party"
+	}
+	return fmt.Sprintf("%d parties", n)
+}
+
+func header(d render.Drawing, v serving.View) []render.Line {
+	lines := []render.Line{
+		{{Text: render.OneLine(fmt.Sprintf("serving %s of %s, generation %d", v.ID, v.Initiator, v.Generation)), Colour: render.Bold}},
+		{{Text: state(v), Colour: colour(v.Phase)}, {Text: render.Because(render.ReasonAndMessage(v.Reason, v.Message))}},
+	}
+	text := operationInWords(v)
+	if op := v.Operation; op != nil && !op.Done && op.StartedAt != nil {
+		text += ", " + render.ShortDuration(d.Now().Sub(*op.StartedAt)) + " since it began"
+	}
+	if v.ServedGeneration != 0 && v.ServedGeneration != v.Generation {
+		text += fmt.Sprintf("; generation %d serves", v.ServedGeneration)
+	}
+	if text != "" {
+		lines = append(lines, render.Line{{Text: strings.TrimPrefix(text, "; "), Colour: render.Dim}})
+	}
+	return append(append(lines, waitLines(d, v)...), render.Line{})
+}
+
+// state is the state of a serving in a word or three.
+func state(v serving.View) string {
+	state := string(v.Phase)
+	if v.DeletedAt != nil {
+		state += ", being deleted"
+	}
+	return state
+}
+
+// operationInWords says what is being done, or was done last: "update of generation 3 runs".
+func operationInWords(v serving.View) string {
+	op := v.Operation
+	if op == nil {
+		return ""
+	}
+	end := "runs"
+	switch {
+	case op.Kind == serving.KindRefuse:
+		return fmt.Sprintf("generation %d was refused", op.Generation)
+	case op.Done && op.Reason != "":
+		end = "failed"
+	case op.Done:
+		end = "is done"
+	}
+	return fmt.Sprintf("%s of generation %d %s", render.OneLine(op.Kind), op.Generation, end)
+}
+
+func colour(phase kuscia.Phase) render.Colour {
+	switch phase {
+	case kuscia.PhaseAvailable:
+		return render.Green
+	case kuscia.PhaseFailed:
+		return render.Red
+	case kuscia.PhaseProgressing:
+		return render.Cyan
+	case serving.ShownPending:
+		return render.Dim
+	}
+	return render.Yellow
+}
+
+// partyKey is how people name a party: "alice", "alice/server".
+func partyKey(p serving.PartyView) string {
+	return render.OneLine(serving.PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role}))
+}
+
+// podsInWords reads "2 of 3 available, 1 new".
+func podsInWords(p serving.PartyView) string {
+	text := fmt.Sprintf("%d of %d available", p.AvailableReplicas, p.Replicas)
+	if p.UpdatedReplicas != p.Replicas {
+		text += fmt.Sprintf(", %d new", p.UpdatedReplicas)
+	}
+	return text
+}
+
+// partyLines are the parties, one on a line, with what is to be said of them.
+func partyLines(d render.Drawing, parties []serving.PartyView) []render.Line {
+	name, state, pods := 0, 0, 0
+	for _, p := range parties {
+		name, state, pods = max(name, render.DisplayWidth(partyKey(p))), max(state, len(p.Phase)), max(pods, len(podsInWords(p)))
+	}
+	var lines []render.Line
+	for _, p := range parties {
+		lines = append(lines, render.Line{
+			{Text: "  " + render.Padded(partyKey(p), name+3)}, {Text: render.Padded(string(p.Phase), state+3), Colour: colour(p.Phase)},
+			{Text: render.Padded(podsInWords(p), pods+3)}, {Text: render.OneLine(partyTrouble(p)), Colour: render.Dim},
+		})
+	}
+	return lines
+}
+
+// partyTrouble is why a party does not serve as it should.
+func partyTrouble(p serving.PartyView) string {
+	if p.Queue == "" {
+		return "nobody knows this party"
+	}
+	return render.ReasonAndMessage(p.Reason, p.Message)
+}
+
+// endpointLines say where the parties are reached.
+func endpointLines(v serving.View) []render.Line {
+	rows := render.NewTable("PARTY", "PORT", "SCOPE", "ENDPOINT", "LISTENS ON")
+	any := false
+	for _, p := range v.Parties {
+		for _, e := range p.Endpoints {
+			any = true
+			rows.Add(partyKey(p), e.PortName, e.Scope, e.Endpoint, fmt.Sprint(e.Port))
+		}
+	}
+	if !any {
+		return nil
+	}
+	var lines []render.Line
+	for row := range strings.Lines(rows.String()) {
+		lines = append(lines, render.Line{{Text: "  " + strings.TrimRight(row, "\n")}})
+	}
+	return lines
+}

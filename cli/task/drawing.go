@@ -1,0 +1,262 @@
+package task
+
+import (
+	"fmt"
+
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/plan"
+)
+
+// detail is how much of a task is drawn.
+type detail int
+
+const (
+	everything  detail = iota // every workload of every service
+	activeParts               // workloads only of services that run or failed
+	activeWaves               // services only of waves that are under way or failed
+	activeOnly                // only services that run or failed, the failed ones first
+	oneLineEach               // workloads only of services that failed
+	fewWaves                  // waves that are done, or to come, in one line together
+	leastDetail = fewWaves
+)
+
+// Whole draws all of the task, however wide and long that is.
+func Whole(d render.Drawing, t plan.Task) []string {
+	return d.Render(layout(d, t, everything), render.Unbounded)
+}
+
+// Fit draws as much of the task as width columns and height lines hold; what moves or failed is left out last.
+func Fit(d render.Drawing, t plan.Task, width, height int) []string {
+	lines := layout(d, t, everything)
+	for level := activeParts; len(lines) > height && level <= leastDetail; level++ {
+		lines = layout(d, t, level)
+	}
+	if rest := len(lines) - height; rest > 0 && height > 1 {
+		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
+	}
+	return d.Render(lines, width-1)
+}
+
+func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
+	lines := header(d, t)
+	waves := t.Waves()
+	columns := measure(t)
+	for n := 0; n < len(waves); n++ {
+		state := waveState(t, waves[n])
+		if level >= fewWaves && state != WaveActive {
+			last := n
+			for last+1 < len(waves) && waveState(t, waves[last+1]) == state {
+				last++
+			}
+			lines = append(lines, quietWaves(n, last, len(waves), state))
+			n = last
+			continue
+		}
+		lines = append(lines, waveLine(d, t, waves, n))
+		if level >= activeWaves && state != WaveActive {
+			continue
+		}
+		for _, s := range servicesOf(t, waves[n], level) {
+			withParts := level == everything || s.State == plan.ItemFailed || (s.State == plan.ItemRunning && level < oneLineEach)
+			switch {
+			case !withParts:
+				s.Reason = briefly(s)
+			case saidByPart(s):
+				s.Reason = ""
+			}
+			lines = append(lines, serviceLine(d, s, columns))
+			if withParts {
+				lines = append(lines, workloadLines(d, s)...)
+			}
+		}
+	}
+	return lines
+}
+
+// servicesOf are the services of a wave that are drawn.
+func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
+	var all, failed, running []plan.ServiceStatus
+	for _, i := range w.Items {
+		s := t.Services[i]
+		all = append(all, s)
+		switch s.State {
+		case plan.ItemFailed:
+			failed = append(failed, s)
+		case plan.ItemRunning:
+			running = append(running, s)
+		}
+	}
+	if level < activeOnly {
+		return all
+	}
+	return append(failed, running...)
+}
+
+// saidByPart says whether the service's only workload says the same as the service.
+func saidByPart(s plan.ServiceStatus) bool {
+	return len(s.Workloads) == 1 && s.Workloads[0].Message == s.Reason
+}
+
+// briefly is what a service that is drawn without its workloads waits for: the message of the first workload that is under way.
+func briefly(s plan.ServiceStatus) string {
+	for _, w := range s.Workloads {
+		if w.State == plan.ItemRunning && w.Message != "" {
+			return workloadName(w) + ": " + w.Message
+		}
+	}
+	return s.Reason
+}
+
+func header(d render.Drawing, t plan.Task) []render.Line {
+	state := string(t.State)
+	if t.StartedAt != nil {
+		// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
+		state += fmt.Sprintf(", %s since it began", render.ShortDuration(d.Now().Sub(*t.StartedAt)))
+		if t.FinishedAt != nil {
+			state = fmt.Sprintf("%s after %s", t.State, render.ShortDuration(t.FinishedAt.Sub(*t.StartedAt)))
+		}
+	}
+	return []render.Line{
+		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Commented(t.Comment), Colour: render.Bold}},
+		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
+		{},
+	}
+}
+
+// The states of a wave as a whole.
+const (
+	WaveDone   = "done"
+	WaveToCome = "to come"
+	WaveActive = "active"
+)
+
+func waveState(t plan.Task, w plan.Wave) string {
+	waiting, succeeded := 0, 0
+	for _, i := range w.Items {
+		switch t.Services[i].State {
+		case plan.ItemPending, plan.ItemSkipped:
+			waiting++
+		case plan.ItemSucceeded:
+			succeeded++
+		}
+	}
+	switch len(w.Items) {
+	case succeeded:
+		return WaveDone
+	case waiting:
+		return WaveToCome
+	}
+	return WaveActive
+}
+
+func quietWaves(first, last, all int, state string) render.Line {
+	name := fmt.Sprintf("wave %d of %d", first+1, all)
+	if last > first {
+		name = fmt.Sprintf("waves %d to %d of %d", first+1, last+1, all)
+	}
+	colour := render.Dim
+	if state == WaveDone {
+		colour = render.Green
+	}
+	return render.Line{{Text: name + ": "}, {Text: state, Colour: colour}}
+}
+
+// waveLine reads "wave 1 of 3, priority 5: 1 Succeeded, 2 Running".
+func waveLine(d render.Drawing, t plan.Task, waves []plan.Wave, n int) render.Line {
+	counts := map[plan.ItemState]int{}
+	for _, i := range waves[n].Items {
+		counts[t.Services[i].State]++
+	}
+	l := render.Line{{Text: fmt.Sprintf("wave %d of %d, priority %d: ", n+1, len(waves), waves[n].Priority)}}
+	separator := ""
+	for _, s := range []plan.ItemState{plan.ItemFailed, plan.ItemRunning, plan.ItemSucceeded, plan.ItemPending, plan.ItemSkipped} {
+		if counts[s] > 0 {
+			l = append(l, render.Span{Text: separator}, render.Span{Text: fmt.Sprintf("%d %s", counts[s], s), Colour: itemColour(s)})
+			separator = ", "
+		}
+	}
+	return l
+}
+
+// columns are the widths that line the services up.
+type columns struct{ id, operation, state int }
+
+func measure(t plan.Task) columns {
+	c := columns{state: len(plan.ItemSucceeded)}
+	for _, s := range t.Services {
+		c.id = max(c.id, render.DisplayWidth(render.OneLine(string(s.ServiceID))))
+		c.operation = max(c.operation, len(Operation(s.Deployment, s.Method)))
+	}
+	return c
+}
+
+func serviceLine(d render.Drawing, s plan.ServiceStatus, c columns) render.Line {
+	took := ""
+	if s.StartedAt != nil {
+		end := d.Now()
+		if s.FinishedAt != nil {
+			end = *s.FinishedAt
+		}
+		took = render.ShortDuration(end.Sub(*s.StartedAt))
+	}
+	reason := render.OneLine(s.Reason)
+	if s.State == plan.ItemPending {
+		reason = "" // that it waits for its turn is plain to see
+	}
+	return render.Line{
+		{Text: "  " + render.Padded(render.OneLine(string(s.ServiceID)), c.id+3)},
+		{Text: render.Padded(Operation(s.Deployment, s.Method), c.operation+3)},
+		{Text: render.Padded(string(s.State), c.state+3), Colour: itemColour(s.State)},
+		{Text: render.Padded(took, 7) + " " + reason},
+	}
+}
+
+func workloadLines(d render.Drawing, s plan.ServiceStatus) []render.Line {
+	width := 0
+	for _, w := range s.Workloads {
+		width = max(width, render.DisplayWidth(workloadName(w)))
+	}
+	var lines []render.Line
+	for _, w := range s.Workloads {
+		lines = append(lines, render.Line{
+			{Text: "    " + render.Padded(workloadName(w), width+3), Colour: render.Dim},
+			{Text: render.Padded(string(w.State), len(plan.ItemSucceeded)+3), Colour: itemColour(w.State)},
+			{Text: render.OneLine(w.Message)},
+		})
+	}
+	return lines
+}
+
+func colour(s plan.TaskState) render.Colour {
+	switch s {
+	case plan.TaskSucceeded:
+		return render.Green
+	case plan.TaskFailed:
+		return render.Red
+	case plan.TaskRunning:
+		return render.Cyan
+	case plan.TaskPending:
+		return render.Dim
+	}
+	return render.Yellow
+}
+
+func itemColour(s plan.ItemState) render.Colour {
+	switch s {
+	case plan.ItemSucceeded:
+		return render.Green
+	case plan.ItemFailed:
+		return render.Red
+	case plan.ItemRunning:
+		return render.Cyan
+	}
+	return render.Dim
+}
+
+// Operation names what is done, and how where that is not the default.
+func Operation(deployment plan.Operation, method plan.Method) string {
+	if method == plan.Sequential {
+		return string(deployment) + " one by one"
+	}
+	return string(deployment)
+}

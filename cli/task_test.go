@@ -1,0 +1,254 @@
+package cli_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/app"
+	clitask "slipway.io/slipway/cli/task"
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/plan"
+)
+
+func TestTaskList(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/tasks", func(r request) answer {
+		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "more", Items: []client.TaskSummary{
+			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li", CreatedAt: before(5 * time.Minute), StartedAt: beforeP(4 * time.Minute)},
+			{ID: "bank-7", Plan: "bank", State: plan.TaskRunning, CreatedAt: before(6 * time.Minute), StartedAt: beforeP(6 * time.Minute)},
+			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: "service 111 failed: " + strings.Repeat("x", 60), CreatedAt: before(time.Hour),
+				StartedAt: beforeP(time.Hour), FinishedAt: beforeP(58 * time.Minute)},
+		}})
+	})
+	got := slipway(t, api, "task", "list", "--state", "paused", "--state", "Failed", "--plan", "shop", "--limit", "3")
+	require.Equal(t, outcome{out: `ID       PLAN   STATE     AGE     TOOK    REASON
+shop-2   shop   Paused    5m00s   4m00s   paused by li
+bank-7   bank   Running   6m00s   6m00s   -
+shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 39) + `…
+`}, got)
+	require.Len(t, api.requests(), 1, "--limit ends the paging")
+	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query, "filters go to the API; states may be in any case")
+
+	wrong := slipway(t, api, "task", "list", "--state", "Broken")
+	require.Equal(t, app.ExitUsage, wrong.code)
+	require.Contains(t, wrong.err, `--state "Broken" is none of Pending, Running`)
+}
+
+func TestPagingThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/tasks", func(request) answer {
+		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "again", Items: []client.TaskSummary{}})
+	})
+	got := slipway(t, api, "task", "list")
+	require.Equal(t, app.ExitFailure, got.code, "a server that answers the same page for ever is a mistake, not a hang")
+	require.Contains(t, got.err, "the same page twice")
+}
+
+func TestTaskGet(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	task := shopTask()
+	task.Services[2].Reason = task.Services[2].Workloads[0].Message // said once, with the workload
+	task.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: audit.Refused,
+		Reason: "wait\nfor it", Message: "the task is Stopping"}}
+	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
+	got := slipway(t, api, "task", "get", "shop-1")
+	require.Equal(t, outcome{out: `task shop-1, plan shop: release of the shop
+Running, 1m05s since it began: wave 1 of 2: 1 of 2 services is done
+
+wave 1 of 2, priority 3: 1 Running, 1 Succeeded
+  111   RESTART one by one   Running     1m04s   being released
+    Deployment shop/order              Running     2 of 3 pods are new and ready
+    alice: StatefulSet shop/order-db   Pending
+  222   STOP                 Succeeded   4s
+    Deployment shop/cart   Succeeded   stopped: scaled from 3 to 0
+wave 2 of 2, priority 1: 1 Pending
+  333   START                Pending
+
+what was asked of it
+  ` + noon.Local().Format(time.DateTime) + `  pause by li via temporal, refused: the task is Stopping (reason given: wait for it)
+
+workflow task/shop-1  http://127.0.0.1:8233/task
+`}, got)
+	require.Contains(t, slipway(t, api, "task", "get", "shop-1", "-o", "yaml").out, "state: Running\n")
+}
+
+func TestTaskVerbs(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"pause", "resume", "stop"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			api := newFakeAPI(t)
+			route := "POST /api/v1/tasks/shop-1/" + verb
+			api.on(route, func(request) answer { return answerJSON(http.StatusOK, shopTask()) })
+			got := slipway(t, api, "task", verb, "shop-1", "--actor", "li", "--reason", "because")
+			require.Equal(t, outcome{out: "task shop-1 is Running: wave 1 of 2: 1 of 2 services is done\n"}, got)
+			slipway(t, api, "task", verb, "shop-1", "--key", "mine")
+			asked := api.requests()
+			require.Equal(t, "li", asked[0].field(t, "actor"))
+			require.Equal(t, "because", asked[0].field(t, "reason"))
+			require.NotEmpty(t, asked[0].field(t, "key"), "a key goes with every verb, so that a repeat counts once")
+			require.Equal(t, "cli", asked[0].header.Get("Slipway-Via"))
+			require.Equal(t, "mine", asked[1].field(t, "key"))
+
+			task := shopTaskIn(plan.TaskStopped, "stopped by wang")
+			refusal := problem(http.StatusConflict, "the task is Stopped, which is final: run the plan anew")
+			body := refusal.body.(client.Problem)
+			body.Current = &task
+			refusal.body = body
+			api.on(route, func(request) answer { return refusal })
+			require.Equal(t, outcome{code: app.ExitFailure,
+				err: "error: the task is Stopped, which is final: run the plan anew\nThe task is Stopped now: stopped by wang\n"},
+				slipway(t, api, "task", verb, "shop-1"), "a refusal says why, and how things stand")
+
+			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
+			unknown := slipway(t, api, "task", verb, "shop-1", "--key", "mine")
+			require.Contains(t, unknown.err, "slipway task "+verb+" shop-1 --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+		})
+	}
+}
+
+func TestVerbExamplesHaveTheirOwnReasons(t *testing.T) {
+	t.Parallel()
+	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready", "stop": "the release is called off"} {
+		help := slipway(t, nil, "task", verb, "--help")
+		require.Contains(t, help.out, "slipway task "+verb+" shop-20261102093000-k3v9q --reason \""+reason+"\"\n", "nobody resumes in order to wait")
+	}
+}
+
+func TestDrawingSaysWhatTheTimeIs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		task   plan.Task
+		want   string
+	}{
+		"Paused":      {"The time is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"), "Paused, 1m05s since it began: paused by li"},
+		"Interrupted": {"Nor that of the trouble.", shopTaskIn(plan.TaskInterrupted, "no cluster"), "Interrupted, 1m05s since it began: no cluster"},
+		"Stopped":     {"A task that is over took as long as it took.", shopTaskIn(plan.TaskStopped, "stopped by li"), "Stopped after 1m00s: stopped by li"},
+		"Pending":     {"Before it begins there is no time.", plan.Task{State: plan.TaskPending, Reason: "accepted"}, "Pending: accepted"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, clitask.Whole(plainDrawing, c.task)[1], c.reason)
+		})
+	}
+}
+
+func TestTaskReport(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/tasks/shop-1/report", func(r request) answer {
+		if r.query == "format=markdown" {
+			return answer{status: http.StatusOK, contentType: "text/markdown", body: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}
+		}
+		return answer{status: http.StatusOK, contentType: "application/json", body: `{"id":"shop-1","plan":"shop","state":"Succeeded","reason":"released",` +
+			`"createdAt":"2026-11-02T09:30:00Z","services":[],"waves":[],"reverse":{"notes":["nothing"]}}`}
+	})
+	require.Equal(t, outcome{out: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}, slipway(t, api, "task", "report", "shop-1"))
+	report := slipway(t, api, "task", "report", "shop-1", "-o", "yaml")
+	require.Zero(t, report.code)
+	require.Contains(t, report.out, "id: shop-1\n")
+	require.Contains(t, report.out, "reverse:\n  notes:\n  - nothing\n", "the whole report is shown, in its own words")
+}
+
+func TestTaskDelete(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("DELETE /api/v1/tasks/shop-1", func(request) answer { return answer{status: http.StatusNoContent} })
+	require.Equal(t, outcome{out: "task shop-1 deleted\n"}, slipway(t, api, "task", "delete", "shop-1"))
+	require.JSONEq(t, `[{"name": "shop-1", "deleted": true}]`, slipway(t, api, "task", "delete", "shop-1", "-o", "json").out)
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/tasks/html", func(request) answer {
+		return answer{status: http.StatusBadGateway, contentType: "text/html", body: "<html>"}
+	})
+	api.on("GET /api/v1/tasks/text", func(request) answer {
+		return answer{status: http.StatusOK, contentType: "text/html", body: "<html>"}
+	})
+	broken := problem(http.StatusServiceUnavailable, "the home cluster does not answer\x1b[2J")
+	body := broken.body.(client.Problem)
+	body.RequestID = "r-1"
+	broken.body = body
+	api.on("GET /api/v1/tasks/broken", func(request) answer { return broken })
+	cases := map[string]struct {
+		reason string
+		args   []string
+		code   int
+		want   string
+	}{
+		"NoServer": {
+			"An API that is away is named, with what to do.", []string{"task", "list", "--api", "http://127.0.0.1:1"}, app.ExitFailure,
+			"error: the Slipway API at http://127.0.0.1:1 does not answer: connection refused\n" +
+				"Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n",
+		},
+		"NoHost": {
+			"A host that does not exist is named.", []string{"task", "list", "--api", "http://no-such-host.invalid"}, app.ExitFailure,
+			"there is no host no-such-host.invalid",
+		},
+		"Stranger": {
+			"Something else behind the address is recognised.", []string{"task", "get", "html", "--api", api.URL}, app.ExitFailure,
+			"answered 502 Bad Gateway (text/html), which is no answer of the Slipway API\nSomething else may listen there: check --api or SLIPWAY_API.\n",
+		},
+		"StrangerThatSucceeds": {
+			"Success is no proof.", []string{"task", "get", "text", "--api", api.URL}, app.ExitFailure, "answered 200 OK (text/html), which is no answer of the Slipway API",
+		},
+		"Engine": {
+			"The engine's own trouble points at its log, and cannot write to the terminal.", []string{"task", "get", "broken", "--api", api.URL}, app.ExitFailure,
+			"error: the home cluster does not answer [2J\nThe engine's log has more, under request r-1.\n",
+		},
+		"UnknownCommand": {
+			"A misspelt command is met with the right one.", []string{"task", "wach"}, app.ExitUsage,
+			"error: unknown command \"wach\" for \"slipway task\"; did you mean watch?\nSee `slipway task --help`.\n",
+		},
+		"UnknownFlag":   {"So is a flag.", []string{"task", "list", "--stat", "x"}, app.ExitUsage, "unknown flag: --stat"},
+		"BadOutput":     {"Only the three forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage, "want table, json or yaml"},
+		"MissingID":     {"What is missing is named.", []string{"task", "get"}, app.ExitUsage, "error: name a task: ID is missing\n"},
+		"PathInID":      {"An ID cannot lead to another address of the API.", []string{"task", "get", "../plans"}, app.ExitUsage, `"../plans" is not the ID of a task`},
+		"DotsAsID":      {"Nor can dots.", []string{"task", "delete", ".."}, app.ExitUsage, `".." is not the ID of a task`},
+		"NoFile":        {"A file that is not there is named.", []string{"plan", "apply", "-f", "no-such.yaml"}, app.ExitFailure, "error: there is no file no-such.yaml\n"},
+		"FileNotGiven":  {"-f is needed.", []string{"plan", "apply"}, app.ExitUsage, `required flag(s) "file" not set`},
+		"NegativeLimit": {"A negative limit is a mistake.", []string{"task", "list", "--limit=-1"}, app.ExitUsage, "--limit -1 is negative"},
+		"BadAPI":        {"A wrong setting is one of usage.", []string{"task", "list", "--api", "localhost"}, app.ExitUsage, "a setting is wrong: api (flag --api)"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := slipway(t, nil, c.args...)
+			require.Equal(t, c.code, got.code, c.reason)
+			require.Contains(t, got.err, c.want, c.reason)
+			require.Empty(t, got.out, c.reason)
+		})
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	asked := ""
+	api.on("GET /api/v1/tasks", func(r request) answer {
+		asked = r.query
+		return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{
+			{ID: "shop-2", Plan: "shop", State: plan.TaskRunning, CreatedAt: noon}, {ID: "bank-1", Plan: "bank", State: plan.TaskPending, CreatedAt: noon}}})
+	})
+	api.on("GET /api/v1/plans", func(request) answer {
+		return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{{Name: "shop", Comment: "the shop", CreatedAt: noon}}})
+	})
+	pause := newSession(t, "").run("__complete", "task", "pause", "--api", api.URL, "sh")
+	require.Equal(t, "shop-2\tRunning\n:4\n", pause.out, "a shell completes IDs")
+	require.Equal(t, "state=Pending&state=Running&limit=500", asked, "only tasks that can be paused are offered")
+	require.Equal(t, "shop\tthe shop\n:4\n", newSession(t, "").run("__complete", "plan", "run", "--api", api.URL, "").out)
+	away := newSession(t, "").run("__complete", "plan", "run", "--api", "http://127.0.0.1:1", "")
+	require.Equal(t, ":1\n", away.out, "a server that is away leaves the shell alone")
+}

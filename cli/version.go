@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/version"
+)
+
+func versionCommand(a *app.App) *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Show which build this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := version.This()
+			if done, err := a.PrintObject(output, b); done || err != nil {
+				return err
+			}
+			a.Printf(a.Out, "%s", b)
+			return nil
+		},
+	}
+	app.OutputFlag(command, &output)
+	return command
+}

@@ -1,0 +1,62 @@
+// Package version says which build of Slipway this is.
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// release is set by the linker: -X slipway.io/slipway/cli/version.release=v1.2.3.
+var release string
+
+// Build says which build of Slipway this is.
+type Build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Built    string `json:"built,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// This reads what the linker and the Go tool left in the binary.
+func This() Build {
+	b := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		if b.Version == "" && info.Main.Version != "(devel)" {
+			b.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.time":
+				b.Built = s.Value
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
+		}
+	}
+	if b.Version == "" {
+		b.Version = "unreleased"
+	}
+	return b
+}
+
+// UserAgent names this build to the servers that it talks to.
+func UserAgent() string { return "slipway/" + This().Version }
+
+// String tells a person, in a line or two.
+func (b Build) String() string {
+	text := fmt.Sprintf("slipway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+	if b.Commit == "" {
+		return text
+	}
+	changed := ""
+	if b.Modified {
+		changed = ", with changes that are not committed"
+	}
+	return text + fmt.Sprintf("commit %s of %s%s\n", b.Commit, b.Built, changed)
+}

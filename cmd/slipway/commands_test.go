@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/cli"
+	"slipway.io/slipway/cli/app"
+)
+
+// slipway runs a command line of the whole binary.
+func slipway(t *testing.T, args ...string) (out, errs string, code int) {
+	t.Helper()
+	var printed, complained bytes.Buffer
+	a := &app.App{In: &bytes.Buffer{}, Out: &printed, Err: &complained, Screen: func() (int, int, bool) { return 0, 0, false }}
+	code = cli.Run(t.Context(), a, args, engineCommands(a)...)
+	return printed.String(), complained.String(), code
+}
+
+func TestEngineCommandsCheckTheirSettingsFirst(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"server", "worker", "dev"} {
+		_, errs, code := slipway(t, command, "--log-level", "loud", "--kube-burst", "0")
+		require.Equal(t, app.ExitUsage, code, "%s does not start with wrong settings", command)
+		require.Contains(t, errs, "error: 2 settings are wrong:\n")
+		_, _, code = slipway(t, command, "now")
+		require.Equal(t, app.ExitUsage, code, "%s takes no arguments", command)
+	}
+}
+
+func TestEngineCommandsStandInTheHelp(t *testing.T) {
+	t.Parallel()
+	help, _, _ := slipway(t)
+	require.Regexp(t, `(?s)Release:.*plan.*Run the engine:.*server.*worker.*dev.*config.*healthcheck.*Other:.*version`, help)
+	levels, _, _ := slipway(t, "__complete", "server", "--log-level", "")
+	require.Contains(t, levels, "debug\ninfo\nwarn\nerror\n", "a shell is told the values of a setting")
+}
