@@ -201,7 +201,8 @@ func TestRolloutHistory(t *testing.T) {
 
 func TestRolloutVerbs(t *testing.T) {
 	t.Parallel()
-	extra := map[rollout.Verb][]string{rollout.VerbStop: {"--to", "frozen"}, rollout.VerbJump: {"--to-step", "3"}}
+	extra := map[rollout.Verb][]string{rollout.VerbStop: {"--to", "frozen"}, rollout.VerbJump: {"--to-step", "3"},
+		rollout.VerbApprove: {"--yes"}, rollout.VerbPromote: {"--yes"}}
 	for _, v := range clirollout.Verbs {
 		t.Run(string(v.Verb), func(t *testing.T) {
 			t.Parallel()
@@ -254,6 +255,80 @@ func TestApprovalOfWhatWasSeenEarlier(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Len(t, api.requests(), 1, "who brings step and gate along approves exactly these, whatever the rollout is like now")
 	require.Equal(t, "gate-1", api.requests()[0].field(t, "gate"))
+}
+
+// approvalsOf answers the rollout, and notes nothing but approvals and promotions.
+func approvalsOf(t *testing.T, s rollout.Status) *fakeAPI {
+	t.Helper()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, s) })
+	for _, verb := range []string{"approve", "promote"} {
+		api.on("POST /api/v1/rollouts/shop/web/"+verb, func(request) answer { return answerJSON(http.StatusOK, s) })
+	}
+	return api
+}
+
+func TestApprovalAsks(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		terminal bool
+		input    string
+		args     []string
+		code     int
+		// step and gate are what is sent; a step of 0: nothing is sent.
+		step float64
+		gate string
+		says string
+	}{
+		"Yes":       {"A person who agrees approves what was shown.", true, "y\n", nil, app.ExitOK, 2, "gate-2", "Approve step 2? [y/N]"},
+		"No":        {"Whoever does not agree changes nothing.", true, "\n", nil, app.ExitFailure, 0, "", "Nothing was changed."},
+		"Nobody":    {"Without a terminal nobody has seen what is approved.", false, "y\n", nil, app.ExitUsage, 0, "", "add --step 2, --gate or --yes"},
+		"SaidYes":   {"A pipeline says that it means whatever waits.", false, "", []string{"--yes"}, app.ExitOK, 2, "gate-2", ""},
+		"Step":      {"A step that is named is not asked about, and its gate goes along.", false, "", []string{"--step", "2"}, app.ExitOK, 2, "gate-2", ""},
+		"OtherStep": {"The gate of the step that waits is not that of the step that is meant: the engine refuses it.", false, "", []string{"--step", "1"}, app.ExitOK, 1, "", ""},
+	}
+	for name, c := range cases {
+		for _, verb := range []string{"approve", "promote"} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				t.Parallel()
+				api := approvalsOf(t, webRollout())
+				s := newSession(t, c.input)
+				s.app.InIsTerminal = c.terminal
+				got := s.run(append([]string{"rollout", verb, "shop/web", "--api", api.URL}, c.args...)...)
+				require.Equal(t, c.code, got.code, "%s\n%s", c.reason, got.err)
+				require.Contains(t, got.err, verb+" of step 2 of 3", "what waits is shown in any case")
+				if verb == "approve" {
+					require.Contains(t, got.err, c.says, c.reason)
+				}
+				sent := api.requests()[1:]
+				if c.step == 0 {
+					require.Empty(t, sent, c.reason)
+					return
+				}
+				require.Len(t, sent, 1)
+				var body map[string]any
+				require.NoError(t, json.Unmarshal([]byte(sent[0].body), &body))
+				require.InDelta(t, c.step, body["step"], 0, c.reason)
+				require.Equal(t, c.gate, sent[0].field(t, "gate"), c.reason)
+			})
+		}
+	}
+}
+
+func TestApprovalTwiceDoesNotApproveTwoSteps(t *testing.T) {
+	t.Parallel()
+	s := webRollout()
+	s.History = []rollout.Decision{{At: before(2 * time.Second), Actor: "li", Via: "cli", Verb: rollout.VerbApprove, Step: 1, Outcome: plan.OutcomeAccepted, Message: "goes on"}}
+	api := approvalsOf(t, s)
+	again := slipway(t, api, "rollout", "approve", "shop/web", "--yes")
+	require.Equal(t, app.ExitUsage, again.code)
+	require.Contains(t, again.err, "error: step 1 was approved 2s ago, and step 2 waits now: if you mean that one, approve it with --step 2\n")
+	require.Len(t, api.requests(), 1, "nothing was sent")
+	require.Equal(t, app.ExitOK, slipway(t, api, "rollout", "approve", "shop/web", "--step", "2").code, "whoever names the step means it")
+
+	s.History[0].At = before(time.Minute)
+	require.Equal(t, app.ExitOK, slipway(t, approvalsOf(t, s), "rollout", "approve", "shop/web", "--yes").code, "a pipeline that approves step after step goes on")
 }
 
 func TestJumpNeedsAStep(t *testing.T) {

@@ -77,7 +77,11 @@ func TestRolloutWait(t *testing.T) {
 	}{
 		"Healthy":        {"It is there.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), app.ExitOK},
 		"NeverHealthy":   {"It will never be.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
-		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume), app.ExitFailure},
+		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume), app.ExitFailed},
+		"FailedNoPause":  {"A pipeline must not smoke-test a dead canary.", "paused", waiting(rollout.PhaseFailed, rollout.WaitResume), app.ExitFailed},
+		"BackNoPause":    {"Nor one that was taken back.", "paused", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
+		"FailedOver":     {"What never began has failed as well.", "paused", webRolloutIn(rollout.PhaseFailed, ""), app.ExitFailed},
+		"AnyEnd":         {"Whoever asks for any end gets it.", "finished", webRolloutIn(rollout.PhaseFailed, ""), app.ExitOK},
 		"Paused":         {"It waits for a person.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval), app.ExitOK},
 		"NeverPaused":    {"It is over and waits for nobody.", "paused", webRolloutIn(rollout.PhaseHealthy, ""), app.ExitStopped},
 		"Finished":       {"Over is over.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), app.ExitOK},

@@ -35,7 +35,14 @@ func TestServingVerbs(t *testing.T) {
 			api := newFakeAPI(t)
 			api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, asking()) })
 			api.on("POST /api/v1/servings/serving-01/"+string(v.Verb), func(request) answer { return answerJSON(http.StatusOK, updating()) })
-			got := slipway(t, api, "serving", string(v.Verb), "serving-01", "--actor", "li", "--reason", "seen", "--key", "k1")
+			args := []string{"serving", string(v.Verb), "serving-01", "--actor", "li", "--reason", "seen", "--key", "k1"}
+			if v.Verb == serving.VerbApprove {
+				nobody := slipway(t, api, args...)
+				require.Equal(t, app.ExitUsage, nobody.code, "without a terminal nobody has seen what is approved")
+				require.Contains(t, nobody.err, "add --party bob/server, --gate or --yes\n")
+				args = append(args, "--party", "bob/server")
+			}
+			got := slipway(t, api, args...)
 			require.Equal(t, "serving serving-01 is Progressing: ImagePullBackOff: party bob/server: manifest unknown\n", got.out, got.err)
 			sent := api.requests()[len(api.requests())-1]
 			require.Equal(t, []string{"li", "seen", "k1"}, []string{sent.field(t, "actor"), sent.field(t, "reason"), sent.field(t, "key")})
@@ -60,7 +67,7 @@ func TestWhatIsApprovedIsShown(t *testing.T) {
 		return answer{status: http.StatusConflict, contentType: "application/problem+json",
 			body: client.Problem{Type: "/docs#problem", Title: "Problem", Status: http.StatusConflict, Detail: "the gate is of something else", Serving: &fresh}}
 	})
-	got := slipway(t, api, "serving", "approve", "serving-01")
+	got := slipway(t, api, "serving", "approve", "serving-01", "--yes")
 	require.Equal(t, `approve of serving serving-01, which waits for an approval of bob/server since 11:55:00
   alice        Available     2 of 2 available
   bob/server   Progressing   2 of 2 available, 0 new
@@ -74,7 +81,7 @@ func TestWhatIsApprovedIsShown(t *testing.T) {
 	api.on("POST /api/v1/servings/serving-01/approve", func(request) answer {
 		return problem(http.StatusServiceUnavailable, "the outcome of approve is unknown")
 	})
-	unknown := slipway(t, api, "serving", "approve", "serving-01", "--key", "k1")
+	unknown := slipway(t, api, "serving", "approve", "serving-01", "--yes", "--key", "k1")
 	require.Contains(t, unknown.err, "Repeated with the same key it counts once:\n  slipway serving approve serving-01 --gate g1 --key k1\n")
 }
 

@@ -20,6 +20,8 @@ type App struct {
 	// Screen is the size of the terminal that out is, in characters; ok is false when out is none.
 	Screen func() (width, height int, ok bool)
 	Colour bool
+	// InIsTerminal says whether a person answers questions.
+	InIsTerminal bool
 	// ErrIsTerminal says whether a person reads err.
 	ErrIsTerminal bool
 	Now           func() time.Time
@@ -40,6 +42,9 @@ func New(in io.Reader, out, errors *os.File) *App {
 		}
 		width, height, err := term.GetSize(fd)
 		return width, height, err == nil && width > 0 && height > 4
+	}
+	if file, ok := in.(*os.File); ok {
+		a.InIsTerminal = term.IsTerminal(int(file.Fd()))
 	}
 	a.ErrIsTerminal = term.IsTerminal(int(errors.Fd()))
 	_, _, terminal := a.Screen()

@@ -12,6 +12,7 @@ const (
 	ExitStopped     = 3   // the task was Stopped
 	ExitInterrupted = 4   // the task is Interrupted (with --exit-on-interrupted)
 	ExitPaused      = 5   // it is Paused, or waits for a person (with --exit-on-paused)
+	ExitFailed      = 6   // what is waited for has Failed, where that has to be told from a command that failed
 	ExitTimeout     = 124 // --timeout passed, as timeout(1) has it
 	ExitSignal      = 130 // ended by Ctrl-C, as shells have it
 )

@@ -26,15 +26,19 @@ type verb struct {
 	call  func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error)
 }
 
+// gatedHelp is how approve and promote make sure that they mean the right step.
+const gatedHelp = `The command shows the step and asks for a confirmation.
+Without a terminal, give --step, --gate or --yes. If the rollout has moved on meanwhile, the engine refuses the command.`
+
 // Verbs are the verbs in the order in which people need them.
 var Verbs = []verb{
 	{Verb: rollout.VerbApprove, short: "Approve the step that waits", because: "the error rate is fine", gated: true,
-		long: "Approve the step that waits for a person, or cut a timed pause short. What is approved is shown, and only that: when the rollout has moved on meanwhile, the approval is refused.",
+		long: "Approve the step that waits for a person, or cut a timed pause short. " + gatedHelp,
 		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
 			return api.ApproveRollout(ctx, n.Namespace, n.Name, &client.ApproveRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
 		}},
 	{Verb: rollout.VerbPromote, short: "Finish without the waits that are left", because: "verified by hand", gated: true,
-		long: "Go through the steps that are left without their pauses and approvals. When the rollout has moved on meanwhile, this is refused.",
+		long: "Go through the steps that are left without their pauses and approvals. " + gatedHelp,
 		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
 			return api.PromoteRollout(ctx, n.Namespace, n.Name, &client.PromoteRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
 		}},
@@ -84,6 +88,8 @@ type verbOptions struct {
 	person app.Who
 	body   client.RolloutVerbRequest
 	output string
+	// yes approves what is shown without asking.
+	yes bool
 }
 
 func verbCommand(a *app.App, v verb) *cobra.Command {
@@ -115,7 +121,8 @@ func verbCommand(a *app.App, v verb) *cobra.Command {
 	f.StringVar(&options.body.Key, "key", "", "idempotency `key`: the same key again is the same command (default: a random one)")
 	f.IntVar(&options.body.Step, "step", 0, "the `step` that it is meant for; another one is refused (default: the one that is at hand)")
 	if v.gated {
-		f.StringVar(&options.body.Gate, "gate", "", "waitingFor.gate as it was seen earlier; a stale one is refused (default: read now)")
+		f.StringVar(&options.body.Gate, "gate", "", "waitingFor.gate of the step that is meant; a stale one is refused (default: read now)")
+		f.BoolVarP(&options.yes, "yes", "y", false, "do not ask: take the step that waits now")
 	}
 	switch v.Verb {
 	case rollout.VerbStop:
@@ -135,8 +142,8 @@ func sendVerb(a *app.App, c *cobra.Command, v verb, name app.Name, o *verbOption
 	}
 	body := o.body
 	body.Actor, body.Reason, body.Key = o.person.Name(), o.person.Reason, app.KeyOrRandom(body.Key)
-	if v.gated {
-		if err := showGate(c.Context(), a, api, v.Verb, name, &body); err != nil {
+	if v.gated && body.Gate == "" {
+		if err := showGate(c.Context(), a, api, approval{verb: v.Verb, name: name, yes: o.yes}, &body); err != nil {
 			return err
 		}
 	}
@@ -152,33 +159,6 @@ func sendVerb(a *app.App, c *cobra.Command, v verb, name app.Name, o *verbOption
 		return err
 	}
 	a.Printf(a.Out, "rollout %s is %s%s\n", keyOf(answer.Value), answer.Value.Phase, render.Because(answer.Value.Reason))
-	return nil
-}
-
-// showGate says what is about to be approved, and has exactly that approved: step and gate go along unless the caller named them.
-func showGate(ctx context.Context, a *app.App, api *client.Client, verb rollout.Verb, name app.Name, body *client.RolloutVerbRequest) error {
-	if body.Gate != "" && body.Step != 0 {
-		return nil
-	}
-	answer, err := readOne(ctx, api, name)
-	if err != nil {
-		return err
-	}
-	s := answer.Value
-	if body.Step == 0 {
-		body.Step = s.CurrentStepIndex
-	}
-	if body.Gate == "" && s.WaitingFor != nil {
-		body.Gate = s.WaitingFor.Gate
-	}
-	a.Printf(a.Err, "%s of step %d of %d of rollout %s", verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
-	if s.WaitingFor != nil {
-		a.Printf(a.Err, ", which waits for %s since %s", waitInWords(s.WaitingFor.Kind), render.Clock(s.WaitingFor.Since, a.Now()))
-	}
-	a.Printf(a.Err, "\n")
-	for _, line := range a.Drawing().Render(splitLines(a.Drawing(), s), render.Unbounded) {
-		a.Printf(a.Err, "  %s\n", line)
-	}
 	return nil
 }
 

@@ -21,17 +21,20 @@ const (
 
 var waitGoals = []waitGoal{goalHealthy, goalPaused, goalFinished}
 
-// ends says with which exit code the wait ends in this state; ok is false while it goes on.
+// ends says with which exit code the wait ends in this state; ok is false while it goes on. A failed rollout waits for a person too, and
+// one that goes back may stop on its way; neither is the pause of a release that a pipeline may go on with.
 func (g waitGoal) ends(s rollout.Status) (code int, ok bool) {
 	switch {
-	case g == goalPaused && waitsForPerson(s), g == goalFinished && over(s):
-		return app.ExitOK, true
-	case over(s) && g == goalPaused && s.Phase == rollout.PhaseHealthy:
-		return app.ExitStopped, true // it is over and will never wait for anybody
+	case g == goalFinished:
+		return app.ExitOK, over(s)
+	case s.Phase == rollout.PhaseFailed && (over(s) || waitsForPerson(s)):
+		return app.ExitFailed, true
+	case over(s) && (g == goalPaused || s.Phase != rollout.PhaseHealthy):
+		return app.ExitStopped, true // it is over and will not wait for anybody, or not become healthy
 	case over(s):
-		return endCode(s), true
-	case g == goalHealthy && s.Phase == rollout.PhaseFailed && waitsForPerson(s):
-		return app.ExitFailure, true
+		return app.ExitOK, true
+	case g == goalPaused && waitsForPerson(s):
+		return app.ExitOK, true
 	}
 	return 0, false
 }
@@ -47,12 +50,18 @@ func waitCommand(a *app.App) *cobra.Command {
 		Long: `Wait until a rollout is where a pipeline wants it, without a word until then:
 
   healthy   the new version serves (default)
-  paused    it waits for a person: an approval, a decision after somebody's edit or a failure, a resume
+  paused    it waits for a person: an approval, a decision after somebody's edit, a resume. A failed rollout is not paused.
   finished  it is over, whatever the end
 
-The exit code is 0 when it got there. When it cannot any more: 1 it has Failed, 3 it ended in another way. 124 --timeout passed,
-130 ended by Ctrl-C; in both cases the rollout goes on.`,
-		Example:           `  slipway rollout wait shop/web --for paused --timeout 30m && ./smoke-test && slipway rollout approve shop/web`,
+The exit code is 0 when it got there, and otherwise:
+
+  1    the command itself failed
+  2    wrong usage
+  3    RolledBack or Cancelled, or Healthy where a pause was waited for
+  6    Failed
+  124  --timeout passed; the rollout goes on
+  130  ended by Ctrl-C; the rollout goes on`,
+		Example:           `  slipway rollout wait shop/web --for paused --timeout 30m && ./smoke-test && slipway rollout approve shop/web --yes`,
 		Args:              app.OneName("a rollout"),
 		ValidArgsFunction: complete(a, &where),
 		RunE: func(c *cobra.Command, args []string) error {

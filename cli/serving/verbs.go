@@ -27,7 +27,8 @@ type verb struct {
 // Verbs are the verbs in the order in which people need them.
 var Verbs = []verb{
 	{Verb: serving.VerbApprove, short: "Have the next party of an update begin", because: "alice's numbers are good",
-		long: "Have the party begin that waits for an approval, where the serving's policy has approval: betweenParties. What is approved is shown, and only that: when the update has moved on meanwhile, the approval is refused.",
+		long: "Have the party begin that waits for an approval, where the serving's policy has approval: betweenParties. The command shows the party and asks for a confirmation. " +
+			"Without a terminal, give --party, --gate or --yes. If the update has moved on meanwhile, the engine refuses the approval.",
 		call: func(ctx context.Context, api *client.Client, id string, body client.ServingVerbRequest) (*http.Response, error) {
 			return api.ApproveServing(ctx, id, &client.ApproveServingParams{SlipwayVia: app.Via()}, body)
 		}},
@@ -61,6 +62,8 @@ type verbOptions struct {
 	person app.Who
 	body   client.ServingVerbRequest
 	output string
+	// yes approves what is shown without asking.
+	yes bool
 }
 
 func verbCommand(a *app.App, v verb) *cobra.Command {
@@ -81,7 +84,8 @@ func verbCommand(a *app.App, v verb) *cobra.Command {
 	f.StringVar(&options.body.Key, "key", "", "idempotency `key`: the same key again is the same command (default: a random one)")
 	if v.Verb == serving.VerbApprove {
 		f.StringVar(&options.body.Party, "party", "", "the `party` that it is meant for; another one is refused (default: the one that waits)")
-		f.StringVar(&options.body.Gate, "gate", "", "waitingFor.gate as it was seen earlier; a stale one is refused (default: read now)")
+		f.StringVar(&options.body.Gate, "gate", "", "waitingFor.gate of the party that is meant; a stale one is refused (default: read now)")
+		f.BoolVarP(&options.yes, "yes", "y", false, "do not ask: take the party that waits now")
 	}
 	return command
 }
@@ -94,7 +98,7 @@ func sendServingVerb(a *app.App, c *cobra.Command, v verb, id string, o *verbOpt
 	body := o.body
 	body.Actor, body.Reason, body.Key = o.person.Name(), o.person.Reason, app.KeyOrRandom(body.Key)
 	if v.Verb == serving.VerbApprove && body.Gate == "" {
-		if err := showApproval(c.Context(), a, api, id, &body); err != nil {
+		if err := showApproval(c.Context(), a, api, id, o, &body); err != nil {
 			return err
 		}
 	}
@@ -116,23 +120,33 @@ func sendServingVerb(a *app.App, c *cobra.Command, v verb, id string, o *verbOpt
 // gateOfNothing is the gate of an approval at which nobody was seen to wait: whoever comes to wait while it is on its way is not meant by it.
 const gateOfNothing = "nobody-waited"
 
-// showApproval says what is about to be approved, and has exactly that approved: its gate goes along.
-func showApproval(ctx context.Context, a *app.App, api *client.Client, id string, body *client.ServingVerbRequest) error {
+// showApproval shows what is about to be approved, asks, and has exactly that approved: its gate goes along. A party that the caller named
+// is not asked about; if another one waits, only the party goes along, and the engine refuses it.
+func showApproval(ctx context.Context, a *app.App, api *client.Client, id string, o *verbOptions, body *client.ServingVerbRequest) error {
 	v, err := readOne(ctx, api, id)
 	if err != nil {
 		return err
 	}
 	w := waitOf(v)
 	if w == nil || w.Kind != serving.WaitApproval {
-		body.Gate = gateOfNothing // the engine says why there is nothing to approve
+		if body.Party == "" {
+			body.Gate = gateOfNothing // the engine says why there is nothing to approve
+		}
 		return nil
 	}
-	body.Gate = w.Gate
 	a.Printf(a.Err, "approve of serving %s, which waits for %s since %s\n", id, waitInWords(w), render.Clock(w.Since.Time, a.Now()))
 	for _, line := range a.Drawing().Render(partyLines(a.Drawing(), v.Parties), render.Unbounded) {
 		a.Printf(a.Err, "%s\n", line)
 	}
-	return nil
+	if body.Party != "" && body.Party != w.Party {
+		return nil
+	}
+	named := body.Party != ""
+	body.Gate = w.Gate
+	if named || o.yes {
+		return nil
+	}
+	return a.Agree(fmt.Sprintf("Approve %s?", render.OneLine(w.Party)), fmt.Sprintf("--party %s, --gate or --yes", render.OneLine(w.Party)))
 }
 
 // repeatedApproval are the flags that the same command needs again.

@@ -90,12 +90,12 @@ say "a canary: a fifth of the pods and of the traffic, and then a person decides
 reset_boutique
 until_it_waits slipway rollout start -f "$rollouts/canary.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
 run kubectl -n boutique get deployments,services,ingresses
-run slipway rollout approve front -n boutique --reason "the error rate is fine"
+run slipway rollout approve boutique/front --yes --reason "the error rate is fine"
 run slipway rollout watch front -n boutique --timeout 5m
 
 say "a blue-green: every new pod is there before the first request, every old one until the last approval"
 until_it_waits slipway rollout start -f "$rollouts/blue-green.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
-run slipway rollout approve cart -n boutique --reason "nobody complains"
+run slipway rollout approve boutique/cart --yes --reason "nobody complains"
 run slipway rollout watch cart -n boutique --timeout 5m
 
 say "what there is now: the new versions, and nothing of the rollouts"
