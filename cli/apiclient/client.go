@@ -62,6 +62,7 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &problem.Problem) != nil {
 		return nil, &strangerError{address: c.Address, status: response.Status, contentType: response.Header.Get("Content-Type")}
 	}
+	problem.Detail = withoutFirst(problem.Detail, problem.Errors)
 	return nil, problem
 }
 

@@ -16,6 +16,20 @@ import (
 // ProblemError is what the API says went wrong.
 type ProblemError struct {
 	client.Problem
+	// Findings are the errors with the files that they stand in, where the command knows these.
+	Findings []Finding
+}
+
+// withoutFirst leaves out of the detail the first of the errors, which the detail repeats for people who see nothing else.
+func withoutFirst(detail string, errors []client.FieldProblem) string {
+	if len(errors) == 0 {
+		return detail
+	}
+	first := strictyaml.FieldError{Item: errors[0].Item, Field: errors[0].Field, Line: errors[0].Line, Reason: errors[0].Reason}
+	if before, _, found := strings.Cut(detail, ": "+first.Error()); found {
+		return before
+	}
+	return detail
 }
 
 func (e *ProblemError) Error() string { return render.OneLine(e.Detail) }
@@ -118,7 +132,11 @@ func Explain(err error, most int) string {
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
 	case errors.As(err, &problem):
-		text.WriteString(FindingLines("  ", FindingsOf("", problem.Errors), most))
+		findings := problem.Findings
+		if findings == nil {
+			findings = FindingsOf("", problem.Errors)
+		}
+		text.WriteString(FindingLines("  ", findings, most))
 		if problem.Current != nil {
 			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, render.OneLine(problem.Current.Reason))
 		}

@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -77,6 +80,27 @@ func ReadFile(a *app.App, file string) (text []byte, shown string, err error) {
 	}
 	return text, file, err
 }
+
+// ReadMapping reads a document that is a mapping, strictly; an error has file and line.
+func ReadMapping(file string, text []byte) (map[string]any, error) {
+	fields := map[string]any{}
+	err := sigsyaml.UnmarshalStrict(text, &fields)
+	if err == nil {
+		return fields, nil
+	}
+	reason, line := render.OneLine(err.Error()), FirstLine(text)
+	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "unmarshal errors: ", "json: "} {
+		reason = strings.TrimSpace(strings.TrimPrefix(reason, step))
+	}
+	if said := lineSaid.FindStringSubmatch(reason); said != nil {
+		line, _ = strconv.Atoi(said[1])
+		reason = strings.TrimPrefix(reason, said[0])
+	}
+	return nil, fmt.Errorf("%s:%d: %s", file, line, reason)
+}
+
+// lineSaid is how a YAML error begins that knows its line.
+var lineSaid = regexp.MustCompile(`^line ([0-9]+): `)
 
 // nameByFile names a document that is a spec alone after its file, which must then hold nothing else.
 func nameByFile(documents []Document, file string) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
@@ -46,11 +46,28 @@ func (r *startRequest) flags(command *cobra.Command) {
 type requestBody struct {
 	// text is the body, as JSON.
 	text []byte
-	// source is the document of the file that findings are located in; nil without a file.
-	source []byte
-	file   string
+	// sources are the documents that the body was made of, those of single fields first.
+	sources []source
+}
+
+// source is a document of a file, and where in the body it went.
+type source struct {
+	file string
+	text []byte
 	// below is the field that the document was put under, "" when it is the body itself.
 	below string
+}
+
+// holds says whether a field of the body came from this document, and how the field is called there.
+func (s source) holds(field string) (own string, ok bool) {
+	if s.below == "" || field == s.below {
+		return strings.TrimPrefix(field, s.below), true
+	}
+	if own, ok = strings.CutPrefix(field, s.below+"."); ok {
+		return own, true
+	}
+	rest, ok := strings.CutPrefix(field, s.below+"[")
+	return "[" + rest, ok
 }
 
 // read makes the body of the file and the flags; person and key go into it as well.
@@ -59,7 +76,7 @@ func (r *startRequest) read(a *app.App, person app.Who, key string) (requestBody
 	if err != nil {
 		return body, err
 	}
-	if err := r.complete(a, fields); err != nil {
+	if body.sources, err = r.complete(a, fields, body.sources); err != nil {
 		return body, err
 	}
 	if _, own := fields["actor"]; !own || person.Actor != "" {
@@ -77,18 +94,24 @@ func (r *startRequest) read(a *app.App, person app.Who, key string) (requestBody
 	return body, nil
 }
 
-// located gives findings on the body the lines of the file that it came from.
-func (b requestBody) located(problems []client.FieldProblem) []client.FieldProblem {
+// located gives what is wrong with the body the files and the lines that it came from. The lines of the body itself say nothing to people.
+func (b requestBody) located(problems []client.FieldProblem) []apiclient.Finding {
+	findings := []apiclient.Finding{}
 	for n := range problems {
 		problems[n].Line = 0
-		if b.below != "" {
-			problems[n].Field = strings.TrimPrefix(problems[n].Field, b.below+".")
+		file := ""
+		for _, s := range b.sources {
+			own, ok := s.holds(problems[n].Field)
+			if !ok {
+				continue
+			}
+			file, problems[n].Field = s.file, own
+			manifest.Locate(s.text, problems[n:n+1])
+			break
 		}
+		findings = append(findings, apiclient.FindingsOf(file, problems[n:n+1])...)
 	}
-	if b.source == nil {
-		return problems
-	}
-	return manifest.Locate(b.source, problems)
+	return findings
 }
 
 // readBase reads the file, if there is one. A whole Rollout document goes under the field rollout.
@@ -107,16 +130,16 @@ func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error)
 	if len(parts) != 1 {
 		return requestBody{}, nil, fmt.Errorf("%s holds %s: a rollout is started from one at a time", shown, render.Count(len(parts), "document"))
 	}
-	body := requestBody{source: parts[0], file: shown}
-	fields := map[string]any{}
-	if err := yaml.UnmarshalStrict(parts[0], &fields); err != nil {
-		return body, nil, fmt.Errorf("%s: %s", shown, strings.TrimPrefix(render.OneLine(err.Error()), "error "))
+	own := source{file: shown, text: parts[0]}
+	fields, err := manifest.ReadMapping(shown, parts[0])
+	if err != nil {
+		return requestBody{}, nil, err
 	}
 	if fields["kind"] == "Rollout" {
-		body.below = "rollout"
+		own.below = "rollout"
 		fields = map[string]any{"rollout": fields}
 	}
-	return body, fields, nil
+	return requestBody{sources: []source{own}}, fields, nil
 }
 
 // flagValue is what a flag says on a field of the body.
@@ -126,26 +149,28 @@ type flagValue struct {
 }
 
 // complete adds what the flags say. A flag may complete a file, and set images anew; what contradicts the file is refused.
-func (r *startRequest) complete(a *app.App, fields map[string]any) error {
+func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
 	added := []flagValue{
 		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name}, {"rolloutId", "rollout-id", r.rolloutID},
 	}
 	if r.workload != "" {
 		ref, err := app.ParseWorkload(r.workload)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		added = append(added, flagValue{"workloadRef", "workload", map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
 	}
 	for _, part := range []struct{ field, flag, file string }{
 		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile}, {"policy", "policy-file", r.policyFile},
 	} {
-		value, err := readFields(a, part.file)
+		value, own, err := readFields(a, part.file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if value != nil {
 			added = append(added, flagValue{part.field, part.flag, value})
+			own.below = part.field
+			sources = append([]source{own}, sources...)
 		}
 	}
 	for _, one := range added {
@@ -153,14 +178,14 @@ func (r *startRequest) complete(a *app.App, fields map[string]any) error {
 			continue
 		}
 		if old, there := fields[one.field]; there && fmt.Sprint(old) != fmt.Sprint(one.value) {
-			return app.Usagef("the file has its own %s, and --%s is given: leave one of them out", one.field, one.flag)
+			return nil, app.Usagef("the file has its own %s, and --%s is given: leave one of them out", one.field, one.flag)
 		}
 		fields[one.field] = one.value
 	}
 	if r.supersede {
 		fields["supersede"] = true
 	}
-	return r.addImages(fields)
+	return sources, r.addImages(fields)
 }
 
 // namespaceOf is the namespace that the flags say; without a file it is the default one.
@@ -191,20 +216,17 @@ func (r *startRequest) addImages(fields map[string]any) error {
 }
 
 // readFields reads a file that holds one mapping; nil without a file.
-func readFields(a *app.App, file string) (map[string]any, error) {
+func readFields(a *app.App, file string) (map[string]any, source, error) {
 	if file == "" {
-		return nil, nil
+		return nil, source{}, nil
 	}
 	text, shown, err := manifest.ReadFile(a, file)
 	if err != nil {
-		return nil, err
+		return nil, source{}, err
 	}
-	fields := map[string]any{}
-	if err := yaml.UnmarshalStrict(text, &fields); err != nil {
-		return nil, fmt.Errorf("%s: %s", shown, render.OneLine(err.Error()))
+	fields, err := manifest.ReadMapping(shown, text)
+	if err == nil && len(fields) == 0 {
+		err = fmt.Errorf("%s is empty", shown)
 	}
-	if len(fields) == 0 {
-		return nil, fmt.Errorf("%s is empty", shown)
-	}
-	return fields, nil
+	return fields, source{file: shown, text: text}, err
 }

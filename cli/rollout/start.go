@@ -79,7 +79,7 @@ func startOne(a *app.App, c *cobra.Command, api *client.Client, body requestBody
 		&client.StartRolloutParams{IdempotencyKey: &key, SlipwayVia: app.Via()}, apiclient.JSONBody, bytes.NewReader(body.text)))
 	var problem *apiclient.ProblemError
 	if errors.As(err, &problem) {
-		problem.Errors = body.located(problem.Errors)
+		problem.Findings = body.located(problem.Errors)
 	}
 	if apiclient.OutcomeUnknown(err) {
 		a.Printf(a.Err, "Whether the rollout was started is not known. The same command with --idempotency-key %s starts it once.\n", key)

@@ -47,11 +47,11 @@ func validate(a *app.App, c *cobra.Command, api *client.Client, body requestBody
 		return err
 	}
 	found := answer.Value
-	found.Errors = body.located(found.Errors)
+	findings := body.located(found.Errors)
 	if done, err := a.PrintObject(output, found); err != nil {
 		return err
 	} else if !done {
-		printValidation(a, body, found)
+		printValidation(a, findings, found)
 	}
 	if !found.Valid {
 		return &app.ExitError{Code: app.ExitFailure}
@@ -59,11 +59,11 @@ func validate(a *app.App, c *cobra.Command, api *client.Client, body requestBody
 	return nil
 }
 
-func printValidation(a *app.App, body requestBody, found client.RolloutValidateResult) {
+func printValidation(a *app.App, findings []apiclient.Finding, found client.RolloutValidateResult) {
 	for _, w := range found.Warnings {
 		a.Printf(a.Err, "warning: %s\n", render.OneLine(w))
 	}
-	a.Printf(a.Err, "%s", apiclient.FindingLines("error: ", apiclient.FindingsOf(body.file, found.Errors), 0))
+	a.Printf(a.Err, "%s", apiclient.FindingLines("error: ", findings, 0))
 	what := "the rollout"
 	if s := found.Rollout; s != nil {
 		what = "rollout " + keyOf(*s)
