@@ -39,6 +39,7 @@ func TestHealthcheck(t *testing.T) {
 	}{
 		"Ready":    {"An answer of 200 is health.", []string{server.URL + "/readyz"}, app.ExitOK, server.URL + "/readyz: 200 OK\n"},
 		"NotReady": {"What is missing is named, what is there is not, and a line stays a line.", []string{server.URL + "/waiting/readyz"}, app.ExitFailure, fmt.Sprintf("error: %s/waiting/readyz answered 503 Service Unavailable: temporal: does not answer\n", server.URL)},
+		"API":      {"The engine that the other commands talk to is asked.", []string{"--api", server.URL}, app.ExitOK, ""},
 		"Moved":    {"A redirection comes from something else, even when its target is healthy.", []string{server.URL + "/moved"}, app.ExitFailure, "answered 302 Found: " + healthcheck.UnreadableResponse},
 		"Stranger": {"Something else that listens there is not health.", []string{server.URL + "/other"}, app.ExitFailure, "answered 404 Not Found: " + healthcheck.UnreadableResponse},
 		"Nobody":   {"A port without a listener is not health.", []string{"http://127.0.0.1:1/readyz"}, app.ExitFailure, "http://127.0.0.1:1/readyz does not answer: connection refused\n"},

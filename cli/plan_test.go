@@ -124,7 +124,7 @@ func TestPlanRun(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-1"}) })
-	got := slipway(t, api, "plan", "run", "shop", "--reason", "release 2.4", "--actor", "li", "--idempotency-key", "pipeline-7")
+	got := slipway(t, api, "plan", "run", "shop", "--reason", "release 2.4", "--actor", "li", "--key", "pipeline-7")
 	require.Equal(t, outcome{out: "plan shop runs as task shop-1\n", err: "Follow it with: slipway task watch shop-1\n"}, got)
 	slipway(t, api, "plan", "run", "shop")
 	slipway(t, api, "plan", "run", "shop", "--actor", " ")
@@ -172,7 +172,7 @@ func TestPlanRunProblems(t *testing.T) {
 		"Unknown": {
 			reason: "When nobody knows whether the task was started, the error says how to ask again safely.",
 			answer: problem(http.StatusServiceUnavailable, "Temporal does not answer; the outcome is unknown"),
-			want: "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run shop --idempotency-key k-1\n" +
+			want: "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run shop --key k-1\n" +
 				"error: Temporal does not answer; the outcome is unknown\n",
 		},
 	}
@@ -181,7 +181,7 @@ func TestPlanRunProblems(t *testing.T) {
 			t.Parallel()
 			api := newFakeAPI(t)
 			api.on("POST /api/v1/plans/shop/execute", func(request) answer { return c.answer })
-			require.Equal(t, outcome{err: c.want, code: app.ExitFailure}, slipway(t, api, "plan", "run", "shop", "--idempotency-key", "k-1"), c.reason)
+			require.Equal(t, outcome{err: c.want, code: app.ExitFailure}, slipway(t, api, "plan", "run", "shop", "--key", "k-1"), c.reason)
 		})
 	}
 }

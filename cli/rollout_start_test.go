@@ -77,10 +77,10 @@ func TestRolloutStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := startAPI(t)
-			got := slipway(t, api, append([]string{"rollout", "start", "--actor", "li", "--reason", "release 2", "--idempotency-key", "k1"}, c.args...)...)
+			got := slipway(t, api, append([]string{"rollout", "start", "--actor", "li", "--reason", "release 2", "--key", "k1"}, c.args...)...)
 			require.Equal(t, app.ExitOK, got.code, got.err)
 			require.Equal(t, "rollout shop/web has begun\n", got.out)
-			require.Equal(t, "warning: step 1 has no traffic\nFollow it with: slipway rollout watch web -n shop\n", got.err)
+			require.Equal(t, "warning: step 1 has no traffic\nFollow it with: slipway rollout watch shop/web\n", got.err)
 			body := sent(t, api)
 			for field, want := range c.want {
 				require.Equal(t, want, body[field], "%s (%s)", c.reason, field)
@@ -142,9 +142,8 @@ func TestRolloutRefusalsHaveLines(t *testing.T) {
 	file := write(t, "web.yaml", rolloutFile)
 	got := slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2")
 	require.Equal(t, app.ExitFailure, got.code)
-	require.Contains(t, got.err, "line 10", "the line is that of the person's own file")
-	require.Contains(t, got.err, "the last step must be 100%")
-	require.NotContains(t, got.err, "rollout.spec", "the wrapping is the command's own business")
+	require.Equal(t, "error: the rollout cannot be started\n  web.yaml:10: spec.strategy.canary.steps[0].replicas: the last step must be 100%\n", got.inFolder(file).err,
+		"file and line are the person's own, and the wrapping is the command's own business")
 
 	api.on("POST /api/v1/rollouts", func(request) answer {
 		taken := problem(http.StatusConflict, "Deployment shop/web is being released")
@@ -157,13 +156,41 @@ func TestRolloutRefusalsHaveLines(t *testing.T) {
 		slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2").err)
 }
 
+func TestTyposAreToldOnceWithFileAndLine(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	typo := client.FieldProblem{Field: "strategy.canary.steps[0].trafic", Line: 1, Reason: "is unknown"}
+	refusal := problem(http.StatusBadRequest, "the rollout is not as it should be: line 1, strategy.canary.steps[0].trafic: is unknown", typo)
+	api.on("POST /api/v1/rollouts", func(request) answer { return refusal })
+	strategy := write(t, "strategy.yaml", "# two steps\ncanary:\n  steps:\n  - replicas: 20%\n    trafic: 20%\n  - replicas: 100%\n")
+	args := []string{"rollout", "start", "--workload", "deployment/web", "--image", "app=x:2", "--strategy-file", strategy}
+	require.Equal(t, "error: the rollout is not as it should be\n  strategy.yaml:5: canary.steps[0].trafic: is unknown\n",
+		slipway(t, api, args...).inFolder(strategy).err, "the file is the one with the typo, and the error is told once")
+
+	api.on("POST /api/v1/rollouts/validate", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{}, Errors: []client.FieldProblem{typo}})
+	})
+	args[1] = "validate"
+	require.Equal(t, "error: strategy.yaml:5: canary.steps[0].trafic: is unknown\n", slipway(t, api, args...).inFolder(strategy).err)
+
+	for reason, text := range map[string]string{
+		"what is no YAML has its line":             "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary:\n   a: [\n",
+		"what is there twice has its line as well": "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary: {}\nname: again\n",
+	} {
+		file := write(t, "bad.yaml", text)
+		got := slipway(t, api, "rollout", "start", "-f", file).inFolder(file)
+		require.Equal(t, app.ExitFailure, got.code)
+		require.Regexp(t, `^error: bad.yaml:[78]: `, got.err, reason)
+	}
+}
+
 func TestRolloutStartOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("POST /api/v1/rollouts", func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
-	got := slipway(t, api, "rollout", "start", "-f", write(t, "canary.yaml", canaryFile), "--idempotency-key", "k1")
+	got := slipway(t, api, "rollout", "start", "-f", write(t, "canary.yaml", canaryFile), "--key", "k1")
 	require.Equal(t, app.ExitFailure, got.code)
-	require.Contains(t, got.err, "The same command with --idempotency-key k1 starts it once.\n")
+	require.Contains(t, got.err, "The same command with --key k1 starts it once.\n")
 }
 
 func TestRolloutValidate(t *testing.T) {
@@ -177,7 +204,7 @@ func TestRolloutValidate(t *testing.T) {
 	got := slipway(t, api, "rollout", "validate", "-f", file)
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, "warning: it is held\n", got.err)
-	require.Equal(t, `rollout shop/web: Deployment web, canary by partition
+	require.Equal(t, `rollout shop/web: Deployment web, partition
   step 1   pods 20%    traffic 20%
   step 2   pods 50%    traffic 50%   then an approval
   step 3   pods 100%                 then a pause of 2h00m

@@ -53,7 +53,7 @@ func webRolloutIn(phase rollout.Phase, reason string) rollout.Status {
 // clockTime is a time as the commands print it in the zone of the test's machine.
 func clockTime(t time.Time) string { return render.Clock(t, noon) }
 
-const webTree = `rollout shop/web: Deployment web, canary by partition
+const webTree = `rollout shop/web: Deployment web, partition
 Progressing, 5m00s since it began: step 2 of 3 waits for an approval
 app=registry.example/web:2, stable revision 6d9c, new revision 5f7b
 
@@ -65,8 +65,8 @@ pods      [##########..........]  5 of 10 are new, 4 of these ready
 traffic   [##########..........]  50 % goes to the new version, 50 % to the stable one
 
 waits for an approval since SINCE (3m00s), until UNTIL (2h00m left): approve step 2 to go on
-  slipway rollout approve web -n shop    go on
-  slipway rollout rollback web -n shop   go back to the stable version
+  slipway rollout approve shop/web    go on
+  slipway rollout rollback shop/web   go back to the stable version
 `
 
 func drawnTree() string {
@@ -142,7 +142,7 @@ func TestWhatToDo(t *testing.T) {
 			var verbs []string
 			for _, h := range clirollout.WhatToDo(s) {
 				verb, rest, _ := strings.Cut(strings.TrimPrefix(h.Command, "slipway rollout "), " ")
-				require.Equal(t, "web --party alice", rest, "the command can be copied as it is")
+				require.Equal(t, "default/web --party alice", rest, "the command can be copied as it is")
 				verbs = append(verbs, verb)
 			}
 			require.Equal(t, c.want, verbs, c.reason)
@@ -158,28 +158,38 @@ func TestRolloutList(t *testing.T) {
 			{Party: "default", Namespace: "shop", Name: "web", Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
 				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
 			{Party: "alice", Namespace: "bank", Name: "db", Style: rollout.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
+			{Party: "default", Namespace: "shop", Name: "cart", Style: rollout.StyleCanary, Phase: rollout.PhaseFailed, Summary: "cart=registry.example/cart:typo",
+				Reason: "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown", WaitingFor: rollout.WaitResume,
+				WaitingSince: beforeP(time.Minute), CreatedAt: before(time.Hour)},
 		}})
 	})
-	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for", "APPROVAL", "--limit", "2")
-	require.Equal(t, outcome{out: `NAME             STYLE                 PHASE         WAITS FOR   SINCE   AGE     REASON
-shop/web         canary by partition   Progressing   approval    3m00s   5m00s   step 2 of 3 waits
-alice: bank/db   blue-green            Healthy       -           -       1h00m   db=registry.example/db:9
-`}, got)
-	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=2", api.requests()[0].query, "filters go to the API, in any case")
+	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for", "APPROVAL", "--limit", "3")
+	require.Equal(t, outcome{out: `NAME             STYLE       PHASE         WAITS FOR   SINCE   AGE     CHANGE                            REASON
+shop/web         partition   Progressing   approval    3m00s   5m00s   -                                 step 2 of 3 waits
+alice: bank/db   blueGreen   Healthy       -           -       1h00m   db=registry.example/db:9          -
+shop/cart        canary      Failed        retry       1m00s   1h00m   cart=registry.example/cart:typo   step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown
+`}, got, "a cause is not cut, the image that failed is there, and a failure waits for the verb that ends it")
+	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=3", api.requests()[0].query, "filters go to the API, in any case")
 	wrong := slipway(t, api, "rollout", "list", "--phase", "Broken")
 	require.Equal(t, app.ExitUsage, wrong.code)
 	require.Contains(t, wrong.err, `--phase "Broken" is none of Progressing, Failed`)
 
 	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+	api.on("GET /api/v1/rollouts/shop/cart", func(request) answer {
+		s := webRollout()
+		s.Name, s.Phase, s.WaitingFor.Kind = "cart", rollout.PhaseFailed, rollout.WaitResume
+		return answerJSON(http.StatusOK, s)
+	})
 	api.on("GET /api/v1/rollouts/bank/db", func(r request) answer {
 		require.Equal(t, "party=alice", r.query)
 		s := webRolloutIn(rollout.PhaseHealthy, "done")
 		s.Party, s.Namespace, s.Name, s.Style, s.Traffic = "alice", "bank", "db", rollout.StyleBlueGreen, nil
 		return answerJSON(http.StatusOK, s)
 	})
-	require.Equal(t, `NAME             STYLE                 PHASE         STEP   TRAFFIC   NEW   READY   OF   WAITS FOR   SINCE
-shop/web         canary by partition   Progressing   2/3    50%       5     4       10   approval    3m00s
-alice: bank/db   blue-green            Healthy       3/3    -         5     4       10   -           -
+	require.Equal(t, `NAME             STYLE       PHASE         STEP   TRAFFIC   NEW   READY   OF   WAITS FOR   SINCE
+shop/web         partition   Progressing   2/3    50%       5     4       10   approval    3m00s
+alice: bank/db   blueGreen   Healthy       3/3    -         5     4       10   -           -
+shop/cart        partition   Failed        2/3    50%       5     4       10   retry       3m00s
 `, slipway(t, api, "rollout", "list", "--steps").out)
 }
 
@@ -242,7 +252,7 @@ func TestRolloutVerbs(t *testing.T) {
 
 			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
 			unknown := slipway(t, api, args...)
-			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" web -n shop"+clirollout.Repeated(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+clirollout.Repeated(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
 		})
 	}
 }

@@ -121,8 +121,8 @@ func TestRolloutWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 `+at(noon)+`    pods: 5 of 10 are new, 4 of these ready
 `+at(noon)+`    traffic: 50 % goes to the new version, 50 % to the stable one
 `+at(noon)+`  rollout shop/web is Progressing: step 2 of 3 waits for an approval
-`+at(noon)+`    to go on: slipway rollout approve web -n shop
-`+at(noon)+`    to go back to the stable version: slipway rollout rollback web -n shop
+`+at(noon)+`    to go on: slipway rollout approve shop/web
+`+at(noon)+`    to go back to the stable version: slipway rollout rollback shop/web
 `+at(before(10*time.Second))+`  rollout shop/web is Healthy: all 10 pods are new
 rollout shop/web is Healthy after 4m50s: all 10 pods are new
 `, got.out)

@@ -348,16 +348,16 @@ update of generation 2 runs, 1m00s since it began; generation 1 serves
   alice   service   Cluster   serving-01-service.alice.svc   53509
 
 workflow serving/serving-01/2  http://ui/serving
-`, slipway(t, api, "serving", "query", "serving-01").out)
-	require.Equal(t, "initiator: alice\nstatus:\n  state: Available\n", slipway(t, api, "serving", "query", "serving-01", "-o", "yaml").out, "the data of Kuscia's query")
+`, slipway(t, api, "serving", "get", "serving-01").out)
+	require.Equal(t, "initiator: alice\nstatus:\n  state: Available\n", slipway(t, api, "serving", "get", "serving-01", "-o", "yaml").out, "the data of Kuscia's query")
 	api.on("POST /api/v1/serving/query", func(request) answer {
 		return kusciaRefusal(11601, `kusciadeployments.kuscia.secretflow "none" not found`)
 	})
 	api.on("GET /api/v1/servings/none", func(request) answer { return problem(http.StatusNotFound, "serving none does not exist") })
 	for _, form := range []string{"json", "table"} {
-		require.Equal(t, app.ExitFailure, slipway(t, api, "serving", "query", "none", "-o", form).code, form)
+		require.Equal(t, app.ExitFailure, slipway(t, api, "serving", "get", "none", "-o", form).code, form)
 	}
-	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "query", "a/b").code, "nothing can be called so")
+	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "get", "a/b").code, "nothing can be called so")
 }
 
 // watchedServingAPI answers the serving, and then these states as events; the connection then hangs.
@@ -430,7 +430,7 @@ func TestServingWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 12:00:00  serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
 serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
 2 of 2 parties serve
-To see more: slipway serving query serving-01
+To see more: slipway serving get serving-01
 To try again: correct what failed, and slipway serving update -f FILE
 `, got.out)
 	require.Equal(t, app.ExitStopped, got.code)

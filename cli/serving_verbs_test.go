@@ -93,7 +93,7 @@ func TestAServingShowsWhomItWaitsFor(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, v) })
 	api.on("GET /api/v1/servings", func(request) answer { return answerJSON(http.StatusOK, client.ServingList{Items: []serving.View{v}}) })
-	got := slipway(t, api, "serving", "query", "serving-01").out
+	got := slipway(t, api, "serving", "get", "serving-01").out
 	require.Contains(t, got, `update of generation 2 runs, 1m00s since it began; generation 1 serves
 waits for an approval of bob/server since 11:55:00 (5m00s)
   slipway serving approve serving-01   have it begin

@@ -30,7 +30,7 @@ func TestTaskList(t *testing.T) {
 	require.Equal(t, outcome{out: `ID       PLAN   STATE     AGE     TOOK    REASON
 shop-2   shop   Paused    5m00s   4m00s   paused by li
 bank-7   bank   Running   6m00s   6m00s   -
-shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 39) + `…
+shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 60) + `
 `}, got)
 	require.Len(t, api.requests(), 1, "--limit ends the paging")
 	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query, "filters go to the API; states may be in any case")

@@ -20,7 +20,7 @@ func servingDetails(in serving.Input, m *serving.Machine) string {
 		writeServingToDo(&b, in, m)
 	}
 	writeServingDecisions(&b, m.History())
-	fmt.Fprintf(&b, "\nWhat the parties run: `slipway serving query %s`.\n", in.ID)
+	fmt.Fprintf(&b, "\nWhat the parties run: `slipway serving get %s`.\n", in.ID)
 	return b.String()
 }
 

@@ -37,7 +37,7 @@ func TestServingDetails(t *testing.T) {
 		hasNot []string
 	}{
 		"nobody is waited for": {"it needs nobody, and what may be done is said", serving.KindUpdate, func(*serving.Machine) {},
-			[]string{"## update serving s1 (generation 3): prepare", "| alice | is asked |", "It needs nobody.", "`slipway serving delete s1`", "`slipway serving query s1`"}, []string{"What to do"}},
+			[]string{"## update serving s1 (generation 3): prepare", "| alice | is asked |", "It needs nobody.", "`slipway serving delete s1`", "`slipway serving get s1`"}, []string{"What to do"}},
 		"a creation waits": {"as long as it takes, for whom, since when, and the command to type; two dashes stay two outside of code", serving.KindCreate, away,
 			[]string{"| bob | **waited for**, as long as it takes | 2026-11-02T12:00:00Z | ", `start one (slipway worker \-\-party)`, "* start a worker of party bob: `slipway worker --party bob`", "goes on by itself"}, []string{"It needs nobody"}},
 		"an update waits": {"with an end", serving.KindUpdate, away, []string{"| bob | **waited for** until 2026-11-02T12:10:00Z | 2026-11-02T12:00:00Z |"}, nil},

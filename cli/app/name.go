@@ -19,12 +19,9 @@ func Key(party, namespace, name string) string {
 	return render.OneLine(key)
 }
 
-// Arguments are the arguments that name a rollout on a command line.
+// Arguments name a rollout on a command line, as lists print it.
 func Arguments(party, namespace, name string) string {
-	text := name
-	if namespace != DefaultNamespace {
-		text += " -n " + namespace
-	}
+	text := namespace + "/" + name
 	if party != "" && party != catalog.DefaultParty {
 		text += " --party " + party
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	defaultHealthURL   = "http://127.0.0.1:8080/readyz"
+	exampleHealthURL   = "http://127.0.0.1:8080/readyz"
 	healthTimeout      = 5 * time.Second
 	healthAnswerBytes  = 64 << 10
 	UnreadableResponse = "its answer is no report of readiness"
@@ -35,14 +35,14 @@ func Command(a *app.App) *cobra.Command {
 		Short: "Ask a server or worker whether it is ready",
 		Long: `Ask a server or worker whether it is ready, for the health checks of containers. The exit code is 0 when the URL
 answers with a status from 200 to 299, and 1 otherwise; what is missing is then written to the error output.
-Without a URL it is ` + defaultHealthURL + `.`,
+Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHealthURL + ` by default.`,
 		Example: `  slipway healthcheck
   slipway healthcheck http://127.0.0.1:9090/readyz   # a worker with --metrics-listen 127.0.0.1:9090`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			address := defaultHealthURL
-			if len(args) == 1 {
-				address = args[0]
+			address, err := healthURL(c, args)
+			if err != nil {
+				return err
 			}
 			if err := checkHealthURL(address, timeout); err != nil {
 				return err
@@ -57,14 +57,24 @@ Without a URL it is ` + defaultHealthURL + `.`,
 			return nil
 		},
 	}
+	app.ClientFlags(command)
 	command.Flags().DurationVar(&timeout, "timeout", healthTimeout, "how long the answer may take")
 	return command
+}
+
+// healthURL is the URL that was given, or that of the engine's readiness.
+func healthURL(c *cobra.Command, args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	values, err := app.LoadSettings(c)
+	return strings.TrimRight(values.API, "/") + "/readyz", err
 }
 
 func checkHealthURL(address string, timeout time.Duration) error {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return app.Usagef("%q is not a URL; an example is %s", address, defaultHealthURL)
+		return app.Usagef("%q is not a URL; an example is %s", address, exampleHealthURL)
 	}
 	if timeout <= 0 {
 		return app.Usagef("--timeout %s is too short: want more than 0s", timeout)

@@ -25,9 +25,9 @@ With --watch the task is followed to its end, and the exit code says how it ende
 
 ` + task.WatchExitCodes + `
 
---idempotency-key makes a repeat safe: for 30 days the same key is the same task.`,
+--key makes a repeat safe: for 30 days the same key is the same task.`,
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
-  slipway plan run shop --idempotency-key "$CI_PIPELINE_ID" --watch --timeout 30m`,
+  slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m`,
 		Args:              app.ExactName("a plan", "NAME"),
 		ValidArgsFunction: a.Complete(app.PlanNames),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ With --watch the task is followed to its end, and the exit code says how it ende
 	app.ClientFlags(command)
 	app.OutputFlag(command, &output)
 	person.Flags(command)
-	command.Flags().StringVar(&key, "idempotency-key", "", "any `text` that is unique to this run, such as a pipeline's number (default: a random one)")
+	command.Flags().StringVar(&key, "key", "", "any `text` that is unique to this run, such as a pipeline's number (default: a random one)")
 	command.Flags().BoolVarP(&watch, "watch", "w", false, "follow the task to its end")
 	options.Flags(command)
 	return command
@@ -68,7 +68,7 @@ func startTask(a *app.App, c *cobra.Command, api *client.Client, name, key strin
 		&client.ExecutePlanParams{IdempotencyKey: &key, SlipwayVia: app.Via()},
 		client.ExecuteRequest{Actor: person.Name(), Reason: person.Reason}))
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run %s --idempotency-key %s\n", name, key)
+		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run %s --key %s\n", name, key)
 	}
 	return task, err
 }

@@ -121,7 +121,7 @@ Deployment shop/web is whole, of the stable version; nothing of the rollout is l
 `, s.out.String())
 	require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.pauses,
 		"whatever follows a change of the routes waits until it has taken effect")
-	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop web -n shop", "a living engine would be surprised")
+	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop shop/web", "a living engine would be surprised")
 }
 
 func TestRepairOfAnUnclaimedSplit(t *testing.T) {

@@ -21,14 +21,9 @@ func Whole(d render.Drawing, s rollout.Status) []string {
 
 // Fit draws as much of the rollout as width columns and height lines hold: steps far from the current one are left out first.
 func Fit(d render.Drawing, s rollout.Status, width, height int) []string {
-	lines := layout(d, s, len(s.Steps))
-	if len(lines) > height {
-		lines = layout(d, s, aroundStep)
-	}
-	if rest := len(lines) - height; rest > 0 && height > 1 {
-		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
-	}
-	return d.Render(lines, width-1)
+	return d.Fit(width, height,
+		func() []render.Line { return layout(d, s, len(s.Steps)) },
+		func() []render.Line { return layout(d, s, aroundStep) })
 }
 
 // layout draws the rollout with at most so many steps before and after the current one.
@@ -46,20 +41,6 @@ func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 
 func keyOf(s rollout.Status) string { return app.Key(s.Party, s.Namespace, s.Name) }
 
-// styleNames say the styles to people.
-var styleNames = map[rollout.Style]string{
-	rollout.StylePartition: "canary by partition",
-	rollout.StyleCanary:    "canary beside it",
-	rollout.StyleBlueGreen: "blue-green",
-}
-
-func styleName(style rollout.Style) string {
-	if name, ok := styleNames[style]; ok {
-		return name
-	}
-	return string(style)
-}
-
 func header(d render.Drawing, s rollout.Status) []render.Line {
 	state := string(s.Phase)
 	if s.Paused && !s.Phase.Final() {
@@ -72,7 +53,7 @@ func header(d render.Drawing, s rollout.Status) []render.Line {
 	default:
 		state += ", " + render.ShortDuration(d.Now().Sub(s.CreatedAt)) + " since it began"
 	}
-	title := fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, styleName(s.Style))
+	title := fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style))
 	lines := []render.Line{
 		{{Text: render.OneLine(title), Colour: render.Bold}},
 		{{Text: state, Colour: phaseColour(s)}, {Text: render.Because(s.Reason)}},

@@ -117,21 +117,25 @@ func list(a *app.App, c *cobra.Command, what listed, output string) error {
 	if what.steps {
 		return printSteps(c.Context(), a, api, rollouts)
 	}
-	table := render.NewTable("NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "REASON")
+	table := render.NewTable("NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON")
 	for _, r := range rollouts {
 		since := ""
 		if r.WaitingSince != nil {
 			since = a.Age(*r.WaitingSince)
 		}
-		reason := r.Reason
-		if reason == "" {
-			reason = r.Summary
-		}
-		table.Add(app.Key(r.Party, r.Namespace, r.Name), styleName(r.Style), string(r.Phase), render.OrDash(string(r.WaitingFor)), render.OrDash(since),
-			a.Age(r.CreatedAt), render.OrDash(render.Clipped(render.OneLine(reason), 60)))
+		table.Add(app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), render.OrDash(waitInList(r.Phase, r.WaitingFor)),
+			render.OrDash(since), a.Age(r.CreatedAt), render.OrDash(r.Summary), render.OrDash(r.Reason))
 	}
 	a.Printf(a.Out, "%s", table)
 	return nil
+}
+
+// waitInList names a wait by the verb that ends it: a rollout that has failed needs a retry, and a resume of it is refused.
+func waitInList(phase rollout.Phase, kind rollout.WaitKind) string {
+	if phase == rollout.PhaseFailed && kind == rollout.WaitResume {
+		return string(rollout.VerbRetry)
+	}
+	return string(kind)
 }
 
 // printSteps reads each rollout for what a list does not know.
@@ -151,9 +155,9 @@ func printSteps(ctx context.Context, a *app.App, api *client.Client, rollouts []
 			}
 		}
 		if s.WaitingFor != nil {
-			wait, since = string(s.WaitingFor.Kind), a.Age(s.WaitingFor.Since)
+			wait, since = waitInList(s.Phase, s.WaitingFor.Kind), a.Age(s.WaitingFor.Since)
 		}
-		table.Add(keyOf(s), styleName(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), render.OrDash(traffic),
+		table.Add(keyOf(s), string(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), render.OrDash(traffic),
 			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), render.OrDash(wait), render.OrDash(since))
 	}
 	a.Printf(a.Out, "%s", table)

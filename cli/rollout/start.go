@@ -29,7 +29,7 @@ With --watch the rollout is followed to its end, and the exit code says how it e
 
 ` + exitCodes + `
 
---idempotency-key makes a repeat safe: for 30 days the same key is the same rollout.`,
+--key makes a repeat safe: for 30 days the same key is the same rollout.`,
 		Example: `  slipway rollout start -f canary.yaml --image app=registry/shop/web:2.4 --reason "release 2.4" --watch
   slipway rollout start -n shop --workload deployment/web --image app=registry/shop/web:2.4 --strategy-file strategy.yaml`,
 		Args: cobra.NoArgs,
@@ -67,7 +67,7 @@ With --watch the rollout is followed to its end, and the exit code says how it e
 	app.OutputFlag(command, &output)
 	request.flags(command)
 	person.Flags(command)
-	command.Flags().StringVar(&key, "idempotency-key", "", "any `text` that is unique to this release, such as a pipeline's number (default: a random one)")
+	command.Flags().StringVar(&key, "key", "", "any `text` that is unique to this release, such as a pipeline's number (default: a random one)")
 	command.Flags().BoolVarP(&watch, "watch", "w", false, "follow the rollout to its end")
 	options.flags(command)
 	return command
@@ -82,7 +82,7 @@ func startOne(a *app.App, c *cobra.Command, api *client.Client, body requestBody
 		problem.Findings = body.located(problem.Errors)
 	}
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the rollout was started is not known. The same command with --idempotency-key %s starts it once.\n", key)
+		a.Printf(a.Err, "Whether the rollout was started is not known. The same command with --key %s starts it once.\n", key)
 	}
 	return started, err
 }

@@ -67,7 +67,7 @@ func printValidation(a *app.App, findings []apiclient.Finding, found client.Roll
 	what := "the rollout"
 	if s := found.Rollout; s != nil {
 		what = "rollout " + keyOf(*s)
-		a.Printf(a.Out, "rollout %s: %s %s, %s\n", keyOf(*s), s.WorkloadRef.Kind, s.WorkloadRef.Name, styleName(s.Style))
+		a.Printf(a.Out, "rollout %s: %s %s, %s\n", keyOf(*s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style))
 		drawing := a.Drawing()
 		for _, line := range drawing.Render(stepLines(drawing, asAsked(*s), len(s.Steps)), render.Unbounded) {
 			a.Printf(a.Out, "%s\n", line)

@@ -52,7 +52,7 @@ func inWords(v serving.View) string {
 func epilogue(v serving.View) string {
 	text := fmt.Sprintf("%s\n%d of %s serve", inWords(v), v.AvailableParties, countParties(v.TotalParties))
 	if operationFailed(v) {
-		text += fmt.Sprintf("\nTo see more: slipway serving query %s\nTo try again: correct what failed, and slipway serving update -f FILE", render.OneLine(v.ID))
+		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f FILE", render.OneLine(v.ID))
 	}
 	return text
 }

@@ -30,22 +30,17 @@ func whole(d render.Drawing, v serving.View) []string {
 
 // Fit draws as much of the serving as width columns and height lines hold: parties that have all that they are to have are left out first.
 func Fit(d render.Drawing, v serving.View, width, height int) []string {
-	header := header(d, v)
-	lines := append(header, partyLines(d, v.Parties)...)
-	if len(lines) > height {
+	whole := func() []render.Line { return append(header(d, v), partyLines(d, v.Parties)...) }
+	return d.Fit(width, height, whole, func() []render.Line {
 		var others []serving.PartyView
 		for _, p := range v.Parties {
 			if p.Phase != kuscia.PhaseAvailable {
 				others = append(others, p)
 			}
 		}
-		lines = append(header[:len(header):len(header)], partyLines(d, others)...)
-		lines = append(lines, render.Line{{Text: "  … and " + countParties(len(v.Parties)-len(others)) + " Available", Colour: render.Dim}})
-	}
-	if rest := len(lines) - height; rest > 0 && height > 1 {
-		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
-	}
-	return d.Render(lines, width-1)
+		lines := append(header(d, v), partyLines(d, others)...)
+		return append(lines, render.Line{{Text: "  … and " + countParties(len(v.Parties)-len(others)) + " Available", Colour: render.Dim}})
+	})
 }
 
 func countParties(n int) string {

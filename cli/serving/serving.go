@@ -22,7 +22,7 @@ func Command(a *app.App) *cobra.Command {
 		Long: `Servings: what several parties run together. A serving is declared with Kuscia's requests, as files, or with a KusciaDeployment; the engine
 brings every party to it, and an update that fails in one party is taken back in all.`,
 	}
-	command.AddCommand(createCommand(a), updateCommand(a), queryCommand(a), deleteCommand(a), listCommand(a), watchCommand(a),
+	command.AddCommand(createCommand(a), updateCommand(a), getCommand(a), deleteCommand(a), listCommand(a), watchCommand(a),
 		historyCommand(a))
 	command.AddCommand(verbCommands(a)...)
 	return command
@@ -69,24 +69,24 @@ func printList(a *app.App, output string, servings []serving.View) error {
 			wait, since = waitInWords(w), a.Age(w.Since.Time)
 		}
 		table.Add(s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), render.OrDash(operationInWords(s)), render.OrDash(wait), render.OrDash(since), a.Age(s.CreatedAt),
-			render.OrDash(render.Clipped(render.OneLine(render.ReasonAndMessage(s.Reason, s.Message)), 60)))
+			render.OrDash(render.ReasonAndMessage(s.Reason, s.Message)))
 	}
 	a.Printf(a.Out, "%s", table)
 	return nil
 }
 
-func queryCommand(a *app.App) *cobra.Command {
+func getCommand(a *app.App) *cobra.Command {
 	var output string
 	var token apiclient.KusciaToken
 	command := &cobra.Command{
-		Use:   "query ID",
+		Use:   "get ID",
 		Short: "Show a serving: its state, its parties, where they are reached",
 		Long: `Show a serving: its state, its parties with their replicas, where they are reached, and why it does not serve if it does not.
 
 -o json and -o yaml give the data of Kuscia's query: the input configuration, the parties as they were asked for, and the status. Slipway's own
 view, which the table is made of, is what "serving list" and "serving watch" give to programs.`,
-		Example: `  slipway serving query serving-01
-  slipway serving query serving-01 -o json | jq -r .status.state`,
+		Example: `  slipway serving get serving-01
+  slipway serving get serving-01 -o json | jq -r .status.state`,
 		Args:              app.ExactName("a serving", "ID"),
 		ValidArgsFunction: a.Complete(ids),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -27,14 +27,11 @@ func Whole(d render.Drawing, t plan.Task) []string {
 
 // Fit draws as much of the task as width columns and height lines hold; what moves or failed is left out last.
 func Fit(d render.Drawing, t plan.Task, width, height int) []string {
-	lines := layout(d, t, everything)
-	for level := activeParts; len(lines) > height && level <= leastDetail; level++ {
-		lines = layout(d, t, level)
+	var layouts []func() []render.Line
+	for level := everything; level <= leastDetail; level++ {
+		layouts = append(layouts, func() []render.Line { return layout(d, t, level) })
 	}
-	if rest := len(lines) - height; rest > 0 && height > 1 {
-		lines = append(lines[:height-1:height-1], render.Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: render.Dim}})
-	}
-	return d.Render(lines, width-1)
+	return d.Fit(width, height, layouts...)
 }
 
 func layout(d render.Drawing, t plan.Task, level detail) []render.Line {

@@ -113,7 +113,7 @@ func list(a *app.App, c *cobra.Command, params client.ListTasksParams, most int,
 	}
 	table := render.NewTable("ID", "PLAN", "STATE", "AGE", "TOOK", "REASON")
 	for _, t := range tasks {
-		table.Add(t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), render.OrDash(a.Took(t.StartedAt, t.FinishedAt)), render.OrDash(render.Clipped(render.OneLine(t.Reason), 60)))
+		table.Add(t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), render.OrDash(a.Took(t.StartedAt, t.FinishedAt)), render.OrDash(t.Reason))
 	}
 	a.Printf(a.Out, "%s", table)
 	return nil
