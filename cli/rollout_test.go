@@ -159,8 +159,8 @@ func TestRolloutList(t *testing.T) {
 				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
 			{Party: "alice", Namespace: "bank", Name: "db", Style: rollout.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
 			{Party: "default", Namespace: "shop", Name: "cart", Style: rollout.StyleCanary, Phase: rollout.PhaseFailed, Summary: "cart=registry.example/cart:typo",
-				Reason: "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown", WaitingFor: rollout.WaitResume,
-				WaitingSince: beforeP(time.Minute), CreatedAt: before(time.Hour)},
+				Reason: "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown", WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: before(time.Minute)},
+				CreatedAt: before(time.Hour)},
 		}})
 	})
 	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for", "APPROVAL", "--limit", "3")

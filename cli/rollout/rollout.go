@@ -119,11 +119,11 @@ func list(a *app.App, c *cobra.Command, what listed, output string) error {
 	}
 	table := render.NewTable("NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON")
 	for _, r := range rollouts {
-		since := ""
-		if r.WaitingSince != nil {
-			since = a.Age(*r.WaitingSince)
+		wait, since := "", ""
+		if w := r.WaitingFor; w != nil {
+			wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
 		}
-		table.Add(app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), render.OrDash(waitInList(r.Phase, r.WaitingFor)),
+		table.Add(app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), render.OrDash(wait),
 			render.OrDash(since), a.Age(r.CreatedAt), render.OrDash(r.Summary), render.OrDash(r.Reason))
 	}
 	a.Printf(a.Out, "%s", table)

@@ -50,7 +50,11 @@ func inWords(v serving.View) string {
 
 // epilogue is the last word on a serving, and what to do next.
 func epilogue(v serving.View) string {
-	text := fmt.Sprintf("%s\n%d of %s serve", inWords(v), v.AvailableParties, countParties(v.TotalParties))
+	does := "serve"
+	if v.Operation != nil && !v.Operation.Done { // a party that has not begun yet serves the version of before
+		does = "serve what was asked"
+	}
+	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, countParties(v.TotalParties), does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f FILE", render.OneLine(v.ID))
 	}
