@@ -329,7 +329,7 @@ func TestApprovalAsks(t *testing.T) {
 func TestApprovalTwiceDoesNotApproveTwoSteps(t *testing.T) {
 	t.Parallel()
 	s := webRollout()
-	s.History = []rollout.Decision{{At: before(2 * time.Second), Actor: "li", Via: "cli", Verb: rollout.VerbApprove, Step: 1, Outcome: plan.OutcomeAccepted, Message: "goes on"}}
+	s.History = []audit.Entry{{At: before(2 * time.Second), Actor: "li", Via: "cli", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Accepted, Message: "goes on"}}
 	api := approvalsOf(t, s)
 	again := slipway(t, api, "rollout", "approve", "shop/web", "--yes")
 	require.Equal(t, app.ExitUsage, again.code)

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -66,7 +66,7 @@ func verbTitle(verb rollout.Verb) string {
 // refuseRepeat refuses to approve a step right after the one before it, when nobody has said which step is meant.
 func refuseRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
 	for _, d := range s.History {
-		if d.Verb != rollout.VerbApprove || d.Outcome != plan.OutcomeAccepted || d.Step == 0 || d.Step >= s.CurrentStepIndex {
+		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || d.Step >= s.CurrentStepIndex {
 			continue
 		}
 		if ago := a.Now().Sub(d.At); ago < repeatWindow {
