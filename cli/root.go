@@ -3,6 +3,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"slipway.io/slipway/cli/healthcheck"
 	"slipway.io/slipway/cli/party"
 	"slipway.io/slipway/cli/plan"
+	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/repair"
 	"slipway.io/slipway/cli/rollout"
 	"slipway.io/slipway/cli/service"
@@ -73,6 +75,7 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 	add(groupOther, versionCommand(a))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
+	wrapHelp(root)
 	refuseStrays(a, root)
 	markBegun(a, root)
 	return root
@@ -97,4 +100,20 @@ func refuseStrays(a *app.App, command *cobra.Command) {
 	for _, child := range command.Commands() {
 		refuseStrays(a, child)
 	}
+}
+
+// helpColumns is how wide help is at most.
+const helpColumns = 100
+
+// wrapHelp keeps the help of every command within a terminal.
+func wrapHelp(command *cobra.Command) {
+	command.Long = render.Prose(command.Long, helpColumns)
+	for _, child := range command.Commands() {
+		wrapHelp(child)
+	}
+	if command.HasParent() {
+		return
+	}
+	flags := fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)
+	command.SetUsageTemplate(strings.ReplaceAll(command.UsageTemplate(), ".FlagUsages", flags))
 }

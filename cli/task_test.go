@@ -213,7 +213,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			"error: unknown command \"wach\" for \"slipway task\"; did you mean watch?\nSee `slipway task --help`.\n",
 		},
 		"UnknownFlag":   {"So is a flag.", []string{"task", "list", "--stat", "x"}, app.ExitUsage, "unknown flag: --stat"},
-		"BadOutput":     {"Only the three forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage, "want table, json or yaml"},
+		"BadOutput":     {"Only these forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage, "want table, json, yaml, name or jsonpath={…}"},
 		"MissingID":     {"What is missing is named.", []string{"task", "get"}, app.ExitUsage, "error: name a task: ID is missing\n"},
 		"PathInID":      {"An ID cannot lead to another address of the API.", []string{"task", "get", "../plans"}, app.ExitUsage, `"../plans" is not the ID of a task`},
 		"DotsAsID":      {"Nor can dots.", []string{"task", "delete", ".."}, app.ExitUsage, `".." is not the ID of a task`},

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/cli/render"
@@ -20,12 +22,18 @@ const (
 	YAML  = "yaml"
 )
 
+// Name prints how each thing is called, one on a line; JSONPath picks values out of it.
+const (
+	Names    = "name"
+	JSONPath = "jsonpath="
+)
+
 // OutputFlag adds -o to a command. Its value is checked when the flags are parsed.
 func OutputFlag(command *cobra.Command, into *string) {
 	*into = Table
-	command.Flags().VarP((*outputValue)(into), "output", "o", "`form` of the output: table, json or yaml")
+	command.Flags().VarP((*outputValue)(into), "output", "o", "`form` of the output: table, json, yaml, name or jsonpath={…}")
 	_ = command.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{Table, JSON, YAML}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{Table, JSON, YAML, Names, JSONPath}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 type outputValue string
@@ -36,14 +44,19 @@ func (v *outputValue) Type() string { return "form" }
 
 func (v *outputValue) Set(text string) error {
 	switch text {
-	case Table, JSON, YAML:
+	case Table, JSON, YAML, Names:
 		*v = outputValue(text)
 		return nil
 	}
-	return fmt.Errorf("want table, json or yaml")
+	template, isPath := strings.CutPrefix(text, JSONPath)
+	if !isPath {
+		return fmt.Errorf("want table, json, yaml, name or jsonpath={…}")
+	}
+	*v = outputValue(text)
+	return jsonpath.New("output").Parse(template)
 }
 
-// PrintObject prints the object as JSON or YAML; done is false when a table is wanted.
+// PrintObject prints the object in the form that programs read; done is false when a table is wanted.
 func (a *App) PrintObject(output string, object any) (done bool, err error) {
 	if output == Table {
 		return false, nil
@@ -52,13 +65,65 @@ func (a *App) PrintObject(output string, object any) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if output == YAML {
-		if text, err = yaml.JSONToYAML(text); err != nil {
-			return true, err
+	switch output {
+	case JSON:
+	case YAML:
+		text, err = yaml.JSONToYAML(text)
+	default:
+		text, err = picked(output, text)
+	}
+	if err != nil {
+		return true, err
+	}
+	if shown := strings.TrimRight(string(text), "\n"); shown != "" {
+		a.Printf(a.Out, "%s\n", shown)
+	}
+	return true, nil
+}
+
+// picked is what name or jsonpath leave of an object.
+func picked(output string, object []byte) ([]byte, error) {
+	var value any
+	if err := json.Unmarshal(object, &value); err != nil {
+		return nil, err
+	}
+	if output == Names {
+		return []byte(strings.Join(namesIn(value), "\n")), nil
+	}
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	if err := path.Parse(strings.TrimPrefix(output, JSONPath)); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err := path.Execute(&text, value)
+	return text.Bytes(), err
+}
+
+// namesIn are the names of what an answer holds: those of its items, or its own. A name is one that the other commands take.
+func namesIn(value any) []string {
+	var names []string
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			names = append(names, namesIn(item)...)
+		}
+	case map[string]any:
+		if items, isList := value["items"]; isList {
+			return namesIn(items)
+		}
+		namespace, _ := value["namespace"].(string)
+		for _, key := range []string{"id", "name", "task"} {
+			name, _ := value[key].(string)
+			switch {
+			case name == "":
+				continue
+			case key == "name" && namespace != "":
+				name = namespace + "/" + name
+			}
+			return []string{name}
 		}
 	}
-	a.Printf(a.Out, "%s\n", strings.TrimRight(string(text), "\n"))
-	return true, nil
+	return names
 }
 
 // Age is how long ago that was, for a table.

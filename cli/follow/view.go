@@ -70,6 +70,10 @@ func (v *objectView[T]) Show(u Update[T]) {
 		return
 	}
 	v.last = string(text)
+	if v.output != app.YAML && v.output != app.JSON {
+		_, _ = v.app.PrintObject(v.output, u.State)
+		return
+	}
 	if v.output == app.YAML {
 		if text, err = yaml.JSONToYAML(text); err == nil {
 			v.app.Printf(v.app.Out, "---\n%s", text)

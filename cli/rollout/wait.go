@@ -50,7 +50,8 @@ func waitCommand(a *app.App) *cobra.Command {
 		Long: `Wait until a rollout is where a pipeline wants it, without a word until then:
 
   healthy   the new version serves (default)
-  paused    it waits for a person: an approval, a decision after somebody's edit, a resume. A failed rollout is not paused.
+  paused    it waits for a person: an approval, a decision after somebody's edit, a resume;
+            a failed rollout is not paused
   finished  it is over, whatever the end
 
 The exit code is 0 when it got there, and otherwise:

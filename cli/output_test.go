@@ -1,0 +1,56 @@
+package cli_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/rollout"
+)
+
+func TestOutputForScripts(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/rollouts", func(request) answer {
+		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
+			{Party: "default", Namespace: "shop", Name: "web", Phase: rollout.PhaseProgressing, CreatedAt: noon},
+			{Party: "default", Namespace: "bank", Name: "db", Phase: rollout.PhaseHealthy, CreatedAt: noon},
+		}})
+	})
+	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
+	api.on("GET /api/v1/tasks", func(request) answer { return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{}}) })
+	for reason, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a name is one that other commands take": {[]string{"rollout", "list", "-o", "name"}, "shop/web\nbank/db\n"},
+		"one thing has one name":                 {[]string{"rollout", "get", "shop/web", "-o", "name"}, "shop/web\n"},
+		"nothing has no name":                    {[]string{"task", "list", "-o", "name"}, ""},
+		"a path picks a value":                   {[]string{"rollout", "get", "shop/web", "-o", "jsonpath={.phase}"}, "Progressing\n"},
+		"and values of a list":                   {[]string{"rollout", "list", "-o", "jsonpath={.items[*].name}"}, "web db\n"},
+		"what is not there is empty":             {[]string{"rollout", "get", "shop/web", "-o", "jsonpath={.frozen}"}, ""},
+	} {
+		require.Equal(t, outcome{out: c.want}, slipway(t, api, c.args...), reason)
+	}
+	for _, form := range []string{"xml", "jsonpath={.phase"} {
+		require.Equal(t, app.ExitUsage, slipway(t, api, "rollout", "list", "-o", form).code, "%s is refused before anything is asked", form)
+	}
+}
+
+func TestHelpFitsATerminal(t *testing.T) {
+	t.Parallel()
+	for _, command := range [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"plan", "run"}, {"task", "watch"}, {"rollout", "start"}, {"rollout", "wait"},
+		{"rollout", "approve"}, {"serving", "create"}, {"serving", "get"}, {"appimage", "apply"}, {"service", "apply"}, {"trafficrouting", "apply"}} {
+		help := slipway(t, nil, append(command, "--help")...).out
+		before, _, _ := strings.Cut(help, "Examples:")
+		_, flags, _ := strings.Cut(help, "\nFlags:")
+		for _, line := range strings.Split(before+flags, "\n") {
+			require.LessOrEqual(t, render.DisplayWidth(line), 100, "%s: %s", command, line)
+		}
+	}
+}
