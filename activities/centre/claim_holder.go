@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -42,21 +40,16 @@ type life struct {
 	reason string
 }
 
-// life asks Temporal whether a holder still runs. One workflow of an ID runs at a time, and one that was continued as new keeps the run with
-// which it began: a claim may name either that one or the present one.
+// life asks Temporal whether a holder still runs.
 func (a *Activities) life(ctx context.Context, holder workloadops.Holder) (life, error) {
-	described, err := a.temporal.DescribeWorkflowExecution(ctx, holder.WorkflowID, "")
-	var missing *serviceerror.NotFound
-	var malformed *serviceerror.InvalidArgument
-	if errors.As(err, &missing) || errors.As(err, &malformed) {
+	described, err := execution.Describe(ctx, a.temporal, holder.WorkflowID, "")
+	var malformed *serviceerror.InvalidArgument // a claim is text that anybody may have written
+	switch {
+	case err == nil && described == nil || errors.As(err, &malformed):
 		return life{reason: fmt.Sprintf("workflow %s is not known any more", holder.WorkflowID)}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return life{}, err
-	}
-	info := described.GetWorkflowExecutionInfo()
-	same := holder.RunID == "" || holder.RunID == info.GetExecution().GetRunId() || holder.RunID == info.GetFirstRunId()
-	if !same || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	case !execution.HasRun(described, holder.RunID) || !execution.IsOpen(described):
 		return life{reason: fmt.Sprintf("workflow %s is closed", holder.WorkflowID)}, nil
 	}
 	return life{alive: true, reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}, nil
@@ -124,27 +117,13 @@ func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in
 	if otherPlan != in.Plan || live.Task != in.Task {
 		return alive, nil
 	}
-	described, err := a.temporal.DescribeWorkflowExecution(ctx, plan.WorkflowID(other), "")
-	var missing *serviceerror.NotFound
-	if err != nil && !errors.As(err, &missing) {
+	described, err := execution.Describe(ctx, a.temporal, plan.WorkflowID(other), "")
+	if err != nil {
 		return workloadops.ClaimHolderResult{}, err
 	}
-	if err == nil && status(described) == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && taskState(described) != string(plan.TaskInterrupted) {
+	state := execution.Published[string](described.GetWorkflowExecutionInfo(), workloadops.SearchAttributeState)
+	if execution.IsOpen(described) && state != string(plan.TaskInterrupted) {
 		return alive, nil
 	}
 	return workloadops.ClaimHolderResult{Dead: true, Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
-}
-
-func status(d *workflowservice.DescribeWorkflowExecutionResponse) enumspb.WorkflowExecutionStatus {
-	return d.GetWorkflowExecutionInfo().GetStatus()
-}
-
-// taskState reads the state that the task's workflow last published.
-func taskState(d *workflowservice.DescribeWorkflowExecutionResponse) string {
-	var state string
-	payload, ok := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[workloadops.SearchAttributeState]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &state) != nil {
-		return ""
-	}
-	return state
 }

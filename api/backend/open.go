@@ -5,6 +5,8 @@ import (
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+
+	"slipway.io/slipway/execution"
 )
 
 // visibilityPage is how many open workflows are read from Temporal's lists at once.
@@ -29,7 +31,7 @@ func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workfl
 		return info, nil
 	}
 	described, err := o.Describe(ctx, workflowID)
-	if err != nil || described == nil || !IsOpen(described) {
+	if err != nil || !execution.IsOpen(described) {
 		return nil, err
 	}
 	return described.GetWorkflowExecutionInfo(), nil

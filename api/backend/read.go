@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ type Reading[S any] struct {
 func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
 	var nothing S
 	described, away := h.Describe(ctx, r.WorkflowID)
-	if away == nil && described != nil && IsOpen(described) {
+	if away == nil && execution.IsOpen(described) {
 		return r.Open(described)
 	}
 	record, err := r.Record()

@@ -2,17 +2,15 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
@@ -39,54 +37,23 @@ func (h *Backend) ClosesSoon(ctx context.Context, workflowID string) bool {
 	defer cancel()
 	_ = h.Temporal.GetWorkflow(wait, workflowID, "").Get(wait, nil) // how it ended is not asked here
 	described, err := h.Describe(ctx, workflowID)
-	return err == nil && (described == nil || !IsOpen(described))
+	return err == nil && !execution.IsOpen(described)
 }
 
-// HolderAlive asks Temporal whether the holder of a claim still runs. A claim names the run with which the workflow began.
+// HolderAlive asks Temporal whether the holder of a claim still runs.
 func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
 	described, err := h.Describe(ctx, holder.WorkflowID)
-	if err != nil || described == nil || !IsOpen(described) {
+	if err != nil || !execution.IsOpen(described) {
 		return false, err
 	}
-	info := described.GetWorkflowExecutionInfo()
-	return holder.RunID == "" || holder.RunID == info.GetExecution().GetRunId() || holder.RunID == info.GetFirstRunId(), nil
-}
-
-// PublishedText is a search attribute that a workflow has published; "" until it has.
-func PublishedText(info *workflowpb.WorkflowExecutionInfo, attribute string) string {
-	var value string
-	payload, ok := info.GetSearchAttributes().GetIndexedFields()[attribute]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
-		return ""
-	}
-	return value
-}
-
-// PublishedTime is a search attribute that a workflow has published; the zero time until it has.
-func PublishedTime(info *workflowpb.WorkflowExecutionInfo, attribute string) time.Time {
-	var value time.Time
-	payload, ok := info.GetSearchAttributes().GetIndexedFields()[attribute]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
-		return time.Time{}
-	}
-	return value.UTC()
+	return execution.HasRun(described, holder.RunID), nil
 }
 
 // Describe is what Temporal knows of the newest run of a workflow without asking its worker; nil when it knows no such workflow.
 func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	ctx, cancel := Briefly(ctx)
 	defer cancel()
-	described, err := h.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
-		return nil, nil
-	}
-	return described, err
-}
-
-// IsOpen says whether the workflow still runs.
-func IsOpen(described *workflowservice.DescribeWorkflowExecutionResponse) bool {
-	return described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	return execution.Describe(ctx, h.Temporal, workflowID, "")
 }
 
 // Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.
@@ -120,7 +87,7 @@ func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
 func PublishedShown(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
 	var shown workflows.Shown
 	payload, ok := info.GetMemo().GetFields()[workflows.MemoShown]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &shown) != nil || shown.State != PublishedText(info, workflows.AttributeState.GetName()) {
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &shown) != nil || shown.State != execution.Published[string](info, workflows.AttributeState.GetName()) {
 		return workflows.Shown{}
 	}
 	return shown

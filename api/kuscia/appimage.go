@@ -32,7 +32,7 @@ func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImage
 		return err
 	}
 	err := s.store.CreateAppImage(ctx, image)
-	if isKind(err, failure.Conflict) {
+	if failure.Is(err, failure.Conflict) {
 		return refused(codeAppImageExists, "%s.%s %q already exists", kuscia.AppImageResource.Resource, kuscia.GroupVersion.Group, r.GetName())
 	}
 	return err
@@ -57,7 +57,7 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 		if err = changeAppImage(&image.Spec, r); err != nil {
 			return err
 		}
-		if err = s.store.UpdateAppImage(ctx, image); !isKind(err, failure.Conflict) {
+		if err = s.store.UpdateAppImage(ctx, image); !failure.Is(err, failure.Conflict) {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Service) deleteAppImage(ctx context.Context, name string) error {
 		return gone
 	}
 	err := s.store.DeleteAppImage(ctx, name)
-	if isKind(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return gone
 	}
 	return err

@@ -43,7 +43,7 @@ func (s *Service) createServing(ctx context.Context, r *kusciapb.CreateServingRe
 		return err
 	}
 	err = s.store.CreateServing(ctx, kd)
-	if isKind(err, failure.Conflict) {
+	if failure.Is(err, failure.Conflict) {
 		return taken(kd.Name)
 	}
 	return err
@@ -58,7 +58,7 @@ func (s *Service) checkFree(ctx context.Context, id string) error {
 	switch {
 	case err == nil:
 		return taken(id)
-	case isKind(err, failure.NotFound):
+	case failure.Is(err, failure.NotFound):
 		return nil
 	}
 	return err

@@ -36,7 +36,7 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 		if stored, err = s.getServing(ctx, r.GetServingId()); err != nil {
 			return err
 		}
-		if err = s.changeServing(ctx, stored, r); !isKind(err, failure.Conflict) {
+		if err = s.changeServing(ctx, stored, r); !failure.Is(err, failure.Conflict) {
 			return err
 		}
 	}
@@ -175,10 +175,10 @@ func (s *Service) deleteServing(ctx context.Context, id string) error {
 			return err
 		}
 		err = s.store.DeleteServing(ctx, stored)
-		if isKind(err, failure.NotFound) {
+		if failure.Is(err, failure.NotFound) {
 			return notFound(kuscia.KusciaDeploymentResource.Resource, id)
 		}
-		if !isKind(err, failure.Conflict) {
+		if !failure.Is(err, failure.Conflict) {
 			return err
 		}
 	}

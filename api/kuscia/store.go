@@ -43,11 +43,6 @@ const (
 	maxConcurrent = 16
 )
 
-func isKind(err error, kind failure.Kind) bool {
-	var typed *failure.Error
-	return errors.As(err, &typed) && typed.Kind == kind
-}
-
 // notFound says that an object does not exist, in the API server's words: clients know it by these, since the codes do not say it.
 func notFound(resource, name string) error {
 	return &missing{text: fmt.Sprintf("%s.%s %q not found", resource, kuscia.GroupVersion.Group, name)}
@@ -73,7 +68,7 @@ func (s *Service) getServing(ctx context.Context, id string) (*kuscia.KusciaDepl
 		return nil, gone
 	}
 	serving, err := s.store.GetServing(ctx, id)
-	if isKind(err, failure.NotFound) || err == nil && serving.DeletionTimestamp != nil {
+	if failure.Is(err, failure.NotFound) || err == nil && serving.DeletionTimestamp != nil {
 		return nil, gone
 	}
 	return serving, err
@@ -86,7 +81,7 @@ func (s *Service) getAppImage(ctx context.Context, name string, absent int32) (*
 		return nil, gone
 	}
 	image, err := s.store.GetAppImage(ctx, name)
-	if isKind(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil, gone
 	}
 	return image, err
@@ -101,7 +96,7 @@ func (s *Service) appImages(ctx context.Context, parties []kuscia.Party) (map[st
 			return nil
 		}
 		image, err := s.store.GetAppImage(ctx, names[i])
-		if isKind(err, failure.NotFound) {
+		if failure.Is(err, failure.NotFound) {
 			return nil
 		}
 		found[i] = image

@@ -39,7 +39,7 @@ func BadCursor() error {
 
 // CursorError blames the cursor, if there is one, when the home cluster refuses to list.
 func CursorError(err error, cursor *schema.Cursor) error {
-	if input.Text(cursor) != "" && problem.IsFailure(err, failure.Refused) {
+	if input.Text(cursor) != "" && failure.Is(err, failure.Refused) {
 		return BadCursor()
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/party"
@@ -141,7 +142,7 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 	if err == nil {
 		return partyOf(object), object, nil
 	}
-	if !problem.IsFailure(err, failure.NotFound) {
+	if !failure.Is(err, failure.NotFound) {
 		return state, nil, err
 	}
 	if name == catalog.DefaultParty {
@@ -196,7 +197,7 @@ func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 			return err
 		}
 		err = h.Home.DeleteParty(ctx, object)
-		if !problem.IsFailure(err, failure.Conflict) {
+		if !failure.Is(err, failure.Conflict) {
 			return answer.NoContent(c, err)
 		}
 	}
@@ -222,7 +223,7 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if described != nil && backend.IsOpen(described) {
+		if execution.IsOpen(described) {
 			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is not over: wait until it is, or stop it",
 				name, workflowID, namesParty(open.Found[workflowID], name)).HeldBy(workflowID)
 		}

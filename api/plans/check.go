@@ -11,7 +11,7 @@ import (
 )
 
 // checkDocument holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
-func (x *execution) checkDocument(ctx context.Context) error {
+func (x *taskStart) checkDocument(ctx context.Context) error {
 	object := x.object
 	_, wrong := object.Spec.Validate()
 	if len(wrong) > 0 {
@@ -37,12 +37,12 @@ func (x *execution) checkDocument(ctx context.Context) error {
 	return nil
 }
 
-func (x *execution) refused(problems []schema.FieldProblem) error {
+func (x *taskStart) refused(problems []schema.FieldProblem) error {
 	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan, problem.Summary(problems)).Listing(problems)
 }
 
 // findQueues fills in the queues of all parties whose workloads are selected, and says which parties nobody knows.
-func (x *execution) findQueues(ctx context.Context) (unknown []schema.FieldProblem, err error) {
+func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProblem, err error) {
 	missing := map[string]bool{}
 	for n := range x.snapshot.Document.Items {
 		for _, workload := range x.snapshot.Selected(n) {

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
@@ -93,7 +94,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 		}
 	}
 	workloads := slices.Clone(child.status.Workloads)
-	if backend.IsOpen(described) {
+	if execution.IsOpen(described) {
 		r.showProgress(ctx, workflowID, &child, workloads, described.GetPendingActivities())
 	}
 	r.remember(workflowID, child)
@@ -101,7 +102,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 		service.Workloads = workloads
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
-	if !backend.IsOpen(described) && child.status.State.Ended() {
+	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(described.GetWorkflowExecutionInfo().GetCloseTime().AsTime())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 )
@@ -48,7 +49,7 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	if err := h.deleteWorkflow(ctx, plan.WorkflowID(id)); err != nil {
 		return err
 	}
-	if err := h.Home.DeleteRecord(ctx, id); err != nil && !problem.IsFailure(err, failure.NotFound) {
+	if err := h.Home.DeleteRecord(ctx, id); err != nil && !failure.Is(err, failure.NotFound) {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -77,7 +78,7 @@ func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error
 			id := plan.ItemWorkflowID(task.ID, i+1, service.ServiceID)
 			described, err := h.Describe(ctx, id)
 			if failures[i] = err; described != nil {
-				found[i] = child{id, service.ServiceID, backend.IsOpen(described)}
+				found[i] = child{id, service.ServiceID, execution.IsOpen(described)}
 			}
 		})
 	}

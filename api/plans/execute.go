@@ -38,7 +38,7 @@ func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params sche
 	// Somebody who hangs up must not leave an execution half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	x := newExecution(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason, Via: via, Key: key,
+	x := newTaskStart(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason, Via: via, Key: key,
 		Asked: executeDigest{name, request}, Busy: "the plan keeps being changed by others: repeat the request"})
 	if err := x.Run(ctx); err != nil {
 		return err
@@ -53,8 +53,8 @@ type executeDigest struct {
 	Request schema.ExecuteRequest `json:"request"`
 }
 
-// execution is one request to execute a plan.
-type execution struct {
+// taskStart is one request to execute a plan.
+type taskStart struct {
 	*Handlers
 	*start.Start
 	plan     string
@@ -65,23 +65,23 @@ type execution struct {
 	checked int64
 }
 
-func newExecution(h *Handlers, request start.Request) *execution {
-	x := &execution{Handlers: h, plan: request.Subject}
+func newTaskStart(h *Handlers, request start.Request) *taskStart {
+	x := &taskStart{Handlers: h, plan: request.Subject}
 	x.Start = start.New(h.Backend, x, request)
 	return x
 }
 
 // String is how messages call the task.
-func (x *execution) String() string { return "task " + x.ID }
+func (x *taskStart) String() string { return "task " + x.ID }
 
 // Name names a task in a problem.
-func (x *execution) Name(p *problem.Error, workflowID string) *problem.Error {
+func (x *taskStart) Name(p *problem.Error, workflowID string) *problem.Error {
 	id, _ := plan.TaskOfWorkflow(workflowID)
 	return p.About(id, nil)
 }
 
 // Look reads the plan, and refuses while another task of it lives.
-func (x *execution) Look(ctx context.Context) error {
+func (x *taskStart) Look(ctx context.Context) error {
 	var err error
 	if x.object, err = x.Handlers.plan(ctx, x.plan); err != nil || x.claimed() {
 		return err
@@ -103,10 +103,10 @@ func (x *execution) Look(ctx context.Context) error {
 }
 
 // claimed says whether the plan is claimed for this very task.
-func (x *execution) claimed() bool { return x.Written != nil && x.object.Status.Task == x.ID }
+func (x *taskStart) claimed() bool { return x.Written != nil && x.object.Status.Task == x.ID }
 
 // blocked is the answer while another task of the plan lives. An interrupted one may be replaced.
-func (x *execution) blocked(other *live) error {
+func (x *taskStart) blocked(other *live) error {
 	switch {
 	case other == nil, other.id == x.ID, other.state == plan.TaskInterrupted:
 		return nil
@@ -118,7 +118,7 @@ func (x *execution) blocked(other *live) error {
 }
 
 // Check asks the parties whether the task can be carried out. What is recorded was checked before.
-func (x *execution) Check(ctx context.Context) error {
+func (x *taskStart) Check(ctx context.Context) error {
 	if x.Written != nil || x.checked == x.object.Generation {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (x *execution) Check(ctx context.Context) error {
 }
 
 // Begin claims the plan and starts the task's workflow. One that runs already is this task's own: its ID belongs to the record.
-func (x *execution) Begin(ctx context.Context) error {
+func (x *taskStart) Begin(ctx context.Context) error {
 	if !x.claimed() {
 		if err := x.claim(ctx); err != nil {
 			return err
@@ -142,9 +142,9 @@ func (x *execution) Begin(ctx context.Context) error {
 
 // claim makes this task the plan's live one. After a conflict the plan may still have been claimed for it, by a twin of this request or by a
 // call whose answer was lost.
-func (x *execution) claim(ctx context.Context) error {
+func (x *taskStart) claim(ctx context.Context) error {
 	err := x.Home.ClaimPlan(ctx, x.plan, x.object.ResourceVersion, x.ID)
-	if !problem.IsFailure(err, failure.Conflict) {
+	if !failure.Is(err, failure.Conflict) {
 		return err
 	}
 	if x.object, err = x.Handlers.plan(ctx, x.plan); err != nil || x.claimed() {
@@ -155,14 +155,14 @@ func (x *execution) claim(ctx context.Context) error {
 }
 
 // Began says whether the task has a workflow.
-func (x *execution) Began(ctx context.Context, record *v1alpha1.ReleaseRecord) (bool, error) {
+func (x *taskStart) Began(ctx context.Context, record *v1alpha1.ReleaseRecord) (bool, error) {
 	described, err := x.Describe(ctx, record.Spec.WorkflowID)
 	return described != nil, err
 }
 
 // Adopt takes on a task that was recorded but has no workflow. If it has not even claimed its plan within the time that takes, its snapshot is
 // old: it makes way for a new one.
-func (x *execution) Adopt(ctx context.Context) error {
+func (x *taskStart) Adopt(ctx context.Context) error {
 	object, err := x.Handlers.plan(ctx, x.plan)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (x *execution) Adopt(ctx context.Context) error {
 
 // Deleted says whether the ID is that of a task that was deleted: Temporal remembers its workflow for a minute or so, and would not start
 // another under its ID.
-func (x *execution) Deleted(ctx context.Context, id string) (bool, error) {
+func (x *taskStart) Deleted(ctx context.Context, id string) (bool, error) {
 	described, err := x.Describe(ctx, plan.WorkflowID(id))
 	if err != nil || described == nil {
 		return false, err
@@ -186,18 +186,18 @@ func (x *execution) Deleted(ctx context.Context, id string) (bool, error) {
 	if err == nil {
 		return false, start.ErrAgain
 	}
-	return problem.IsFailure(err, failure.NotFound), unlessNotFound(err)
+	return failure.Is(err, failure.NotFound), unlessNotFound(err)
 }
 
 func unlessNotFound(err error) error {
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil
 	}
 	return err
 }
 
 // Record is what the task is asked.
-func (x *execution) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, error) {
+func (x *taskStart) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, error) {
 	x.snapshot.Task, x.snapshot.CreatedAt = id, at
 	snapshot, err := v1alpha1.EncodeBody(x.snapshot)
 	if err != nil {

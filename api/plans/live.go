@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"slipway.io/slipway/api/backend"
-	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -34,7 +33,7 @@ func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live
 	switch {
 	case described == nil:
 		return h.startingTask(ctx, of)
-	case !backend.IsOpen(described):
+	case !execution.IsOpen(described):
 		return nil, nil
 	}
 	state := publishedState(described.GetWorkflowExecutionInfo())
@@ -52,7 +51,7 @@ func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*
 		return nil, nil
 	}
 	record, err := h.Home.GetRecord(ctx, of.Status.Task)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil, nil
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ func TestTaskIDs(t *testing.T) {
 
 func TestDetailsStaySmall(t *testing.T) {
 	t.Parallel()
-	x := &execution{plan: "shop", Start: &start.Start{ID: "shop-1", Written: &v1alpha1.ReleaseRecord{}}}
+	x := &taskStart{plan: "shop", Start: &start.Start{ID: "shop-1", Written: &v1alpha1.ReleaseRecord{}}}
 	x.Written.Spec.Reason = strings.Repeat("because ", 500)
 	x.snapshot.Document.Comment = strings.Repeat("words\n", 500)
 	for i := range 1000 {

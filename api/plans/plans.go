@@ -186,7 +186,7 @@ func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 			return problem.Conflict.Because("plan %s cannot be deleted while its task %s is %s: stop the task first", name, live.id, live.state).About(live.id, nil)
 		}
 		err = h.Home.DeletePlan(ctx, name, found.ResourceVersion)
-		if !problem.IsFailure(err, failure.Conflict) {
+		if !failure.Is(err, failure.Conflict) {
 			return answer.NoContent(c, err)
 		}
 	}

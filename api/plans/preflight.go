@@ -21,7 +21,7 @@ type place struct {
 }
 
 // preflight asks the workers of all parties whether the task could be carried out, without a write (design §1, principle 6).
-func (x *execution) preflight(ctx context.Context) error {
+func (x *taskStart) preflight(ctx context.Context) error {
 	var refusals []schema.FieldProblem
 	var absent []backend.AbsentParty
 	places := x.places()
@@ -53,7 +53,7 @@ func (x *execution) preflight(ctx context.Context) error {
 }
 
 // places are the operations of the task, in the document's order.
-func (x *execution) places() []place {
+func (x *taskStart) places() []place {
 	var all []place
 	for n, item := range x.snapshot.Document.Items {
 		deadline := x.snapshot.Services[item.ServiceID].Deadline()
@@ -66,7 +66,7 @@ func (x *execution) places() []place {
 }
 
 // askParties runs one preflight. order holds, for each outcome, the places that its refusals index into.
-func (x *execution) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
+func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
 	var input workflows.PreflightInput
 	index := map[string]int{}
 	for _, at := range places {

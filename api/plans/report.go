@@ -49,7 +49,7 @@ func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
 		return plan.Report{}, err
 	}
 	record, err := h.Home.GetRecord(ctx, id)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return plan.Report{}, problem.NotFound.Because("task %s has no record any more, so that there is no report of it", id)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,12 +10,12 @@ import (
 	"github.com/labstack/echo/v4"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -51,7 +52,7 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 		WorkflowID: plan.WorkflowID(id),
 		Record: func() (*v1alpha1.ReleaseRecord, error) {
 			record, err := h.Home.GetRecord(ctx, id)
-			if problem.IsFailure(err, failure.NotFound) { // it was deleted, or pruned, and Temporal has not forgotten it yet
+			if failure.Is(err, failure.NotFound) { // it was deleted, or pruned, and Temporal has not forgotten it yet
 				err = noSuchTask(id)
 			}
 			return record, err
@@ -89,8 +90,8 @@ func (h *Handlers) readOpen(ctx context.Context, id string, described *workflows
 		return h.readUnanswered(ctx, id, described, err)
 	}
 	seen := taskSnapshot{task: task, open: true}
-	execution := described.GetWorkflowExecutionInfo().GetExecution()
-	seen.task.Workflow = h.WorkflowRef(execution.GetWorkflowId(), execution.GetRunId())
+	run := described.GetWorkflowExecutionInfo().GetExecution()
+	seen.task.Workflow = h.WorkflowRef(run.GetWorkflowId(), run.GetRunId())
 	reader.fill(ctx, &seen.task)
 	return seen, nil
 }
@@ -122,8 +123,8 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 			service.State = plan.ItemRunning
 		}
 	}
-	execution := described.GetWorkflowExecutionInfo().GetExecution()
-	task.Workflow = h.WorkflowRef(execution.GetWorkflowId(), execution.GetRunId())
+	run := described.GetWorkflowExecutionInfo().GetExecution()
+	task.Workflow = h.WorkflowRef(run.GetWorkflowId(), run.GetRunId())
 	return taskSnapshot{task: task, open: true, unanswered: cause.Error()}, nil
 }
 
@@ -183,10 +184,6 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 
 // publishedState is the state that a task's workflow last published; Pending until it has published one.
 func publishedState(info *workflowpb.WorkflowExecutionInfo) plan.TaskState {
-	var state string
-	payload, ok := info.GetSearchAttributes().GetIndexedFields()[workflows.AttributeState.GetName()]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &state) != nil || state == "" {
-		return plan.TaskPending
-	}
-	return plan.TaskState(state)
+	state := execution.Published[plan.TaskState](info, workflows.AttributeState.GetName())
+	return cmp.Or(state, plan.TaskPending)
 }

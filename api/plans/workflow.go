@@ -16,7 +16,7 @@ import (
 )
 
 // workflow is the task's.
-func (x *execution) workflow() start.Workflow {
+func (x *taskStart) workflow() start.Workflow {
 	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.input(), Options: client.StartWorkflowOptions{
 		ID:                    plan.WorkflowID(x.ID),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -27,7 +27,7 @@ func (x *execution) workflow() start.Workflow {
 	}}
 }
 
-func (x *execution) input() workflows.DeployPlanInput {
+func (x *taskStart) input() workflows.DeployPlanInput {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
 		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.MethodOrDefault()}
@@ -40,7 +40,7 @@ func (x *execution) input() workflows.DeployPlanInput {
 }
 
 // searchAttributes are what Temporal's lists can be filtered by (design §4).
-func (x *execution) searchAttributes() temporal.SearchAttributes {
+func (x *taskStart) searchAttributes() temporal.SearchAttributes {
 	var services, parties []string
 	seen := map[string]bool{}
 	for n, item := range x.snapshot.Document.Items {
@@ -72,7 +72,7 @@ func outline(document plan.Document) string {
 }
 
 // details is what the Temporal UI says of the task before it runs, as Markdown: what it will do, and how to hold it.
-func (x *execution) details() string {
+func (x *taskStart) details() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
 	if comment := x.snapshot.Document.Comment; comment != "" {

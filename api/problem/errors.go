@@ -96,9 +96,3 @@ func TemporalAway(err error) bool {
 	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) || errors.As(err, &canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
-
-// IsFailure says whether the error is a failure of that kind.
-func IsFailure(err error, kind failure.Kind) bool {
-	var typed *failure.Error
-	return errors.As(err, &typed) && typed.Kind == kind
-}

@@ -26,12 +26,12 @@ func WrongDocument(what string, wrong strictyaml.Errors) error {
 // IsGone says whether what was asked for does not exist, or not any more.
 func IsGone(err error) bool {
 	var answer *Error
-	return IsFailure(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == NotFound.Status
+	return failure.Is(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == NotFound.Status
 }
 
 // RefusedIsMalformed is for a document that the home cluster itself refuses: the sender has to change it.
 func RefusedIsMalformed(err error) error {
-	if IsFailure(err, failure.Refused) {
+	if failure.Is(err, failure.Refused) {
 		return Malformed.Because("%v", err)
 	}
 	return err

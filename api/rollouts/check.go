@@ -87,7 +87,7 @@ func (s *rolloutStart) findShared(ctx context.Context) error {
 	}
 	const field = "strategy.trafficRoutingRef"
 	found, err := s.Home.GetTrafficRouting(ctx, s.key.namespace, name)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/%s/%s)",
 			s.key.namespace, name, s.key.namespace, name)})
 	}
@@ -130,7 +130,7 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 		return "", nil
 	}
 	routing, err := s.Home.GetTrafficRouting(ctx, namespace, name)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return "", nil
 	}
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/api/backend"
-	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -88,7 +88,7 @@ func (h *Handlers) newestRecord(ctx context.Context, key rolloutKey) (*v1alpha1.
 	}
 	for _, record := range records {
 		whole, err := h.Home.GetRelease(ctx, record.Name)
-		if problem.IsFailure(err, failure.NotFound) {
+		if failure.Is(err, failure.NotFound) {
 			continue // it was withdrawn or pruned meanwhile
 		}
 		return whole, err
@@ -211,11 +211,11 @@ func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) st
 // publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the gate and the reason
 // come with it.
 func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
-	kind := rollout.WaitKind(backend.PublishedText(info, workflows.AttributeWaitingFor.GetName()))
+	kind := rollout.WaitKind(execution.Published[string](info, workflows.AttributeWaitingFor.GetName()))
 	if kind == "" {
 		return nil
 	}
-	waiting := rollout.WaitingFor{Kind: kind, Since: backend.PublishedTime(info, workflows.AttributeWaitingSince.GetName())}
+	waiting := rollout.WaitingFor{Kind: kind, Since: execution.Published[time.Time](info, workflows.AttributeWaitingSince.GetName()).UTC()}
 	if shown := backend.PublishedShown(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind && shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
 		waiting = *shown.WaitingFor
 		waiting.Message = shown.Reason
@@ -225,7 +225,7 @@ func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 
 // publishedPhase is the phase that a rollout's workflow last published; Progressing until it has published one.
 func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
-	if phase := backend.PublishedText(info, workflows.AttributeState.GetName()); phase != "" {
+	if phase := execution.Published[string](info, workflows.AttributeState.GetName()); phase != "" {
 		return rollout.Phase(phase)
 	}
 	return rollout.PhaseProgressing

@@ -6,11 +6,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
@@ -151,7 +151,7 @@ func (s *rolloutStart) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if described == nil || !backend.IsOpen(described) {
+	if !execution.IsOpen(described) {
 		return nil
 	}
 	if s.Key != "" && s.runs(ctx, described, s.RecordName()) {

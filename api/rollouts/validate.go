@@ -8,11 +8,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -63,7 +63,7 @@ func (h *Handlers) validateRollout(ctx context.Context, request rollout.Request,
 		result.Warnings = append(result.Warnings, held+" just now")
 	}
 	described, err := h.Describe(ctx, s.key.workflowID())
-	if err == nil && described != nil && backend.IsOpen(described) && !request.Supersede {
+	if err == nil && execution.IsOpen(described) && !request.Supersede {
 		result.Warnings = append(result.Warnings, s.key.String()+" is being released just now: wait until it is over, or give supersede: true")
 	}
 	return err

@@ -2,18 +2,17 @@ package servings
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
@@ -91,19 +90,18 @@ func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (se
 	run := release.Workflow
 	asking, cancel := backend.Briefly(ctx)
 	defer cancel()
-	described, err := h.Temporal.DescribeWorkflowExecution(asking, run.ID, run.RunID)
-	var missing *serviceerror.NotFound
-	if err != nil && !errors.As(err, &missing) {
+	described, err := execution.Describe(asking, h.Temporal, run.ID, run.RunID)
+	if err != nil {
 		return release, err
 	}
-	if err == nil && backend.IsOpen(described) {
+	if execution.IsOpen(described) {
 		return h.askServing(ctx, release), nil
 	}
 	// It may have been over since its record was read.
 	if recorded, readErr := h.recordedServing(ctx, release.Record); readErr != nil || recorded.State != serving.StateProgressing {
 		return recorded, readErr
 	}
-	if err != nil {
+	if described == nil {
 		return lostServing(release, "is known to Temporal no more"), nil
 	}
 	info := described.GetWorkflowExecutionInfo()

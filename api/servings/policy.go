@@ -27,7 +27,7 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 	}
 	for range backend.Attempts {
 		created, changed, err := h.putPolicy(c.Request().Context(), id, policy)
-		if problem.IsFailure(err, failure.Conflict) {
+		if failure.Is(err, failure.Conflict) {
 			continue // somebody else was faster: look again
 		}
 		if err != nil {

@@ -61,7 +61,7 @@ func (h *Handlers) findServing(ctx context.Context, id string) (*kuscia.KusciaDe
 		return nil, noSuchServing(id) // nothing can be called so, and the API server would say it less plainly
 	}
 	kd, err := h.Home.GetServing(ctx, id)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil, noSuchServing(id)
 	}
 	return kd, err
@@ -112,7 +112,7 @@ func (r *servingReader) learnImage(ctx context.Context, name string) error {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil
 	}
 	if err == nil {

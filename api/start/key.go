@@ -54,7 +54,7 @@ func (s *Start) repeat(ctx context.Context, record v1alpha1.ReleaseRecord) (done
 	}
 	s.ID = s.idOf(&record)
 	whole, err := s.backend.Home.GetRelease(ctx, record.Name)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		if record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey {
 			return false, nil // its twin has withdrawn it; the ID is the key's all the same
 		}

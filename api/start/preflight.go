@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/workflows"
 )
 
@@ -57,7 +58,7 @@ func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *
 		return preflightError(err)
 	}
 	described, err := p.Describe(ctx, run.GetID())
-	if err == nil && backend.IsOpen(described) && described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED {
+	if err == nil && execution.IsOpen(described) && described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED {
 		p.end(ctx, run)
 		return problem.Unreachable.Because("%s: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", p.Refusal)
 	}

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -35,7 +34,7 @@ func (s *Start) write(ctx context.Context) error {
 	record.Spec.Kind, record.Spec.Subject, record.Spec.CreatedAt = s.Kind, s.Subject, metav1.MicroTime{Time: now}
 	record.Spec.Actor, record.Spec.Reason, record.Spec.RequestDigest = s.Actor, s.Reason, s.digest()
 	err = s.backend.Home.CreateRecord(ctx, record)
-	if problem.IsFailure(err, failure.Conflict) { // a twin with the same key was faster, or chance drew an ID twice
+	if failure.Is(err, failure.Conflict) { // a twin with the same key was faster, or chance drew an ID twice
 		if s.Key == "" {
 			s.ID = ""
 		}
@@ -53,7 +52,7 @@ func (s *Start) keep(ctx context.Context) error {
 	record := s.Written.DeepCopy()
 	record.ResourceVersion, record.UID = "", ""
 	err := s.backend.Home.CreateRecord(ctx, record)
-	if problem.IsFailure(err, failure.Conflict) {
+	if failure.Is(err, failure.Conflict) {
 		return nil
 	}
 	return err
@@ -74,7 +73,7 @@ func (s *Start) Discard(ctx context.Context) {
 	if s.Written == nil {
 		return
 	}
-	if err := s.backend.Home.DeleteRelease(ctx, s.Written.Name); err != nil && !problem.IsFailure(err, failure.NotFound) {
+	if err := s.backend.Home.DeleteRelease(ctx, s.Written.Name); err != nil && !failure.Is(err, failure.NotFound) {
 		s.backend.Log.Warn("the record of a release that was not started stays behind", "record", s.Written.Name, "error", err)
 	}
 	s.Forget()

@@ -92,7 +92,7 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 	}
 	for range backend.Attempts {
 		created, changed, err := h.putTrafficRouting(c, namespace, name, document)
-		if problem.IsFailure(err, failure.Conflict) {
+		if failure.Is(err, failure.Conflict) {
 			continue // somebody else was faster: look again
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func otherName(field, said, address string) strictyaml.Errors {
 func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool, err error) {
 	ctx := c.Request().Context()
 	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
-	if problem.IsFailure(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		stored, err = nil, nil
 	}
 	if err != nil {
@@ -161,7 +161,7 @@ func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespa
 			return trafficHeld(found, held, "deleted")
 		}
 		err = h.Home.DeleteTrafficRouting(ctx, found)
-		if !problem.IsFailure(err, failure.Conflict) {
+		if !failure.Is(err, failure.Conflict) {
 			return answer.NoContent(c, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -146,7 +147,7 @@ func (c *Controller) work(ctx context.Context) {
 // reconcile does what is to be done about a serving as it is now.
 func (c *Controller) reconcile(ctx context.Context, id string) error {
 	kd, err := c.home.GetServing(ctx, id)
-	if isKind(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil
 	}
 	if err != nil {
@@ -164,7 +165,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) error {
 	}
 	if d.Do == serving.DoGuard {
 		err := c.home.GuardServing(ctx, kd, true)
-		if isKind(err, failure.NotFound) {
+		if failure.Is(err, failure.NotFound) {
 			return nil
 		}
 		return err
@@ -181,13 +182,9 @@ func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (ser
 	if started := op.StartedAt; started != nil && time.Since(started.Time) < lookAgain/2 {
 		return serving.Decision{}, nil
 	}
-	described, err := c.temporal.DescribeWorkflowExecution(ctx, op.WorkflowID, op.RunID)
-	var gone *serviceerror.NotFound
-	switch {
-	case err != nil && !errors.As(err, &gone):
+	described, err := execution.Describe(ctx, c.temporal, op.WorkflowID, op.RunID)
+	if err != nil || execution.IsOpen(described) {
 		return serving.Decision{}, err
-	case err == nil && described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return serving.Decision{}, nil
 	}
 	return serving.Decision{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was ended by somebody before it was over"}, nil
 }
@@ -236,7 +233,7 @@ func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, i
 // away. nil is the operation itself, which was started before.
 func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
 	id := fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation)
-	described, err := c.temporal.DescribeWorkflowExecution(ctx, id, open.RunId)
+	described, err := execution.Describe(ctx, c.temporal, id, open.RunId)
 	if err != nil {
 		return nil, err
 	}
@@ -297,13 +294,8 @@ func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployme
 // writeStatus writes the status of a serving, unless it is gone.
 func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
 	err := c.home.UpdateServingStatus(ctx, kd)
-	if isKind(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil
 	}
 	return err
-}
-
-func isKind(err error, kind failure.Kind) bool {
-	var f *failure.Error
-	return errors.As(err, &f) && f.Kind == kind
 }

@@ -136,7 +136,7 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 		}
 		image, err := c.home.GetAppImage(ctx, party.AppImageRef)
 		switch {
-		case isKind(err, failure.NotFound): // Check says so
+		case failure.Is(err, failure.NotFound): // Check says so
 		case err != nil:
 			return nil, err
 		default:

@@ -154,7 +154,7 @@ func absent(kd *kuscia.KusciaDeployment, of map[string]string, found map[string]
 
 func (p *parties) write(ctx context.Context, id string, away map[string]string) error {
 	kd, err := p.c.home.GetServing(ctx, id)
-	if isKind(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) {
 		return nil
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *parties) write(ctx context.Context, id string, away map[string]string) 
 	}
 	serving.Settle(kd)
 	err = p.c.home.UpdateServingStatus(ctx, kd)
-	if isKind(err, failure.NotFound) || isKind(err, failure.Conflict) {
+	if failure.Is(err, failure.NotFound) || failure.Is(err, failure.Conflict) {
 		return nil // the next look finds it
 	}
 	return err
