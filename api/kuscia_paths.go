@@ -4,7 +4,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// kuscia has Kuscia's own handler answer: its clients find here what they find on its own listeners (design §8.1).
+// kuscia has Kuscia's own handler answer: its clients find here what they find on its own listeners.
 func (h *handlers) kuscia(c echo.Context) error {
 	h.kusciaAPI.ServeHTTP(c.Response(), c.Request())
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -79,7 +80,7 @@ func (p *rolloutParty) begin(context.Context, rollout.BeginRequest) (rollout.Beg
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.frozen {
-		return rollout.BeginResult{Replicas: partySize, Stable: "old", Adopted: &rollout.Adopted{Style: rollout.StylePartition}, Message: "claimed, with a frozen split"}, nil
+		return rollout.BeginResult{Replicas: partySize, Stable: "old", Adopted: &rollout.Adopted{Style: strategy.StylePartition}, Message: "claimed, with a frozen split"}, nil
 	}
 	return rollout.BeginResult{Replicas: partySize, Stable: "old", StableHash: "old", Generation: 1, Message: "claimed"}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -74,7 +75,7 @@ func (e *engine) listed(phase rollout.Phase, waiting rollout.WaitKind, query str
 	require.Eventually(e.t, func() bool { // Temporal's lists lag behind
 		list := decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts"+query, "").is(http.StatusOK, "the query is well formed"))
 		return len(list.Items) == 1 && list.Items[0].Phase == phase && waitKind(list.Items[0].WaitingFor) == waiting && list.Items[0].Name == "order" &&
-			list.Items[0].WorkloadRef.Kind == "Deployment" && list.Items[0].Style == rollout.StylePartition
+			list.Items[0].WorkloadRef.Kind == "Deployment" && list.Items[0].Style == strategy.StylePartition
 	}, patience, tick, "one rollout in %s waiting for %q", phase, waiting)
 	e.call("GET", "/api/v1/rollouts?waitingFor=godot", "").is(http.StatusBadRequest, "there is no such wait")
 	require.Empty(e.t, decode[schema.RolloutList](e.call("GET", "/api/v1/rollouts?namespace=elsewhere", "")).Items)

@@ -18,13 +18,14 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // webRollout is a canary that waits for an approval of its second step.
 func webRollout() rollout.Status {
 	return rollout.Status{
 		Party: "default", Namespace: "shop", Name: "web", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-		Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
+		Style: strategy.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
 		CurrentStepIndex: 2, NextStepIndex: 3, CurrentStepState: rollout.StatePaused,
 		Steps: []rollout.StepStatus{
 			{Index: 1, Replicas: intstr.FromString("20%"), Traffic: "20%", Pause: "none", State: "Completed", StartedAt: beforeP(5 * time.Minute), FinishedAt: beforeP(4 * time.Minute)},
@@ -155,10 +156,10 @@ func TestRolloutList(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/rollouts", func(request) answer {
 		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
-			{Party: "default", Namespace: "shop", Name: "web", Style: rollout.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
+			{Party: "default", Namespace: "shop", Name: "web", Style: strategy.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
 				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
-			{Party: "alice", Namespace: "bank", Name: "db", Style: rollout.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
-			{Party: "default", Namespace: "shop", Name: "cart", Style: rollout.StyleCanary, Phase: rollout.PhaseFailed, Summary: "cart=registry.example/cart:typo",
+			{Party: "alice", Namespace: "bank", Name: "db", Style: strategy.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
+			{Party: "default", Namespace: "shop", Name: "cart", Style: strategy.StyleCanary, Phase: rollout.PhaseFailed, Summary: "cart=registry.example/cart:typo",
 				Reason: "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown", WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: before(time.Minute)},
 				CreatedAt: before(time.Hour)},
 		}})
@@ -183,7 +184,7 @@ shop/cart        canary      Failed        retry       1m00s   1h00m   cart=regi
 	api.on("GET /api/v1/rollouts/bank/db", func(r request) answer {
 		require.Equal(t, "party=alice", r.query)
 		s := webRolloutIn(rollout.PhaseHealthy, "done")
-		s.Party, s.Namespace, s.Name, s.Style, s.Traffic = "alice", "bank", "db", rollout.StyleBlueGreen, nil
+		s.Party, s.Namespace, s.Name, s.Style, s.Traffic = "alice", "bank", "db", strategy.StyleBlueGreen, nil
 		return answerJSON(http.StatusOK, s)
 	})
 	require.Equal(t, `NAME             STYLE       PHASE         STEP   TRAFFIC   NEW   READY   OF   WAITS FOR   SINCE

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -55,11 +56,11 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 type rolloutRun struct {
 	ctx     workflow.Context
 	in      RolloutInput
-	machine *rollout.Machine
+	machine *machine.Machine
 	box     *inbox
 	info    *workflow.Info
 	// next is what the machine asked for last; running and timer carry it out.
-	next    rollout.Action
+	next    machine.Action
 	running *runningAction
 	timer   *runningTimer
 	// newer is the release that takes this one's place when it is over.
@@ -71,10 +72,10 @@ type rolloutRun struct {
 
 // runningAction is an activity that is being carried out.
 type runningAction struct {
-	action  rollout.Action
+	action  machine.Action
 	cancel  workflow.CancelFunc
 	stopped bool
-	result  rollout.Result
+	result  machine.Result
 	err     error
 	ended   bool
 }
@@ -88,7 +89,7 @@ type runningTimer struct {
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	info := workflow.GetInfo(ctx)
-	setup := rollout.Setup{
+	setup := machine.Setup{
 		Spec:    in.Spec,
 		Claim:   workloadops.Holder{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}.String(),
 		Release: in.Record, CreatedAt: in.CreatedAt, Actor: in.Actor, Reason: in.Reason, Via: in.Via,
@@ -97,10 +98,10 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	}
 	r := &rolloutRun{ctx: detached, in: in, box: inboxOf(ctx), info: info}
 	if in.State == nil {
-		r.machine = rollout.NewMachine(setup, workflow.Now(ctx))
+		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 		return r
 	}
-	r.machine, r.newer = rollout.ResumeMachine(setup, *in.State), in.Newer
+	r.machine, r.newer = machine.ResumeMachine(setup, *in.State), in.Newer
 	return r
 }
 
@@ -157,19 +158,19 @@ func (r *rolloutRun) act() (leaves bool) {
 		r.start(r.next)
 	}
 	r.publish()
-	return r.next.Kind == rollout.ActClose || r.next.Kind == rollout.ActSupersede || r.continuesAsNew()
+	return r.next.Kind == machine.ActClose || r.next.Kind == machine.ActSupersede || r.continuesAsNew()
 }
 
 // continuesAsNew: the history is long, and nothing but a message or the clock is waited for.
 func (r *rolloutRun) continuesAsNew() bool {
-	return r.running == nil && r.next.Kind == rollout.ActRest && workflow.GetInfo(r.ctx).GetContinueAsNewSuggested()
+	return r.running == nil && r.next.Kind == machine.ActRest && workflow.GetInfo(r.ctx).GetContinueAsNewSuggested()
 }
 
 // changeHalts is since when what is held comes to rest by an activity of its own. It is asked after only when there is one to be made.
 const changeHalts = "rollout-halts"
 
 // wanted is what the machine asks for now.
-func (r *rolloutRun) wanted() rollout.Action {
+func (r *rolloutRun) wanted() machine.Action {
 	now := workflow.Now(r.ctx)
 	a := r.machine.Next(now)
 	if a.Halts() && workflow.GetVersion(r.ctx, changeHalts, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
@@ -181,7 +182,7 @@ func (r *rolloutRun) wanted() rollout.Action {
 
 // rest keeps the one timer that the machine's rest needs: none without an end.
 func (r *rolloutRun) rest() {
-	wanted := r.next.Kind == rollout.ActRest && r.next.Until != nil && !r.continuesAsNew()
+	wanted := r.next.Kind == machine.ActRest && r.next.Until != nil && !r.continuesAsNew()
 	if r.timer != nil && (!wanted || !r.timer.until.Equal(*r.next.Until)) {
 		r.timer.cancel()
 		r.timer = nil

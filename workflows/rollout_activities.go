@@ -9,11 +9,12 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/workloadops"
 )
 
 // start carries out an activity beside the loop.
-func (r *rolloutRun) start(a rollout.Action) {
+func (r *rolloutRun) start(a machine.Action) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	running := &runningAction{action: a, cancel: cancel}
 	r.running = running
@@ -26,19 +27,19 @@ func (r *rolloutRun) start(a rollout.Action) {
 func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction) error {
 	a := running.action
 	switch a.Kind {
-	case rollout.ActBegin:
+	case machine.ActBegin:
 		return execute(ctx, r.partyOptions(a), rollout.ActivityBegin, *a.Begin, &running.result.Begin)
-	case rollout.ActMove:
+	case machine.ActMove:
 		return execute(ctx, r.partyOptions(a), rollout.ActivityMove, *a.Move, &running.result.Move)
-	case rollout.ActRoute:
+	case machine.ActRoute:
 		return execute(ctx, r.partyOptions(a), rollout.ActivityRoute, *a.Route, &running.result.Route)
-	case rollout.ActFinish:
+	case machine.ActFinish:
 		return execute(ctx, r.partyOptions(a), rollout.ActivityFinish, *a.Finish, &running.result.Finish)
-	case rollout.ActHold:
+	case machine.ActHold:
 		return execute(ctx, centreOptions(a), rollout.ActivityHoldTraffic, *a.Hold, &running.result.Hold)
-	case rollout.ActLeave:
+	case machine.ActLeave:
 		return execute(ctx, centreOptions(a), rollout.ActivityLeaveTraffic, *a.Leave, &running.result.Leave)
-	case rollout.ActAskHolder:
+	case machine.ActAskHolder:
 		return execute(ctx, centreOptions(a), workloadops.ActivityClaimHolder, *a.Holder, &running.result.Holder)
 	default:
 		return r.complete(ctx, a)
@@ -46,7 +47,7 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 }
 
 // complete writes the record. A rollout closes without its record only when that is refused for good.
-func (r *rolloutRun) complete(ctx workflow.Context, a rollout.Action) error {
+func (r *rolloutRun) complete(ctx workflow.Context, a machine.Action) error {
 	spec := r.in.Spec
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, centreOptions(a)), rollout.ActivityCompleteRollout, rollout.CompleteRequest{
 		Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
@@ -70,7 +71,7 @@ func execute[Q, A any](ctx workflow.Context, options workflow.ActivityOptions, n
 
 // partyOptions are those of an operation on a party's cluster. What is stopped ends before anything else begins: two writers of one workload
 // would undo each other. A party that is known to be away is waited for without a limit.
-func (r *rolloutRun) partyOptions(a rollout.Action) workflow.ActivityOptions {
+func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
 	if a.Patient {
 		pickUp = 0
@@ -80,7 +81,7 @@ func (r *rolloutRun) partyOptions(a rollout.Action) workflow.ActivityOptions {
 	return o
 }
 
-func centreOptions(a rollout.Action) workflow.ActivityOptions {
+func centreOptions(a machine.Action) workflow.ActivityOptions {
 	o := centreForever
 	o.Summary, o.WaitForCancellation = summary(a.Summary), true
 	return o
@@ -92,9 +93,9 @@ const maxSummary = 200
 func summary(text string) string { return cell(text, maxSummary) }
 
 // rolloutFailure is an activity's error in the machine's terms.
-func rolloutFailure(a *runningAction, party string) rollout.Failure {
+func rolloutFailure(a *runningAction, party string) machine.Failure {
 	details := detailsOf(a.err)
-	f := rollout.Failure{Kind: kindOf(a.err), Message: message(a.err), Holder: details.Holder, SpentSeconds: details.SpentSeconds}
+	f := machine.Failure{Kind: kindOf(a.err), Message: message(a.err), Holder: details.Holder, SpentSeconds: details.SpentSeconds}
 	if trouble, spent := systemTrouble(a.err, party); trouble != "" {
 		f.Message, f.SpentSeconds = trouble, spent
 		if !f.Kind.System() {

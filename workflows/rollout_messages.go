@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TypeRollout is the workflow type of one release of one workload.
@@ -14,7 +16,7 @@ const KindRollout = "rollout"
 
 // RolloutInput starts a Rollout workflow.
 type RolloutInput struct {
-	Spec rollout.Spec `json:"spec"`
+	Spec strategy.Spec `json:"spec"`
 	// Queue is the party's queue.
 	Queue string `json:"queue"`
 	// Record is the name of the release's ReleaseRecord; it is completed at the end.
@@ -29,7 +31,7 @@ type RolloutInput struct {
 	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
 	BringHome bool `json:"bringHome,omitempty"`
 	// State is that of a run that was continued as new; nil at a start.
-	State *rollout.State `json:"state,omitempty"`
+	State *machine.State `json:"state,omitempty"`
 	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
 }

@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -194,8 +195,8 @@ func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout
 
 func (p *fakeParty) hold(_ context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
 	weight := int32(10)
-	return rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: in.Name, Traffic: rollout.Traffic{Weight: &weight},
-		Routings: []rollout.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called("hold " + in.Name)
+	return rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: in.Name, Traffic: strategy.Traffic{Weight: &weight},
+		Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called("hold " + in.Name)
 }
 
 func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
@@ -204,7 +205,7 @@ func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (ro
 		call += " restored"
 	}
 	return rollout.LeaveTrafficResult{Claim: "shared", Restore: p.restore && !in.Restored,
-		Shared: rollout.SharedTraffic{Name: in.Name, Routings: []rollout.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
+		Shared: rollout.SharedTraffic{Name: in.Name, Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
 }
 
 func (p *fakeParty) complete(context.Context, rollout.CompleteRequest) error {
@@ -270,8 +271,8 @@ func failed(kind failure.Kind, message string, details failure.Details) error {
 }
 
 // stepOf is a step "N%" with a weight (negative: none) and a pause in seconds (negative: a person's approval).
-func stepOf(percent string, weight int32, pause int64) rollout.Step {
-	s := rollout.Step{Replicas: intstr.FromString(percent)}
+func stepOf(percent string, weight int32, pause int64) strategy.Step {
+	s := strategy.Step{Replicas: intstr.FromString(percent)}
 	if weight >= 0 {
 		s.Traffic = &weight
 	}
@@ -281,14 +282,14 @@ func stepOf(percent string, weight int32, pause int64) rollout.Step {
 	return s
 }
 
-func rolloutOf(style rollout.Style, traffic bool, steps ...rollout.Step) RolloutInput {
+func rolloutOf(style strategy.Style, traffic bool, steps ...strategy.Step) RolloutInput {
 	in := RolloutInput{Queue: catalog.PartyQueue("default"), Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
 		Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}
-	in.Spec = rollout.Spec{Namespace: "shop", Name: "order", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
-		Strategy: rollout.Strategy{Style: style, Steps: steps}, Change: rollout.Change{Images: map[string]string{"app": "app:2"}},
-		Policy: rollout.Policy{StepDeadlineSeconds: 600, OnFailure: rollout.OnFailurePause, OnExpiry: rollout.OnFailurePause}}
+	in.Spec = strategy.Spec{Namespace: "shop", Name: "order", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
+		Strategy: strategy.Strategy{Style: style, Steps: steps}, Change: strategy.Change{Images: map[string]string{"app": "app:2"}},
+		Policy: strategy.Policy{StepDeadlineSeconds: 600, OnFailure: strategy.OnFailurePause, OnExpiry: strategy.OnFailurePause}}
 	if traffic {
-		in.Spec.Strategy.Routings = []rollout.Routing{{Service: "order", GraceSeconds: 3, HTTPRoute: "order"}}
+		in.Spec.Strategy.Routings = []strategy.Routing{{Service: "order", GraceSeconds: 3, HTTPRoute: "order"}}
 	}
 	return in
 }

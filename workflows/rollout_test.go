@@ -11,13 +11,14 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 func TestRolloutGoesThroughItsSteps(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	p.grace = 3
-	in := rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 3600), stepOf("100%", -1, -1))
+	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 3600), stepOf("100%", -1, -1))
 	answer := p.ask(48*time.Hour, rollout.VerbApprove, RolloutVerbRequest{VerbRequest: VerbRequest{Actor: "bob", Via: "http", Key: "k1"}, Step: 1})
 	s := p.run(in)
 	require.NoError(t, p.GetWorkflowError())
@@ -41,7 +42,7 @@ func TestRolloutGoesThroughItsSteps(t *testing.T) {
 func TestRolloutWithoutTrafficCostsOneActivityPerStep(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 4)
-	s := p.run(rolloutOf(rollout.StylePartition, false, stepOf("25%", -1, 0), stepOf("50%", -1, 0), stepOf("100%", -1, 0)))
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, 0), stepOf("50%", -1, 0), stepOf("100%", -1, 0)))
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.Equal(t, []string{"begin", "move 25%", "move 50%", "move 100%", "ResumeAndRelease new", "record"}, p.calls)
 	require.LessOrEqual(t, p.upserts, 2, "lists are written when the rollout begins and when it ends, not for each step")
@@ -53,7 +54,7 @@ func TestRolloutStepWithTrafficAndApprovalIsCheap(t *testing.T) {
 	p.grace = 3
 	timers := 0
 	p.SetOnTimerScheduledListener(func(string, time.Duration) { timers++ })
-	in := rolloutOf(rollout.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1))
+	in := rolloutOf(strategy.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1))
 	var calls, upserts, timersAt []int
 	for i := range 3 {
 		p.at(time.Duration(i+1)*time.Hour, func() {
@@ -72,7 +73,7 @@ func TestRolloutEndings(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason  string
-		style   rollout.Style
+		style   strategy.Style
 		traffic bool
 		verb    rollout.Verb
 		to      rollout.StopTo
@@ -80,25 +81,25 @@ func TestRolloutEndings(t *testing.T) {
 		phase   rollout.Phase
 	}{
 		"rollback of a partition": {
-			reason: "traffic leaves before the pods, and the Service stays pinned until the new pods are gone", style: rollout.StylePartition, traffic: true, verb: rollout.VerbRollback,
+			reason: "traffic leaves before the pods, and the Service stays pinned until the new pods are gone", style: strategy.StylePartition, traffic: true, verb: rollout.VerbRollback,
 			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
 		"rollback of a blue-green": {
-			reason: "the old pods take the traffic back at once", style: rollout.StyleBlueGreen, traffic: true, verb: rollout.VerbRollback,
+			reason: "the old pods take the traffic back at once", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbRollback,
 			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
 		"stop": {
-			reason: "stop means stable unless it says otherwise", style: rollout.StylePartition, verb: rollout.VerbStop,
+			reason: "stop means stable unless it says otherwise", style: strategy.StylePartition, verb: rollout.VerbStop,
 			calls: []string{"ResumeAndRelease stable"}, phase: rollout.PhaseRolledBack},
 		"stop to new with an extra workload": {
-			reason: "the extra workload carries its share until the workload itself is new", style: rollout.StyleCanary, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
+			reason: "the extra workload carries its share until the workload itself is new", style: strategy.StyleCanary, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
 			calls: []string{"RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 		"stop to new of a blue-green": {
-			reason: "with few new pods traffic spreads over all", style: rollout.StyleBlueGreen, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
+			reason: "with few new pods traffic spreads over all", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
 			calls: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 		"stop to frozen": {
-			reason: "split and traffic stay", style: rollout.StylePartition, traffic: true, verb: rollout.VerbStop, to: rollout.StopToFrozen,
+			reason: "split and traffic stay", style: strategy.StylePartition, traffic: true, verb: rollout.VerbStop, to: rollout.StopToFrozen,
 			calls: []string{"Freeze"}, phase: rollout.PhaseCancelled},
 		"approved blue-green": {
-			reason: "all traffic goes to the new pods before the old ones go", style: rollout.StyleBlueGreen, traffic: true, verb: rollout.VerbApprove,
+			reason: "all traffic goes to the new pods before the old ones go", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbApprove,
 			calls: []string{"RouteTrafficToNew", "RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 	}
 	for name, tc := range cases {
@@ -108,9 +109,9 @@ func TestRolloutEndings(t *testing.T) {
 			p.send(time.Hour, tc.verb, RolloutVerbRequest{To: tc.to})
 			before := 0
 			p.at(time.Hour-time.Second, func() { before = len(p.calls) })
-			steps := []rollout.Step{stepOf("50%", 50, -1)}
-			if tc.style == rollout.StyleBlueGreen {
-				steps = []rollout.Step{stepOf("100%", 50, -1)}
+			steps := []strategy.Step{stepOf("50%", 50, -1)}
+			if tc.style == strategy.StyleBlueGreen {
+				steps = []strategy.Step{stepOf("100%", 50, -1)}
 			}
 			if !tc.traffic {
 				steps[0].Traffic = nil
@@ -140,7 +141,7 @@ func TestRolloutGatesAreAcceptedOnce(t *testing.T) {
 		approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "c"}, Step: 1}, &wrongStep)
 	})
 	p.at(3*time.Hour, func() { approve(RolloutVerbRequest{VerbRequest: VerbRequest{Key: "d"}}, &second) })
-	s := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, -1), stepOf("50%", -1, -1)))
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, -1), stepOf("50%", -1, -1)))
 	require.NotEmpty(t, gate)
 	require.Equal(t, audit.Accepted, first.Outcome)
 	require.Equal(t, "a", s.History[1].Key)
@@ -154,12 +155,12 @@ func TestRolloutGatesAreAcceptedOnce(t *testing.T) {
 
 func TestRolloutApprovalExpires(t *testing.T) {
 	t.Parallel()
-	in := rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, -1), stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, -1), stepOf("100%", -1, 0))
 	in.Spec.Policy.ApprovalExpiresSeconds = 3600
 	t.Run("the policy rolls back", func(t *testing.T) {
 		t.Parallel()
 		p, in := newParty(t, 10), in
-		in.Spec.Policy.OnExpiry = rollout.OnFailureRollback
+		in.Spec.Policy.OnExpiry = strategy.OnFailureRollback
 		s := p.run(in)
 		require.Equal(t, rollout.PhaseRolledBack, s.Phase)
 		require.Equal(t, "policy", s.History[len(s.History)-1].Actor)
@@ -187,7 +188,7 @@ func TestRolloutJumps(t *testing.T) {
 	var during rollout.Status
 	p.at(3*time.Hour+time.Minute, func() { during = p.status() })
 	p.send(4*time.Hour, rollout.VerbPromote, RolloutVerbRequest{})
-	s := p.run(rolloutOf(rollout.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1)))
+	s := p.run(rolloutOf(strategy.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1)))
 	require.Equal(t, audit.Refused, nowhere.Outcome)
 	require.Equal(t, int32(6), during.CanaryReplicas, "a jump back moves no pods")
 	require.Equal(t, int32(20), during.Traffic.CanaryWeight, "a jump back moves traffic")
@@ -197,7 +198,7 @@ func TestRolloutJumps(t *testing.T) {
 func TestRolloutBackInBatches(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
-	in := rolloutOf(rollout.StylePartition, true, stepOf("50%", 50, 0), stepOf("80%", 80, -1))
+	in := rolloutOf(strategy.StylePartition, true, stepOf("50%", 50, 0), stepOf("80%", 80, -1))
 	in.Spec.Policy.RollbackInBatches = true
 	p.send(time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 	p.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
@@ -212,7 +213,7 @@ func TestRolloutBackInBatches(t *testing.T) {
 func TestRolloutContinuesAsNewWhileItRests(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
-	in := rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, 7200), stepOf("100%", 100, 0))
+	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, 7200), stepOf("100%", 100, 0))
 	var before rollout.Status
 	p.at(time.Hour, func() {
 		before = p.status()
@@ -259,12 +260,12 @@ func TestRolloutPageSaysHowToGoOn(t *testing.T) {
 	})
 	refused := ""
 	p.at(2*time.Hour, func() { refused = rolloutDetails(p.status(), time.Now()); p.SignalWorkflow("approve", nil) })
-	var steps []rollout.Step
+	var steps []strategy.Step
 	for range 50 {
 		steps = append(steps, stepOf("20%", 20, -1))
 	}
 	p.send(3*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
-	p.run(rolloutOf(rollout.StylePartition, true, steps...))
+	p.run(rolloutOf(strategy.StylePartition, true, steps...))
 	require.Less(t, len(page), 4096)
 	for _, part := range []string{"It waits for you", "`approve`", "slipway rollout approve shop/order", "waits for somebody to approve", "Waits for **approval** since", "20% new, 80% stable"} {
 		require.Contains(t, page, part)

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 func TestRolloutFailureWaitsForSomebody(t *testing.T) {
@@ -22,7 +23,7 @@ func TestRolloutFailureWaitsForSomebody(t *testing.T) {
 		var s rollout.Status
 		p.at(time.Hour, func() { s = p.status() })
 		p.send(2*time.Hour, rollout.VerbRetry, RolloutVerbRequest{})
-		end := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0)))
+		end := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0)))
 		require.Equal(t, rollout.PhaseFailed, s.Phase)
 		require.Contains(t, s.Reason, "ImagePullBackOff: manifest unknown", "the reason is the pod's own")
 		require.Equal(t, rollout.WaitResume, s.WaitingFor.Kind)
@@ -33,8 +34,8 @@ func TestRolloutFailureWaitsForSomebody(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
 		p.fail["move 20%"] = []error{trouble}
-		in := rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0))
-		in.Spec.Policy.OnFailure = rollout.OnFailureRollback
+		in := rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0))
+		in.Spec.Policy.OnFailure = strategy.OnFailureRollback
 		end := p.run(in)
 		require.Equal(t, []string{"begin", "move 20%", "ResumeAndRelease stable", "record"}, p.calls)
 		require.Equal(t, rollout.PhaseRolledBack, end.Phase)
@@ -46,7 +47,7 @@ func TestRolloutFailureWaitsForSomebody(t *testing.T) {
 		p.send(time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		again := p.ask(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.send(3*time.Hour, rollout.VerbRetry, RolloutVerbRequest{})
-		end := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, -1)))
+		end := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, -1)))
 		require.Equal(t, audit.Refused, again.Outcome)
 		require.Contains(t, again.Message, "retry")
 		require.Equal(t, rollout.PhaseRolledBack, end.Phase)
@@ -55,7 +56,7 @@ func TestRolloutFailureWaitsForSomebody(t *testing.T) {
 
 func TestRolloutDriftGoneAndLost(t *testing.T) {
 	t.Parallel()
-	steps := []rollout.Step{stepOf("20%", 20, -1), stepOf("100%", 100, 0)}
+	steps := []strategy.Step{stepOf("20%", 20, -1), stepOf("100%", 100, 0)}
 	t.Run("a drift that is looked at is put back by retry", func(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
@@ -68,7 +69,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		p.at(2*time.Hour, func() { s = p.status() })
 		p.send(3*time.Hour, rollout.VerbRetry, RolloutVerbRequest{})
 		p.send(4*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
-		end := p.run(rolloutOf(rollout.StylePartition, true, steps...))
+		end := p.run(rolloutOf(strategy.StylePartition, true, steps...))
 		require.Equal(t, 1, p.count("look"), "several hints are one look")
 		require.Equal(t, rollout.PhaseProgressing, s.Phase)
 		require.Equal(t, rollout.WaitDrift, s.WaitingFor.Kind)
@@ -82,7 +83,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		p.fail["route 20%"] = []error{failed(failure.Drift, "somebody has edited HTTPRoute order", failure.Details{})}
 		p.send(time.Hour, rollout.VerbRetry, RolloutVerbRequest{})
 		p.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
-		p.run(rolloutOf(rollout.StylePartition, true, steps...))
+		p.run(rolloutOf(strategy.StylePartition, true, steps...))
 		require.Equal(t, 1, p.count("route 20% overwrite"))
 		require.Equal(t, 1, p.count("route 100%"), "only what was retried is overwritten")
 	})
@@ -93,7 +94,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		p.at(time.Hour, func() { p.SignalWorkflow(rollout.SignalObserved, rollout.Observed{What: "deleted"}) })
 		refused := p.ask(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.send(3*time.Hour, rollout.VerbStop, RolloutVerbRequest{})
-		end := p.run(rolloutOf(rollout.StylePartition, true, steps...))
+		end := p.run(rolloutOf(strategy.StylePartition, true, steps...))
 		require.Equal(t, audit.Refused, refused.Outcome)
 		require.Equal(t, string(rollout.PhaseFailed), refused.State)
 		require.Equal(t, rollout.PhaseCancelled, end.Phase)
@@ -106,7 +107,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		p.send(time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
 		refused := p.ask(2*time.Hour, rollout.VerbStop, RolloutVerbRequest{To: rollout.StopToStable})
 		p.send(3*time.Hour, rollout.VerbStop, RolloutVerbRequest{To: rollout.StopToFrozen})
-		end := p.run(rolloutOf(rollout.StylePartition, true, steps...))
+		end := p.run(rolloutOf(strategy.StylePartition, true, steps...))
 		require.Equal(t, audit.Refused, refused.Outcome)
 		require.Equal(t, rollout.PhaseFailed, end.Phase)
 		require.Contains(t, end.Reason, "somebody took the claim")
@@ -121,7 +122,7 @@ func TestRolloutClaims(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
 		p.fail["begin"] = []error{held}
-		end := p.run(rolloutOf(rollout.StylePartition, false, stepOf("100%", -1, 0)))
+		end := p.run(rolloutOf(strategy.StylePartition, false, stepOf("100%", -1, 0)))
 		require.Equal(t, []string{"begin", "askHolder", "record"}, p.calls)
 		require.Equal(t, rollout.PhaseFailed, end.Phase)
 		require.Contains(t, end.Reason, "nothing was changed")
@@ -131,8 +132,8 @@ func TestRolloutClaims(t *testing.T) {
 		p := newParty(t, 10)
 		p.holderDead = true
 		p.fail["begin"] = []error{held}
-		p.adopted = &rollout.Adopted{Style: rollout.StyleCanary, Routings: []rollout.Routing{{Service: "order", HTTPRoute: "order"}}}
-		end := p.run(rolloutOf(rollout.StylePartition, false, stepOf("100%", -1, 0)))
+		p.adopted = &rollout.Adopted{Style: strategy.StyleCanary, Routings: []strategy.Routing{{Service: "order", HTTPRoute: "order"}}}
+		end := p.run(rolloutOf(strategy.StylePartition, false, stepOf("100%", -1, 0)))
 		require.Equal(t, []string{"begin", "askHolder", "begin over task/x@r", "RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService",
 			"ReleaseWorkloadControl", "begin", "move 100%", "ResumeAndRelease new", "record"}, p.calls, "what the dead one left goes home by its own style and routes first")
 		require.Equal(t, rollout.PhaseHealthy, end.Phase)
@@ -150,7 +151,7 @@ func TestRolloutClaims(t *testing.T) {
 					p.SignalWorkflow("approve", nil)
 				}
 			})
-			end := p.run(rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, -1), stepOf("100%", 100, 0)))
+			end := p.run(rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("100%", 100, 0)))
 			require.Equal(t, 1, p.count("askHolder"))
 			if dead {
 				require.Equal(t, 2, p.count("route 20%"), "what a dead release holds is taken over")
@@ -164,8 +165,8 @@ func TestRolloutClaims(t *testing.T) {
 	t.Run("bring home", func(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
-		p.adopted = &rollout.Adopted{Style: rollout.StylePartition}
-		in := rolloutOf(rollout.StylePartition, false, stepOf("100%", -1, 0))
+		p.adopted = &rollout.Adopted{Style: strategy.StylePartition}
+		in := rolloutOf(strategy.StylePartition, false, stepOf("100%", -1, 0))
 		in.BringHome = true
 		end := p.run(in)
 		require.Equal(t, []string{"begin", "ResumeAndRelease stable", "record"}, p.calls)
@@ -180,7 +181,7 @@ func TestRolloutPartyAway(t *testing.T) {
 	p.fail["move 20%"] = []error{away, away}
 	var during rollout.Status
 	p.at(30*time.Second, func() { during = p.status() })
-	s := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0)))
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0)))
 	require.Equal(t, rollout.WaitParty, during.WaitingFor.Kind)
 	require.Equal(t, rollout.PhaseProgressing, during.Phase)
 	require.Contains(t, during.Reason, "the API server does not answer")
@@ -191,7 +192,7 @@ func TestRolloutPartyAway(t *testing.T) {
 func TestRolloutPauseStopsTheMove(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
-	in := rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, 60), stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 60), stepOf("100%", -1, 0))
 	in.Spec.Strategy.Paused = true
 	var waits []rollout.WaitKind
 	look := func() { waits = append(waits, p.status().WaitingFor.Kind) }
@@ -217,7 +218,7 @@ func TestRolloutPauseBringsThePodsToRest(t *testing.T) {
 	var during rollout.Status
 	p.at(time.Hour, func() { during = p.status() })
 	p.send(2*time.Hour, rollout.VerbResume, RolloutVerbRequest{})
-	s := p.run(rolloutOf(rollout.StylePartition, false, stepOf("20%", -1, 60), stepOf("100%", -1, 0)))
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 60), stepOf("100%", -1, 0)))
 	require.Equal(t, rollout.WaitResume, during.WaitingFor.Kind)
 	require.Equal(t, []string{"begin", "move 20%", "move 20%", "halt", "move 20%", "move 100%", "ResumeAndRelease new", "record"}, p.calls)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
@@ -227,7 +228,7 @@ func TestRolloutCancelMeansStop(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	p.at(time.Hour, p.CancelWorkflow)
-	s := p.run(rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, -1)))
+	s := p.run(rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1)))
 	require.Equal(t, rollout.PhaseRolledBack, s.Phase)
 	require.Zero(t, p.share)
 	require.Contains(t, p.calls, "ResumeWorkload stable")
@@ -237,7 +238,7 @@ func TestRolloutSharedTraffic(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	p.restore = true
-	in := rolloutOf(rollout.StylePartition, false, stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, false, stepOf("100%", -1, 0))
 	in.Spec.Strategy.TrafficRoutingRef = "edge"
 	s := p.run(in)
 	require.Equal(t, []string{"begin", "hold edge", "shared route 10%", "move 100%", "ResumeWorkload new", "leave edge", "shared RouteTrafficToStable", "leave edge restored",
@@ -253,7 +254,7 @@ func waitsToHold(p *fakeParty, late error) RolloutInput {
 		p.fail["hold edge"] = append(p.fail["hold edge"], busy)
 	}
 	p.fail["hold edge"] = append(p.fail["hold edge"], late)
-	in := rolloutOf(rollout.StylePartition, false, stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, false, stepOf("100%", -1, 0))
 	in.Spec.Strategy.TrafficRoutingRef = "edge"
 	return in
 }
@@ -289,14 +290,14 @@ func TestRolloutWaitsForSharedTraffic(t *testing.T) {
 
 func TestRolloutSupersede(t *testing.T) {
 	t.Parallel()
-	newer := rolloutOf(rollout.StylePartition, true, stepOf("100%", 100, 0))
+	newer := rolloutOf(strategy.StylePartition, true, stepOf("100%", 100, 0))
 	newer.Record = "shop.order.2"
 	t.Run("a canary gives way", func(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
 		var answer VerbResponse
 		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
-		s := p.run(rolloutOf(rollout.StylePartition, true, stepOf("20%", 20, -1)))
+		s := p.run(rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1)))
 		require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 		require.Equal(t, rollout.PhaseRolledBack, s.Phase)
 		require.ErrorContains(t, p.GetWorkflowError(), "continue as new")
@@ -307,7 +308,7 @@ func TestRolloutSupersede(t *testing.T) {
 		var answer VerbResponse
 		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
 		p.send(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
-		p.run(rolloutOf(rollout.StyleBlueGreen, true, stepOf("100%", 20, -1)))
+		p.run(rolloutOf(strategy.StyleBlueGreen, true, stepOf("100%", 20, -1)))
 		require.Equal(t, audit.Refused, answer.Outcome)
 		require.Contains(t, answer.Message, "roll it back first")
 		require.NoError(t, p.GetWorkflowError())

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // actions are the changes of the traffic. Each makes what is not made yet and returns a sentence that says how it is now.
@@ -147,7 +148,7 @@ func routed(j job) string {
 }
 
 // target names what a routing goes through.
-func target(r rollout.Routing) string {
+func target(r strategy.Routing) string {
 	switch {
 	case r.Ingress != nil:
 		return "Ingress " + r.Ingress.Name

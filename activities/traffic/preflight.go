@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -21,7 +22,7 @@ import (
 // cluster does not answer.
 func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error) {
 	c := &check{a: a, req: req, root: "strategy.canary"}
-	if req.Strategy.Style == rollout.StyleBlueGreen {
+	if req.Strategy.Style == strategy.StyleBlueGreen {
 		c.root = "strategy.blueGreen"
 	}
 	if err := c.run(ctx); err != nil {
@@ -83,11 +84,11 @@ func (c *check) run(ctx context.Context) error {
 // asked is what one step asks of the traffic, and where it stands in the document.
 type asked struct {
 	field   string
-	traffic rollout.Traffic
+	traffic strategy.Traffic
 }
 
 // part is the field of a step that a provider cannot do.
-func (s asked) part(t rollout.Traffic) string {
+func (s asked) part(t strategy.Traffic) string {
 	switch {
 	case strings.HasSuffix(s.field, ".trafficRoutingRef"):
 		return s.field
@@ -100,7 +101,7 @@ func (s asked) part(t rollout.Traffic) string {
 	}
 }
 
-func (c *check) routings(ctx context.Context, routings []rollout.Routing, noCanary bool, steps []asked) error {
+func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCanary bool, steps []asked) error {
 	if len(routings) == 0 {
 		return nil
 	}

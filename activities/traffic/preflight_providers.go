@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -81,7 +81,7 @@ func (p httpRouteProvider) initialise(ctx context.Context, a *Activities, j job)
 	if _, err := a.kinds.of(httpRoutes.gvr.GroupVersion().String(), httpRoutes.name); err != nil {
 		return err
 	}
-	j.asks = rollout.Traffic{}
+	j.asks = strategy.Traffic{}
 	return p.try(ctx, a, j)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 const deploymentYAML = `
@@ -25,11 +26,11 @@ spec:
     spec: {containers: [{name: app, image: "order:1"}]}
 `
 
-func (b *bench) preflight(routing rollout.Routing, steps ...rollout.Traffic) ([]rollout.Refusal, string, string) {
+func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) ([]rollout.Refusal, string, string) {
 	b.t.Helper()
-	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: rollout.Strategy{Style: rollout.StylePartition, Routings: []rollout.Routing{routing}}}
+	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: strategy.Strategy{Style: strategy.StylePartition, Routings: []strategy.Routing{routing}}}
 	for _, s := range steps {
-		req.Strategy.Steps = append(req.Strategy.Steps, rollout.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
+		req.Strategy.Steps = append(req.Strategy.Steps, strategy.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
 	}
 	before := b.wire.count()
 	refusals, holder, on, err := b.acts.TrafficPreflight(b.t.Context(), req)
@@ -38,8 +39,8 @@ func (b *bench) preflight(routing rollout.Routing, steps ...rollout.Traffic) ([]
 	return refusals, holder, on
 }
 
-func byPath(kind rollout.MatchType, value string) rollout.Traffic {
-	return rollout.Traffic{Matches: []rollout.Match{{Path: &rollout.PathMatch{Type: kind, Value: value}}}}
+func byPath(kind strategy.MatchType, value string) strategy.Traffic {
+	return strategy.Traffic{Matches: []strategy.Match{{Path: &strategy.PathMatch{Type: kind, Value: value}}}}
 }
 
 // TestPreflight refuses at the door what a release could not do, with the field and what to do.
@@ -49,14 +50,14 @@ func TestPreflight(t *testing.T) {
 		reason string
 		yaml   []string
 		way    way
-		change func(r *rollout.Routing)
-		steps  []rollout.Traffic
+		change func(r *strategy.Routing)
+		steps  []strategy.Traffic
 		field  string
 		text   string
 	}{
-		"good ingress":  {reason: "all is there", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []rollout.Traffic{weight(20), byHeader("a", "b")}},
-		"good route":    {reason: "all is there", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []rollout.Traffic{weight(20), byPath(rollout.MatchExact, "/order/1")}},
-		"good custom":   {reason: "all is there", way: ways["custom"], yaml: []string{serviceYAML, virtualServiceYAML}, steps: []rollout.Traffic{weight(20), byHeader("a", "b")}},
+		"good ingress":  {reason: "all is there", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
+		"good route":    {reason: "all is there", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []strategy.Traffic{weight(20), byPath(strategy.MatchExact, "/order/1")}},
+		"good custom":   {reason: "all is there", way: ways["custom"], yaml: []string{serviceYAML, virtualServiceYAML}, steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
 		"no service":    {reason: "nothing leads to the pods", way: ways["httproute"], yaml: []string{routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "order does not exist"},
 		"other service": {reason: "it leads to other pods", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "app: order", "app: cart", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "which the pods of"},
 		"no selector":   {reason: "nothing to divide", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "  selector: {app: order}\n", "", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "has no selector"},
@@ -64,25 +65,25 @@ func TestPreflight(t *testing.T) {
 		"no route":      {reason: "it is not there", way: ways["httproute"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "does not exist"},
 		"no rule":       {reason: "the Ingress leads elsewhere", way: ways["ingress"], yaml: []string{serviceYAML, strings.Replace(ingressYAML, "name: order, port", "name: other, port", 1)}, field: "strategy.canary.trafficRoutings[0]", text: "no rule that leads to Service order"},
 		"class": {reason: "no script knows it", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
-			change: func(r *rollout.Routing) { r.Ingress = &rollout.IngressRef{Class: "apache", Name: "order"} },
+			change: func(r *strategy.Routing) { r.Ingress = &strategy.IngressRef{Class: "apache", Name: "order"} },
 			field:  "strategy.canary.trafficRoutings[0]", text: "there is no script lua.traffic.routing.ingress.apache"},
 		"kind": {reason: "the cluster does not have it", way: ways["custom"], yaml: []string{serviceYAML},
-			change: func(r *rollout.Routing) {
-				r.Custom = []rollout.ObjectRef{{APIVersion: "nobody.example/v1", Kind: "Route", Name: "order"}}
+			change: func(r *strategy.Routing) {
+				r.Custom = []strategy.ObjectRef{{APIVersion: "nobody.example/v1", Kind: "Route", Name: "order"}}
 			},
 			field: "strategy.canary.trafficRoutings[0]", text: "the cluster has no nobody.example/v1"},
-		"nginx path": {reason: "ingress-nginx has no such annotation", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []rollout.Traffic{weight(5), byPath(rollout.MatchExact, "/x")},
+		"nginx path": {reason: "ingress-nginx has no such annotation", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []strategy.Traffic{weight(5), byPath(strategy.MatchExact, "/x")},
 			field: "strategy.canary.steps[1].matches[0].path", text: "cannot match by path"},
 		"nginx headers": {reason: "it compares one header", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
-			steps: []rollout.Traffic{{Matches: []rollout.Match{{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "a", Value: "1"}, {Type: rollout.MatchExact, Name: "b", Value: "1"}}}}}},
+			steps: []strategy.Traffic{{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "a", Value: "1"}, {Type: strategy.MatchExact, Name: "b", Value: "1"}}}}}},
 			field: "strategy.canary.steps[0].matches[0].headers", text: "exactly one header"},
-		"route path": {reason: "no rule of the route takes the path", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []rollout.Traffic{byPath(rollout.MatchExact, "/elsewhere")},
+		"route path": {reason: "no rule of the route takes the path", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []strategy.Traffic{byPath(strategy.MatchExact, "/elsewhere")},
 			field: "strategy.canary.steps[0].matches", text: "could meet"},
 		"name taken": {reason: "the name of the canary Service is taken", way: ways["httproute"], yaml: []string{serviceYAML, strings.Replace(serviceYAML, "name: order", "name: order-canary", 1), routeYAML},
 			field: "strategy.canary.trafficRoutings[0].service", text: "order-canary is there already"},
 		"too large": {reason: "the original does not fit into an annotation", way: ways["custom"],
 			yaml:  []string{serviceYAML, strings.Replace(virtualServiceYAML, "hosts: [shop.example]", "hosts: [shop.example]\n  note: "+strings.Repeat("x", 110<<10), 1)},
-			steps: []rollout.Traffic{weight(20)}, field: "strategy.canary.steps[0].traffic", text: "too large to be saved"},
+			steps: []strategy.Traffic{weight(20)}, field: "strategy.canary.steps[0].traffic", text: "too large to be saved"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +156,7 @@ return obj.annotations`,
 	refusals, _, _ := b.preflight(w.routing, byHeader("a", "b"))
 	require.Equal(t, []rollout.Refusal{{Field: "strategy.canary.steps[0].matches", Reason: "mine knows weights only"}}, refusals)
 	broken := w.routing
-	broken.Ingress = &rollout.IngressRef{Class: "broken", Name: "order"}
+	broken.Ingress = &strategy.IngressRef{Class: "broken", Name: "order"}
 	refusals, _, _ = b.preflight(broken, weight(20))
 	require.Len(t, refusals, 1)
 	require.Contains(t, refusals[0].Reason, "lua.traffic.routing.ingress.broken of ConfigMap "+b.namespace+"/slipway-traffic-scripts, line 2: attempt to index a non-table object")

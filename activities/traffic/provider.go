@@ -4,15 +4,16 @@ import (
 	"context"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // job is one routing of a request, and what is asked of it.
 type job struct {
 	namespace string
-	routing   rollout.Routing
+	routing   strategy.Routing
 	pair      traffic.ServicePair
-	asks      rollout.Traffic
+	asks      strategy.Traffic
 	hand      traffic.Hand
 	version   traffic.Version
 }
@@ -32,7 +33,7 @@ type provider interface {
 	places(a *Activities, j job) ([]place, error)
 }
 
-func providerOf(r rollout.Routing) provider {
+func providerOf(r strategy.Routing) provider {
 	switch {
 	case r.Ingress != nil:
 		return ingressProvider{}
@@ -54,7 +55,7 @@ func jobs(req rollout.RouteRequest) []job {
 		asks := req.Traffic
 		if req.Action == rollout.RouteToNew {
 			all := int32(100)
-			asks = rollout.Traffic{Weight: &all, RequestHeaderModifier: req.Traffic.RequestHeaderModifier}
+			asks = strategy.Traffic{Weight: &all, RequestHeaderModifier: req.Traffic.RequestHeaderModifier}
 		}
 		out = append(out, job{
 			namespace: req.Workload.Namespace, routing: r, pair: pair, asks: asks,

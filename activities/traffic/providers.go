@@ -3,7 +3,7 @@ package traffic
 import (
 	"context"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -12,7 +12,7 @@ type ingressProvider struct{}
 
 func (ingressProvider) place(j job) (stable, canary place) {
 	name := j.routing.Ingress.Name
-	return place{ingresses, j.namespace, name}, place{ingresses, j.namespace, name + rollout.CanarySuffix}
+	return place{ingresses, j.namespace, name}, place{ingresses, j.namespace, name + strategy.CanarySuffix}
 }
 
 func (p ingressProvider) places(_ *Activities, j job) ([]place, error) {
@@ -91,7 +91,7 @@ func (customProvider) places(a *Activities, j job) ([]place, error) {
 }
 
 // derive is what the script makes of the original of one object.
-func (customProvider) derive(ctx context.Context, a *Activities, j job, ref rollout.ObjectRef) func(traffic.Object) (traffic.Object, []string, error) {
+func (customProvider) derive(ctx context.Context, a *Activities, j job, ref strategy.ObjectRef) func(traffic.Object) (traffic.Object, []string, error) {
 	return func(original traffic.Object) (traffic.Object, []string, error) {
 		raw, name, err := a.evaluate(ctx, j, traffic.CustomScript(ref), traffic.CustomInput(original, j.pair, j.asks))
 		if err != nil {

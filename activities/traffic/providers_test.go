@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -56,14 +57,14 @@ spec:
 // way is one provider: what it needs, and what of it can be looked at.
 type way struct {
 	yaml    string
-	routing rollout.Routing
+	routing strategy.Routing
 	kind    string
 }
 
 var ways = map[string]way{
-	"ingress":   {ingressYAML, rollout.Routing{Service: "order", GraceSeconds: 3, Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}, "Ingress"},
-	"httproute": {routeYAML, rollout.Routing{Service: "order", GraceSeconds: 5, HTTPRoute: "order"}, "HTTPRoute"},
-	"custom": {virtualServiceYAML, rollout.Routing{Service: "order", GraceSeconds: 1, Custom: []rollout.ObjectRef{
+	"ingress":   {ingressYAML, strategy.Routing{Service: "order", GraceSeconds: 3, Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}, "Ingress"},
+	"httproute": {routeYAML, strategy.Routing{Service: "order", GraceSeconds: 5, HTTPRoute: "order"}, "HTTPRoute"},
+	"custom": {virtualServiceYAML, strategy.Routing{Service: "order", GraceSeconds: 1, Custom: []strategy.ObjectRef{
 		{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "order"}}}, "VirtualService"},
 }
 
@@ -90,7 +91,7 @@ func TestEveryProviderThroughARelease(t *testing.T) {
 			require.Contains(t, result.Message, "selects the stable version only")
 			require.Equal(t, map[string]any{"app": "order", "pod-template-hash": stable}, b.object("Service", "order").Object["spec"].(map[string]any)["selector"])
 
-			for _, asks := range []rollout.Traffic{weight(20), byHeader("x-user", "tester"), weight(50), weight(0)} {
+			for _, asks := range []strategy.Traffic{weight(20), byHeader("x-user", "tester"), weight(50), weight(0)} {
 				req := b.request(rollout.RouteEnsure, w.routing)
 				req.Traffic = asks
 				require.True(t, b.must(req).Modified, "%s", toJSON(t, asks))
@@ -100,7 +101,7 @@ func TestEveryProviderThroughARelease(t *testing.T) {
 			b.requireSplit(w, weight(100))
 
 			made := b.object("Service", "order-canary")
-			require.Equal(t, "order", made.GetLabels()[rollout.LabelCanaryOf])
+			require.Equal(t, "order", made.GetLabels()[strategy.LabelCanaryOf])
 			require.Equal(t, "shop", made.GetLabels()["team"])
 			require.Equal(t, ours, made.GetAnnotations()[rollout.AnnotationHeldBy])
 			require.Equal(t, "Service", made.GetOwnerReferences()[0].Kind)

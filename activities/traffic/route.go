@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -38,7 +39,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 		return rollout.RouteResult{}, outcome.Wrap(f)
 	}
 	if req.DeadlineSeconds <= 0 {
-		req.DeadlineSeconds = rollout.DefaultStepDeadlineSeconds
+		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
 	job := &routeJob{a: a, req: req, look: shortestLook}
 	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now}, attempt.Terms{Subject: req.Workload.String(),

@@ -5,7 +5,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -87,7 +87,7 @@ func (a *Activities) unserved(ctx context.Context, namespace, service string) (s
 }
 
 // routesAnything says whether requests go to the new version.
-func routesAnything(t rollout.Traffic) bool {
+func routesAnything(t strategy.Traffic) bool {
 	return len(t.Matches) > 0 || t.Weight != nil && *t.Weight > 0
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/shares"
 )
 
@@ -43,7 +43,7 @@ func (b *bench) look() shares.Objects {
 }
 
 // requireSplit checks where requests go: the canary's part by weight for ordinary ones; by matches, all that match and none else.
-func (b *bench) requireSplit(w way, asks rollout.Traffic) {
+func (b *bench) requireSplit(w way, asks strategy.Traffic) {
 	b.t.Helper()
 	ordinary, matching := 0.0, 0.0
 	if asks.Weight != nil {

@@ -34,6 +34,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/routes"
 )
@@ -211,7 +212,7 @@ func (b *bench) fails(req rollout.RouteRequest, kind failure.Kind) (string, fail
 	return app.Message(), details
 }
 
-func (b *bench) request(action rollout.RouteAction, routing ...rollout.Routing) rollout.RouteRequest {
+func (b *bench) request(action rollout.RouteAction, routing ...strategy.Routing) rollout.RouteRequest {
 	return rollout.RouteRequest{
 		Subject: rollout.Subject{
 			Workload: catalog.Workload{Namespace: b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}},
@@ -221,10 +222,10 @@ func (b *bench) request(action rollout.RouteAction, routing ...rollout.Routing) 
 	}
 }
 
-func weight(n int32) rollout.Traffic { return rollout.Traffic{Weight: &n} }
+func weight(n int32) strategy.Traffic { return strategy.Traffic{Weight: &n} }
 
-func byHeader(name, value string) rollout.Traffic {
-	return rollout.Traffic{Matches: []rollout.Match{{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: name, Value: value}}}}}
+func byHeader(name, value string) strategy.Traffic {
+	return strategy.Traffic{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: name, Value: value}}}}}
 }
 
 var gvrs = map[string]schema.GroupVersionResource{

@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -175,7 +176,7 @@ func TestWithoutCanaryServices(t *testing.T) {
 	service := own(b.object("Service", "order"))
 	req := b.request(rollout.RouteEnsure, w.routing)
 	req.Traffic, req.NoCanary, req.CanaryHash = byHeader("x-user", "tester"), true, ""
-	req.Traffic.RequestHeaderModifier = &rollout.HeaderModifier{Set: []rollout.Header{{Name: "x-tag", Value: "gray"}}}
+	req.Traffic.RequestHeaderModifier = &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-tag", Value: "gray"}}}
 	b.must(req)
 	require.Contains(t, toJSON(t, b.object("HTTPRoute", "order").Object["spec"]), `"requestHeaderModifier":{"set":[{"name":"x-tag","value":"gray"}]}`)
 	for _, action := range []rollout.RouteAction{rollout.RoutePin, rollout.RouteUnpin, rollout.RouteRemoveCanary, rollout.RouteToStable} {

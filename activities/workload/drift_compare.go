@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -51,7 +52,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 	var rest rollout.Rest
 	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
-		if _, extra := o.GetLabels()[rollout.LabelCanaryOf]; extra {
+		if _, extra := o.GetLabels()[strategy.LabelCanaryOf]; extra {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -66,7 +67,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 }
 
 // rolloutJob begins an attempt. Style "" is that of what is saved on the workload.
-func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style rollout.Style) (*rolloutJob, error) {
+func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style strategy.Style) (*rolloutJob, error) {
 	k, known := kindOf(s.Workload.WorkloadRef)
 	switch {
 	case !known:
@@ -76,7 +77,7 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style ro
 	}
 	first := style
 	if first == "" {
-		first = rollout.StylePartition
+		first = strategy.StylePartition
 	}
 	tech, ok := pods.TechniqueOf(s.Workload.WorkloadRef, first)
 	if !ok {

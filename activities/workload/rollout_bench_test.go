@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
@@ -35,11 +36,11 @@ type releasing struct {
 	apiVersion string
 	// run is the first run of its workflow.
 	run      string
-	style    rollout.Style
-	change   rollout.Change
+	style    strategy.Style
+	change   strategy.Change
 	deadline int64
 	budget   int64
-	metadata *rollout.PodMetadata
+	metadata *strategy.PodMetadata
 	begun    rollout.BeginResult
 	template string
 	last     rollout.MoveResult
@@ -50,9 +51,9 @@ type releasing struct {
 }
 
 // rollout begins the release of an image for a Deployment.
-func (b *bench) release(name string, style rollout.Style, image string) *releasing {
+func (b *bench) release(name string, style strategy.Style, image string) *releasing {
 	return &releasing{b: b, name: observer.Name{Kind: "Deployment", Name: name}, style: style, deadline: 60, budget: 30,
-		change: rollout.Change{Images: map[string]string{"app": image}}}
+		change: strategy.Change{Images: map[string]string{"app": image}}}
 }
 
 func (r *releasing) subject() rollout.Subject {
@@ -63,8 +64,8 @@ func (r *releasing) subject() rollout.Subject {
 	}
 }
 
-func (r *releasing) strategy() rollout.Strategy {
-	return rollout.Strategy{Style: r.style, Steps: []rollout.Step{{Replicas: intstr.FromString("100%")}}, PatchPodTemplateMetadata: r.metadata}
+func (r *releasing) strategy() strategy.Strategy {
+	return strategy.Strategy{Style: r.style, Steps: []strategy.Step{{Replicas: intstr.FromString("100%")}}, PatchPodTemplateMetadata: r.metadata}
 }
 
 // call runs an activity attempt after attempt, as Temporal does, and reads its result.

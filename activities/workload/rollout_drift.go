@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app (x:9, was x:2),
@@ -37,7 +37,7 @@ func (t *rolloutJob) written(l *snapshot) map[string]any {
 		return nil
 	}
 	digest := t.template
-	if digest == "" || saved.Style == rollout.StyleCanary {
+	if digest == "" || saved.Style == strategy.StyleCanary {
 		digest = saved.StableTemplate
 	}
 	for _, r := range l.seen.Revisions {

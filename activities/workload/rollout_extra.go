@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -30,7 +31,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 		return err
 	}
 	l.extra = o
-	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], Of: o.GetLabels()[rollout.LabelCanaryOf],
+	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], Of: o.GetLabels()[strategy.LabelCanaryOf],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"), Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"), Updated: count(o, "updatedReplicas"),
 		Trouble: replicaFailure(o)}
@@ -129,14 +130,14 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	}
 	spec["template"], spec["replicas"] = template, int64(size)
 	delete(spec, "paused")
-	if err := unstructured.SetNestedField(spec, of, "selector", "matchLabels", rollout.LabelCanaryOf); err != nil {
+	if err := unstructured.SetNestedField(spec, of, "selector", "matchLabels", strategy.LabelCanaryOf); err != nil {
 		return err
 	}
 	labels := maps.Clone(l.object.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[rollout.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
+	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)
 	o.SetLabels(labels)

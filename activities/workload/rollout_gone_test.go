@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestADeletedWorkloadGivesItsAutoscalerBack: nobody else would, and it would keep the next workload of the name at the size that it was pinned to.
@@ -35,7 +36,7 @@ func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
 			b.settled(web(), 4)
 			b.autoscaler("web", 2, 9)
 			before := b.whole(web())
-			r := b.release("web", rollout.StyleBlueGreen, "x:new")
+			r := b.release("web", strategy.StyleBlueGreen, "x:new")
 			r.begin()
 			r.move(1, "50%")
 			require.Equal(t, [2]int32{4, 4}, b.scaler("web"))
@@ -73,7 +74,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b.deployment("web", 2, own("1", "1"))
 		b.settled(web(), 2)
 		b.autoscaler("web", 1, 9)
-		r := b.release("web", rollout.StyleBlueGreen, "x:new")
+		r := b.release("web", strategy.StyleBlueGreen, "x:new")
 		r.begin()
 		gone := b.vanishes("/horizontalpodautoscalers/web", b.removeAutoscaler)
 		require.Equal(t, int32(1), r.move(1, "50%").UpdatedReady)
@@ -85,7 +86,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b.settled(web(), 2)
 		before := b.whole(web())
 		b.autoscaler("web", 1, 9)
-		r := b.release("web", rollout.StyleBlueGreen, "x:new")
+		r := b.release("web", strategy.StyleBlueGreen, "x:new")
 		r.begin()
 		r.move(1, "50%")
 		gone := b.vanishes("/horizontalpodautoscalers/web", b.removeAutoscaler)
@@ -98,7 +99,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b.deployment("web", 2, own("1", "1"))
 		b.settled(web(), 2)
 		b.autoscaler("web", 1, 9)
-		r := b.release("web", rollout.StyleBlueGreen, "x:new")
+		r := b.release("web", strategy.StyleBlueGreen, "x:new")
 		r.begin()
 		r.move(1, "50%")
 		b.remove("web")
@@ -111,7 +112,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b.deployment("web", 4, own("1", "1"))
 		b.settled(web(), 4)
 		before := b.whole(web())
-		r := b.release("web", rollout.StyleCanary, "x:new")
+		r := b.release("web", strategy.StyleCanary, "x:new")
 		r.begin()
 		require.Equal(t, int32(1), r.move(1, "25%").UpdatedReady)
 		gone := b.vanishes("/deployments/web-canary", func() { b.remove("web-canary") })

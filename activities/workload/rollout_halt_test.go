@@ -13,7 +13,7 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestAMoveThatFailsComesToRest: nobody decides for a while, and what somebody else edits meanwhile may take no more pods than at the rest of a step.
@@ -32,7 +32,7 @@ func TestAMoveThatFailsComesToRest(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 10, own("1", "0"))
 			b.settled(web(), 10)
-			r := b.release("web", rollout.StylePartition, "x:new")
+			r := b.release("web", strategy.StylePartition, "x:new")
 			r.begin()
 			r.move(1, "50%")
 			c.breaks(b)

@@ -17,12 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestRolloutKilled ends every attempt at a different write, before or after the server has taken it, and begins the activity again from nothing: it comes to
 // the same end as without.
 func TestRolloutKilled(t *testing.T) {
-	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("0", "1"))
@@ -105,20 +106,20 @@ func TestRolloutRefusals(t *testing.T) {
 	b.settled(web(), 2)
 	for _, c := range []struct {
 		reason, name string
-		style        rollout.Style
-		change       rollout.Change
+		style        strategy.Style
+		change       strategy.Change
 		says         string
 	}{
-		{"it does not exist", "nothing", rollout.StylePartition, rollout.Change{Images: map[string]string{"app": "x:new"}}, "does not exist"},
-		{"it is paused", "paused", rollout.StylePartition, rollout.Change{Images: map[string]string{"app": "x:new"}}, "is paused"},
-		{"no pods", "empty", rollout.StylePartition, rollout.Change{Images: map[string]string{"app": "x:new"}}, "has no pods"},
-		{"an unknown container", "web", rollout.StylePartition, rollout.Change{Images: map[string]string{"app": "x:new", "sidecar": "x:new"}}, "no container sidecar; it has app"},
-		{"nothing changes", "web", rollout.StylePartition, rollout.Change{Images: map[string]string{"app": "x:good"}}, "the change changes nothing"},
-		{"nothing is asked", "web", rollout.StylePartition, rollout.Change{}, "nothing is to be changed"},
-		{"a patch with an unknown field", "web", rollout.StylePartition, rollout.Change{TemplatePatch: json.RawMessage(`{"spec":{"containrs":[]}}`)}, "unknown field"},
-		{"a patch that the cluster does not accept", "web", rollout.StylePartition, rollout.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, "does not accept the new version"},
-		{"the extra workload's name is taken", "taken", rollout.StyleCanary, rollout.Change{Images: map[string]string{"app": "x:new"}}, "taken-canary is there already"},
-		{"a style that does not exist", "web", "rainbow", rollout.Change{Images: map[string]string{"app": "x:new"}}, "cannot be rolled out in the style rainbow"},
+		{"it does not exist", "nothing", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "does not exist"},
+		{"it is paused", "paused", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "is paused"},
+		{"no pods", "empty", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "has no pods"},
+		{"an unknown container", "web", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new", "sidecar": "x:new"}}, "no container sidecar; it has app"},
+		{"nothing changes", "web", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:good"}}, "the change changes nothing"},
+		{"nothing is asked", "web", strategy.StylePartition, strategy.Change{}, "nothing is to be changed"},
+		{"a patch with an unknown field", "web", strategy.StylePartition, strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"containrs":[]}}`)}, "unknown field"},
+		{"a patch that the cluster does not accept", "web", strategy.StylePartition, strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, "does not accept the new version"},
+		{"the extra workload's name is taken", "taken", strategy.StyleCanary, strategy.Change{Images: map[string]string{"app": "x:new"}}, "taken-canary is there already"},
+		{"a style that does not exist", "web", "rainbow", strategy.Change{Images: map[string]string{"app": "x:new"}}, "cannot be rolled out in the style rainbow"},
 	} {
 		r := b.release(c.name, c.style, "x:new")
 		r.change = c.change
@@ -139,7 +140,7 @@ func TestRolloutOfAWorkloadInItsOwnUpdate(t *testing.T) {
 	patch := []byte(`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}},"template":{"spec":{"containers":[{"name":"app","image":"x:applied"}]}}}}`)
 	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	found := r.preflight()
 	require.Empty(t, found.Refusals, "it passes by itself")
 	require.NotEmpty(t, found.Unsettled)
@@ -158,11 +159,11 @@ func TestRolloutOfAWorkloadInItsOwnUpdate(t *testing.T) {
 // TestRecoverCommands brings a workload home by the commands that stand on it, with a shell and kubectl alone.
 func TestRecoverCommands(t *testing.T) {
 	for _, c := range []struct {
-		style rollout.Style
+		style strategy.Style
 		to    string
 	}{
-		{rollout.StylePartition, "stable"}, {rollout.StylePartition, "new"}, {rollout.StyleCanary, "stable"}, {rollout.StyleCanary, "new"},
-		{rollout.StyleBlueGreen, "stable"}, {rollout.StyleBlueGreen, "new"},
+		{strategy.StylePartition, "stable"}, {strategy.StylePartition, "new"}, {strategy.StyleCanary, "stable"}, {strategy.StyleCanary, "new"},
+		{strategy.StyleBlueGreen, "stable"}, {strategy.StyleBlueGreen, "new"},
 	} {
 		t.Run(string(c.style)+" to "+c.to, func(t *testing.T) {
 			b := newBench(t)
@@ -170,7 +171,7 @@ func TestRecoverCommands(t *testing.T) {
 			b.settled(web(), 4)
 			before := b.whole(web())
 			r := b.release("web", c.style, "x:new")
-			r.metadata = map[bool]*rollout.PodMetadata{true: {Labels: map[string]string{"lane": "gray"}}}[c.style == rollout.StyleCanary]
+			r.metadata = map[bool]*strategy.PodMetadata{true: {Labels: map[string]string{"lane": "gray"}}}[c.style == strategy.StyleCanary]
 			r.begin()
 			r.move(1, "50%")
 			stop := b.watchFloor("web", 3, 8)

@@ -14,6 +14,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
@@ -131,7 +132,7 @@ func (d *dock) quiet() {
 }
 
 func (d *dock) release() *releasing {
-	r := d.bench.release("w", rollout.StylePartition, "x:new")
+	r := d.bench.release("w", strategy.StylePartition, "x:new")
 	r.name, r.apiVersion = observer.Name{Kind: d.k.kind, Name: "w"}, d.k.resource.GroupVersion().String()
 	return r
 }

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/kruise"
 )
@@ -228,7 +229,7 @@ func TestCloneSetBlueGreen(t *testing.T) {
 		t.Run(string(test.to), func(t *testing.T) {
 			d := cloneSetDock(t)
 			r := d.release()
-			r.style = rollout.StyleBlueGreen
+			r.style = strategy.StyleBlueGreen
 			r.begin()
 			stop := d.watchFloor("w", 4, 8)
 			require.Equal(t, int32(4), r.move(1, "100%").UpdatedReady)
@@ -247,7 +248,7 @@ func TestCloneSetBlueGreen(t *testing.T) {
 func TestCloneSetBlueGreenUpToAHalf(t *testing.T) {
 	d := cloneSetDock(t)
 	r := d.release()
-	r.style = rollout.StyleBlueGreen
+	r.style = strategy.StyleBlueGreen
 	r.begin()
 	stop := d.watchFloor("w", 4, 6)
 	r.move(1, "25%")

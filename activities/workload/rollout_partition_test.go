@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -16,7 +17,7 @@ func TestPartitionWrites(t *testing.T) {
 	b.deployment("web", 5, own("1", "0"))
 	b.settled(name, 5)
 	before := b.whole(name)
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	require.Empty(t, r.preflight().Refusals)
 	r.begin()
 	require.Equal(t, 1, b.realWrites(), "Begin is one write")

@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
@@ -122,7 +123,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 		p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), reason)
 		return nil
 	}
-	if p.req.Strategy.Style == rollout.StyleCanary {
+	if p.req.Strategy.Style == strategy.StyleCanary {
 		if err := p.free(ctx, t, l); err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 
 // free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
 func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot) error {
-	name := p.req.Workload.WorkloadRef.Name + rollout.CanarySuffix
+	name := p.req.Workload.WorkloadRef.Name + strategy.CanarySuffix
 	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == pods.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
 	}
@@ -191,9 +192,9 @@ func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) 
 		needs = append(needs, kube.Needs("apps", "controllerrevisions", ns, "list")...)
 	}
 	switch p.req.Strategy.Style {
-	case rollout.StyleCanary:
+	case strategy.StyleCanary:
 		needs = append(needs, kube.Needs("apps", "deployments", ns, "create", "delete")...)
-	case rollout.StyleBlueGreen:
+	case strategy.StyleBlueGreen:
 		needs = append(needs, kube.Needs("autoscaling", "horizontalpodautoscalers", ns, "list", "patch")...)
 	}
 	return kube.NewPermissions(p.a.client.AuthorizationV1(), p.a.options.CallTimeout).Lacking(ctx, needs)

@@ -8,28 +8,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the earlier release was
 // brought home for a change that cannot be made, both are lost.
 func TestPreflightOverAnEarlierRelease(t *testing.T) {
-	images := func(image string) rollout.Change { return rollout.Change{Images: map[string]string{"app": image}} }
+	images := func(image string) strategy.Change { return strategy.Change{Images: map[string]string{"app": image}} }
 	cases := []struct {
 		reason string
-		change rollout.Change
-		style  rollout.Style
+		change strategy.Change
+		style  strategy.Style
 		field  string
 		says   string
 	}{
 		{reason: "a newer version can be made", change: images("x:newer")},
 		{reason: "so can the one that is under way: the workload goes home first", change: images("x:new")},
-		{reason: "an unknown container", change: rollout.Change{Images: map[string]string{"sidecar": "x:new"}}, field: "images", says: "no container sidecar; it has app"},
-		{reason: "a patch that the cluster does not accept", change: rollout.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, field: "templatePatch", says: "does not accept the new version"},
+		{reason: "an unknown container", change: strategy.Change{Images: map[string]string{"sidecar": "x:new"}}, field: "images", says: "no container sidecar; it has app"},
+		{reason: "a patch that the cluster does not accept", change: strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, field: "templatePatch", says: "does not accept the new version"},
 		{reason: "the version that it goes home to", change: images("x:good"), field: "images", says: "the change changes nothing"},
-		{reason: "nothing is asked", change: rollout.Change{}, says: "nothing is to be changed"},
-		{reason: "the extra workload of the earlier release is in nobody's way", change: images("x:newer"), style: rollout.StyleCanary},
+		{reason: "nothing is asked", change: strategy.Change{}, says: "nothing is to be changed"},
+		{reason: "the extra workload of the earlier release is in nobody's way", change: images("x:newer"), style: strategy.StyleCanary},
 	}
-	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("1", "1"))
@@ -39,7 +40,7 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 			r.move(1, "50%")
 			check := func(state string, held string) {
 				for _, c := range cases {
-					other := b.release("web", rollout.StylePartition, "")
+					other := b.release("web", strategy.StylePartition, "")
 					if c.style != "" {
 						other.style = c.style
 					}
@@ -68,8 +69,8 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		b.deployment("web", 2, nil)
 		b.deployment("web-canary", 1, nil)
 		b.settled(web(), 2)
-		b.release("web", rollout.StylePartition, "x:new").begin()
-		got := b.release("web", rollout.StyleCanary, "x:newer").preflight()
+		b.release("web", strategy.StylePartition, "x:new").begin()
+		got := b.release("web", strategy.StyleCanary, "x:newer").preflight()
 		require.Len(t, got.Refusals, 1)
 		require.Contains(t, got.Refusals[0].Reason, "web-canary is there already")
 	})
@@ -77,9 +78,9 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 2, nil)
 		b.settled(web(), 2)
-		b.release("web", rollout.StylePartition, "x:new").begin()
+		b.release("web", strategy.StylePartition, "x:new").begin()
 		b.merge(web(), `{"spec":{"replicas":0}}`)
-		got := b.release("web", rollout.StylePartition, "x:newer").preflight()
+		got := b.release("web", strategy.StylePartition, "x:newer").preflight()
 		require.Len(t, got.Refusals, 1)
 		require.Contains(t, got.Refusals[0].Reason, "has no pods")
 	})
@@ -88,7 +89,7 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		d.release().begin()
 		other := d.release()
 		other.run = "run-2"
-		strategy := rollout.Strategy{Style: rollout.StyleBlueGreen, Steps: []rollout.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
+		strategy := strategy.Strategy{Style: strategy.StyleBlueGreen, Steps: []strategy.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
 		var got rollout.PreflightResult
 		require.NoError(t, other.call(rollout.ActivityPreflight, rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy, Change: images("x:newer")}, &got))
 		require.Len(t, got.Refusals, 1)

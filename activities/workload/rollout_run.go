@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -19,7 +20,7 @@ type rolloutJob struct {
 	*attempt.Attempt
 	a       *Activities
 	subject rollout.Subject
-	style   rollout.Style
+	style   strategy.Style
 	kind    kind
 	tech    pods.Technique
 	decide  func(pods.Observed) pods.Decision
@@ -29,7 +30,7 @@ type rolloutJob struct {
 	// beginning: the workload is not yet ours.
 	beginning bool
 	// change makes the new template, whose digest is template once the workflow knows it; wantsNew says that the activity has to know it.
-	change   rollout.Change
+	change   strategy.Change
 	template string
 	wantsNew bool
 	// halting says that what cannot be known of the new template is not needed: a workload that does not take it has no pods of it.
@@ -55,7 +56,7 @@ func (t *rolloutJob) run(ctx context.Context) (pods.Decision, error) {
 	ref, namespace := t.subject.Workload.WorkloadRef, t.subject.Workload.Namespace
 	targets := []target{{pods.Key(ref), namespace, ref.Name}}
 	if ref.Kind == workloadops.KindDeployment {
-		targets = append(targets, target{pods.Key(ref), namespace, ref.Name + rollout.CanarySuffix})
+		targets = append(targets, target{pods.Key(ref), namespace, ref.Name + strategy.CanarySuffix})
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
 	defer t.sub.leave()

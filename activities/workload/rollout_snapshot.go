@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/activities/podword"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -64,7 +65,7 @@ func (t *rolloutJob) scaled(l *snapshot) bool {
 	if l.seen.Saved != nil {
 		return len(l.seen.Saved.Autoscalers) > 0
 	}
-	return t.style == rollout.StyleBlueGreen
+	return t.style == strategy.StyleBlueGreen
 }
 
 // plain is what the workload itself tells.

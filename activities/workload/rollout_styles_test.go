@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -41,7 +42,7 @@ func TestPartitionLimits(t *testing.T) {
 			b.settled(web(), 10)
 			before := b.whole(web())
 			stop := b.watchFloor("web", c.floor, c.ceiling)
-			r := b.release("web", rollout.StylePartition, "x:new")
+			r := b.release("web", strategy.StylePartition, "x:new")
 			r.begin()
 			require.Equal(t, int32(2), r.move(1, "20%").UpdatedReady)
 			b.holds("web", map[string]int{"x:new": 2, "x:good": 8})
@@ -64,7 +65,7 @@ func TestPartitionRollback(t *testing.T) {
 			b.deployment("web", 10, own("2", "1"))
 			b.settled(web(), 10)
 			before := b.whole(web())
-			r := b.release("web", rollout.StylePartition, "x:new")
+			r := b.release("web", strategy.StylePartition, "x:new")
 			r.begin()
 			r.move(1, percent)
 			stop := b.watchFloor("web", 8, 11)
@@ -82,7 +83,7 @@ func TestPartitionBackInBatches(t *testing.T) {
 	b.settled(web(), 10)
 	before := b.whole(web())
 	stop := b.watchFloor("web", 8, 10)
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
 	r.move(1, "80%")
 	for i, c := range []struct {
@@ -110,7 +111,7 @@ func TestPartitionScaling(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("25%", "25%"))
 	b.settled(web(), 10)
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
 	r.move(1, "20%")
 	for _, c := range []struct{ size, fresh int }{{20, 4}, {5, 1}, {10, 2}} {
@@ -131,7 +132,7 @@ func TestPartitionDrift(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("25%", "25%"))
 	b.settled(web(), 10)
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
 	r.move(1, "80%")
 	stop := b.watchFloor("web", 8, 10)
@@ -167,7 +168,7 @@ func TestPartitionDrift(t *testing.T) {
 
 // TestRolloutTrouble fails with the pod's own word, with the numbers so far, and never takes more than its own limits.
 func TestRolloutTrouble(t *testing.T) {
-	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 5, own("1", "1"))
@@ -201,7 +202,7 @@ func TestBlueGreen(t *testing.T) {
 			b.autoscaler("web", 2, 9)
 			touched := b.touchScaler("web")
 			stop := b.watchFloor("web", 4, 8)
-			r := b.release("web", rollout.StyleBlueGreen, "x:new")
+			r := b.release("web", strategy.StyleBlueGreen, "x:new")
 			require.Empty(t, r.preflight().Refusals)
 			r.begin()
 			require.Equal(t, int32(2), r.move(1, "50%").UpdatedReady)
@@ -250,8 +251,8 @@ func TestExtraWorkload(t *testing.T) {
 			b.settled(web(), 4)
 			before := b.whole(web())
 			stop := b.watchFloor("web", 3, 9)
-			r := b.release("web", rollout.StyleCanary, "x:new")
-			r.metadata = &rollout.PodMetadata{Labels: map[string]string{"lane": "gray"}, Annotations: map[string]string{"note": "canary"}}
+			r := b.release("web", strategy.StyleCanary, "x:new")
+			r.metadata = &strategy.PodMetadata{Labels: map[string]string{"lane": "gray"}, Annotations: map[string]string{"note": "canary"}}
 			require.Empty(t, r.preflight().Refusals)
 			r.begin()
 			got := r.move(1, "25%")
@@ -284,9 +285,9 @@ func TestRolloutClaims(t *testing.T) {
 	b.deployment("web", 4, own("1", "1"))
 	b.settled(web(), 4)
 	before := b.whole(web())
-	r := b.release("web", rollout.StylePartition, "x:new")
+	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
-	other := b.release("web", rollout.StylePartition, "x:other")
+	other := b.release("web", strategy.StylePartition, "x:other")
 	taken := other.subject()
 	taken.Claim = "rollout/default/ns/other@run-2"
 	begin := rollout.BeginRequest{Subject: taken, Strategy: other.strategy(), Change: other.change}
@@ -300,7 +301,7 @@ func TestRolloutClaims(t *testing.T) {
 	require.True(t, other.preflight().Frozen)
 	require.NoError(t, other.call(rollout.ActivityBegin, begin, &other.begun))
 	require.NotNil(t, other.begun.Adopted)
-	require.Equal(t, rollout.StylePartition, other.begun.Adopted.Style)
+	require.Equal(t, strategy.StylePartition, other.begun.Adopted.Style)
 	b.holds("web", map[string]int{"x:new": 2, "x:good": 2})
 	var finished rollout.FinishResult
 	require.NoError(t, other.call(rollout.ActivityFinish, rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable}, &finished))
@@ -311,6 +312,6 @@ func TestRolloutClaims(t *testing.T) {
 
 	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"annotations":{"slipway.io/claimed-by":"somebody@else"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	lost := requireFailure(t, other.call(rollout.ActivityMove, rollout.MoveRequest{Subject: taken, Style: rollout.StylePartition, Change: other.change}, &rollout.MoveResult{}), failure.ClaimLost)
+	lost := requireFailure(t, other.call(rollout.ActivityMove, rollout.MoveRequest{Subject: taken, Style: strategy.StylePartition, Change: other.change}, &rollout.MoveResult{}), failure.ClaimLost)
 	require.Contains(t, lost.Message(), "somebody holds it now")
 }

@@ -17,7 +17,7 @@ const (
 	maxPageSize     = 500
 )
 
-// CreateAppImage registers an AppImage (kuscia-semantics §6).
+// CreateAppImage registers an AppImage.
 func (s *Service) CreateAppImage(ctx context.Context, r *kusciapb.CreateAppImageRequest) (*kusciapb.CreateAppImageResponse, error) {
 	return &kusciapb.CreateAppImageResponse{Status: outcome(s.createAppImage(ctx, r), codeCreateAppImage)}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"slipway.io/slipway/api/kuscia/kusciapb"
 )
 
-// legalName is what a serving and an AppImage may be called (kuscia-semantics §1.6).
+// legalName is what a serving and an AppImage may be called.
 var legalName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // checkName refuses a name that is not legal, in Kuscia's words, the blank at their end included.

@@ -18,7 +18,7 @@ func imageInfo(info *kusciapb.AppImageInfo) kuscia.AppImageInfo {
 }
 
 // setTemplates puts the request's templates in the place of those that are there. Each begins as the template that it replaces, and takes from the
-// request all that a request can say: the rest is not lost (design §1, principle 6).
+// request all that a request can say: the rest is not lost.
 func setTemplates(spec *kuscia.AppImageSpec, asked []*kusciapb.DeployTemplate) error {
 	templates := make([]kuscia.DeployTemplate, len(asked))
 	for i, t := range asked {

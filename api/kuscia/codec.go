@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The types of bodies (kuscia-semantics §1.3).
+// The types of bodies.
 const (
 	typeJSON     = "application/json"
 	typeJSONUTF8 = "application/json; charset=utf-8"

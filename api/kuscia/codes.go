@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/api/kuscia/kusciapb"
 )
 
-// The codes of Kuscia's answers (kuscia-semantics §1.5). There is none of its own for a serving that does not exist: its message says so.
+// The codes of Kuscia's answers. There is none of its own for a serving that does not exist: its message says so.
 const (
 	codeSuccess            = 0
 	codeRequestValidate    = 11100

@@ -18,7 +18,7 @@ import (
 // HeaderToken is the header, and in gRPC the metadata, that a client shows its token in.
 const HeaderToken = "Token"
 
-// Handler answers Kuscia's requests over HTTP (kuscia-semantics §1.1, §1.3, §1.4).
+// Handler answers Kuscia's requests over HTTP.
 type Handler struct {
 	echo  *echo.Echo
 	paths map[string]bool

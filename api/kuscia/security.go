@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Protocol is how Kuscia's API is guarded (kuscia-semantics §1.4).
+// Protocol is how Kuscia's API is guarded.
 type Protocol string
 
 // The protocols.

@@ -7,10 +7,10 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// legalPrefix is what the names of a party's Services may begin with (kuscia-semantics §1.6, row 5).
+// legalPrefix is what the names of a party's Services may begin with.
 var legalPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
 
-// checkNewServing refuses what no state of things could make a serving, in the order and the words of Kuscia (kuscia-semantics §1.6).
+// checkNewServing refuses what no state of things could make a serving, in the order and the words of Kuscia.
 func checkNewServing(r *kusciapb.CreateServingRequest) error {
 	if r.GetServingId() == "" {
 		return errNoServingID
@@ -66,7 +66,7 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 	return nil
 }
 
-// checkInputConfig refuses what does not fit an environment variable (design §7).
+// checkInputConfig refuses what does not fit an environment variable.
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
 		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment variable: let the application fetch what is large",

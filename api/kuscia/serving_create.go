@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// CreateServing declares a serving. It is refused as a whole where a part of it cannot be carried out (kuscia-semantics §1.6; design §7).
+// CreateServing declares a serving. It is refused as a whole where a part of it cannot be carried out.
 func (s *Service) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest) (*kusciapb.CreateServingResponse, error) {
 	return &kusciapb.CreateServingResponse{Status: outcome(s.createServing(ctx, r), codeCreateServing)}, nil
 }
@@ -102,7 +102,7 @@ func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[stri
 	return setResources(party, asked, containers)
 }
 
-// checkDomains refuses domains that nobody knows (design §4). One that is known and away is accepted: its party takes part when it is back.
+// checkDomains refuses domains that nobody knows. One that is known and away is accepted: its party takes part when it is back.
 func (s *Service) checkDomains(ctx context.Context, parties []kuscia.Party) error {
 	domains := distinct(parties, func(p kuscia.Party) string { return p.DomainID })
 	return forEach(len(domains), func(i int) error {

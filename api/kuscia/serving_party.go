@@ -59,7 +59,7 @@ func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]stri
 }
 
 // setResources gives a party's containers what the request says. An entry without a container's name is for all that have none of their own. What
-// the party has already is only changed, as far as the request goes (kuscia-semantics §1.6 and §1.9).
+// the party has already is only changed, as far as the request goes.
 func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers []string) error {
 	var common *kusciapb.Resource
 	own := map[string]*kusciapb.Resource{}

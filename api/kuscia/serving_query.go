@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// QueryServing shows what a serving is and how it is (kuscia-semantics §1.7).
+// QueryServing shows what a serving is and how it is.
 func (s *Service) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest) (*kusciapb.QueryServingResponse, error) {
 	data, err := s.queryServing(ctx, r.GetServingId())
 	return &kusciapb.QueryServingResponse{Status: outcome(err, codeQueryServing), Data: data}, nil
@@ -89,7 +89,7 @@ func showRows(v serving.Version, party int) []*kusciapb.Resource {
 	})
 }
 
-// BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out (kuscia-semantics §1.8).
+// BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out.
 func (s *Service) BatchQueryServingStatus(ctx context.Context, r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	data, err := s.batchQuery(ctx, r.GetServingIds())
 	return &kusciapb.BatchQueryServingStatusResponse{Status: outcome(err, codeQueryServingStatus), Data: data}, nil
@@ -122,7 +122,7 @@ func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.Batch
 	return &kusciapb.BatchQueryServingStatusResponseData{Servings: found}, nil
 }
 
-// showStatus is how a serving is; its parties are in the order of the spec. There is one from the first moment on (design §7).
+// showStatus is how a serving is; its parties are in the order of the spec. There is one from the first moment on.
 func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.ServingStatusDetail {
 	status, outdated := kd.Status, serving.Outdated(kd)
 	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason, Message: status.Message,

@@ -19,7 +19,7 @@ type live struct {
 	starting bool
 }
 
-// liveTask is the task of the plan that is not over, nil when there is none (design §5, "one live task per plan"). It looks the
+// liveTask is the task of the plan that is not over, nil when there is none. It looks the
 // workflow up by its ID: lists lag behind.
 func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {
 	id := of.Status.Task

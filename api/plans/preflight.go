@@ -20,7 +20,7 @@ type place struct {
 	request workloadops.Request
 }
 
-// preflight asks the workers of all parties whether the task could be carried out, without a write (design §1, principle 6).
+// preflight asks the workers of all parties whether the task could be carried out, without a write.
 func (x *taskStart) preflight(ctx context.Context) error {
 	var refusals []schema.FieldProblem
 	var absent []backend.AbsentParty

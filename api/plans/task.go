@@ -129,7 +129,7 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 }
 
 // readLost is a task that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
-// terminated. It reads as Interrupted, to be executed anew (design §5).
+// terminated. It reads as Interrupted, to be executed anew.
 func (h *Handlers) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord, reader *taskReader) (taskSnapshot, error) {
 	if described == nil {
 		task, err := h.outlineTask(record)

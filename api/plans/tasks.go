@@ -20,7 +20,7 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ListTasks answers GET /api/v1/tasks: the records, joined with what Temporal's lists say of the tasks that are not over (design §4).
+// ListTasks answers GET /api/v1/tasks: the records, joined with what Temporal's lists say of the tasks that are not over.
 func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) error {
 	wanted, err := taskFilter(params)
 	if err != nil {

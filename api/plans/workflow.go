@@ -39,7 +39,7 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 	}
 }
 
-// searchAttributes are what Temporal's lists can be filtered by (design §4).
+// searchAttributes are what Temporal's lists can be filtered by.
 func (x *taskStart) searchAttributes() temporal.SearchAttributes {
 	var services, parties []string
 	seen := map[string]bool{}

@@ -1,4 +1,4 @@
-// Package presence learns from Temporal which queues are polled (design §4): the heartbeats of workers are Temporal's own.
+// Package presence learns from Temporal which queues are polled: the heartbeats of workers are Temporal's own.
 package presence
 
 import (
@@ -34,7 +34,7 @@ const workersPage = 500
 // errNoHeartbeats says that Temporal keeps no heartbeats of workers, so that their absence says nothing.
 var errNoHeartbeats = errors.New("this Temporal server does not keep workers' heartbeats")
 
-// Of says of each queue who polls it (design §4). Nobody waits for it in vain: what cannot be learnt is unknown.
+// Of says of each queue who polls it. Nobody waits for it in vain: what cannot be learnt is unknown.
 func (f Finder) Of(ctx context.Context, queues ...string) map[string]party.Presence {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out (design §1, principle 6).
+// Check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out.
 func (s *rolloutStart) Check(ctx context.Context) error {
 	if s.checked || s.bringHome {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -30,7 +31,7 @@ func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, err
 	return key, nil
 }
 
-func rolloutKeyOf(spec rollout.Spec) rolloutKey {
+func rolloutKeyOf(spec strategy.Spec) rolloutKey {
 	return rolloutKey{cmp.Or(spec.Party, catalog.DefaultParty), spec.Namespace, spec.Name}
 }
 

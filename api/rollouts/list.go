@@ -16,12 +16,13 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
 
 // ListRollouts answers GET /api/v1/rollouts: the newest record of each name, joined with what Temporal's lists say of the rollouts that are
-// not over (design §4).
+// not over.
 func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams) error {
 	wanted, err := rolloutFilter(params)
 	if err != nil {
@@ -111,7 +112,7 @@ type rolloutLister struct {
 }
 
 func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
-	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload, Style: rollout.Style(record.Spec.Style),
+	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload, Style: strategy.Style(record.Spec.Style),
 		Summary: record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(), Record: record.Name,
 		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {

@@ -19,6 +19,8 @@ import (
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
@@ -185,13 +187,13 @@ func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Statu
 		return rollout.Status{}, err
 	}
 	created := record.Spec.CreatedAt.UTC()
-	return rollout.NewMachine(rollout.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
+	return machine.NewMachine(machine.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
 		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)}, created).Status(), nil
 }
 
 // specOf is what a rollout was asked.
-func specOf(record *v1alpha1.ReleaseRecord) (rollout.Spec, error) {
-	var spec rollout.Spec
+func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
+	var spec strategy.Spec
 	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &spec); err != nil {
 		return spec, fmt.Errorf("record %s: %w", record.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -65,9 +66,9 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 // leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
 func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
 	created := record.Spec.CreatedAt.UTC()
-	setup := rollout.Setup{Spec: s.request.Spec, Release: record.Name, Workflow: *s.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
+	setup := machine.Setup{Spec: s.request.Spec, Release: record.Name, Workflow: *s.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
 		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: s.bringHome}
-	status := rollout.NewMachine(setup, created).Status()
+	status := machine.NewMachine(setup, created).Status()
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil
 		status.Workflow = s.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)

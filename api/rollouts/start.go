@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -46,10 +47,10 @@ func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams
 }
 
 // readRolloutRequest reads the body of a start strictly: every error at once.
-func readRolloutRequest(c echo.Context) (rollout.Request, error) {
+func readRolloutRequest(c echo.Context) (strategy.Request, error) {
 	body, isJSON, err := input.Document(c)
 	if err != nil {
-		return rollout.Request{}, err
+		return strategy.Request{}, err
 	}
 	request, wrong := decodeRollout(body, isJSON)
 	if len(wrong) > 0 {
@@ -58,8 +59,8 @@ func readRolloutRequest(c echo.Context) (rollout.Request, error) {
 	return request, nil
 }
 
-func decodeRollout(body []byte, isJSON bool) (rollout.Request, strictyaml.Errors) {
-	request, wrong := rollout.DecodeRequest(body)
+func decodeRollout(body []byte, isJSON bool) (strategy.Request, strictyaml.Errors) {
+	request, wrong := strategy.DecodeRequest(body)
 	if len(wrong) == 0 {
 		wrong = input.NotJSON(body, isJSON)
 	}
@@ -70,7 +71,7 @@ func decodeRollout(body []byte, isJSON bool) (rollout.Request, strictyaml.Errors
 type rolloutStart struct {
 	*Handlers
 	*start.Start
-	request rollout.Request
+	request strategy.Request
 	key     rolloutKey
 	// bringHome says that nothing is released: what a frozen rollout left is brought back to stable.
 	bringHome bool
@@ -85,9 +86,9 @@ type rolloutStart struct {
 
 // rolloutDigest is what tells two starts under one key apart.
 type rolloutDigest struct {
-	Spec          rollout.Spec `json:"spec"`
-	Supersede     bool         `json:"supersede"`
-	BringHome     bool         `json:"bringHome"`
+	Spec          strategy.Spec `json:"spec"`
+	Supersede     bool          `json:"supersede"`
+	BringHome     bool          `json:"bringHome"`
 	Actor, Reason string
 }
 

@@ -13,7 +13,8 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/execution"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // ValidateRollout answers POST /api/v1/rollouts/validate: every check of a start, without a write.
@@ -36,14 +37,14 @@ func (h *Handlers) ValidateRollout(c echo.Context) error {
 }
 
 // validateRollout adds what the catalogue of parties, the home cluster and the party's worker say.
-func (h *Handlers) validateRollout(ctx context.Context, request rollout.Request, result *schema.RolloutValidateResult) error {
+func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request, result *schema.RolloutValidateResult) error {
 	result.Warnings = append(result.Warnings, request.Warnings...)
 	s := &rolloutStart{Handlers: h, request: request}
 	if err := s.place(ctx); err != nil {
 		return asFindings(err, result)
 	}
 	now := time.Now().UTC()
-	outline := rollout.NewMachine(rollout.Setup{Spec: s.request.Spec, Workflow: *h.WorkflowRef(s.key.workflowID(), ""), CreatedAt: now,
+	outline := machine.NewMachine(machine.Setup{Spec: s.request.Spec, Workflow: *h.WorkflowRef(s.key.workflowID(), ""), CreatedAt: now,
 		Actor: request.Actor, Reason: request.Reason, Via: string(schema.FrontDoorHTTP)}, now).Status()
 	result.Rollout = &outline
 	found, err := s.findings(ctx)

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
@@ -103,7 +104,7 @@ func (s *rolloutStart) input() workflows.RolloutInput {
 	}
 }
 
-// searchAttributes are what Temporal's lists can be filtered by (design §4).
+// searchAttributes are what Temporal's lists can be filtered by.
 func (s *rolloutStart) searchAttributes() temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(
 		workflows.AttributeKind.ValueSet(workflows.KindRollout),
@@ -135,7 +136,7 @@ func (s *rolloutStart) details() string {
 	return b.String()
 }
 
-func stepOutline(step rollout.Step) string {
+func stepOutline(step strategy.Step) string {
 	parts := []string{fmt.Sprintf("pods %s", step.Replicas.String())}
 	switch {
 	case len(step.Matches) > 0:

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -475,7 +476,7 @@ type RolloutList struct {
 }
 
 // RolloutMatch A match is met by a request that meets all of its parts.
-type RolloutMatch = rollout.Match
+type RolloutMatch = strategy.Match
 
 // RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
 // or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
@@ -628,9 +629,9 @@ type RolloutSummary struct {
 	Phase RolloutPhase `json:"phase"`
 
 	// Reason Why it is in this phase; empty where the list does not know.
-	Reason string        `json:"reason"`
-	Record string        `json:"record,omitempty"`
-	Style  rollout.Style `json:"style,omitempty"`
+	Reason string         `json:"reason"`
+	Record string         `json:"record,omitempty"`
+	Style  strategy.Style `json:"style,omitempty"`
 
 	// Summary What it changes, in a few words.
 	Summary string `json:"summary,omitempty"`

@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// GetServingHistory answers GET /api/v1/servings/{id}/history: the operation that is under way, and the past ones from their records (design §1, principle 1).
+// GetServingHistory answers GET /api/v1/servings/{id}/history: the operation that is under way, and the past ones from their records.
 func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params schema.GetServingHistoryParams) error {
 	asked, err := page.Parse(params.Limit, params.Cursor)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	claims "slipway.io/slipway/release/workloadops"
 )
 
@@ -91,7 +92,7 @@ func editedSince(text string, l left) bool {
 
 // newVersion is what the workload's template is to become for the new version: template is the digest of the live one when that is the new
 // version already; else change makes it of the stable one.
-func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template string, change rollout.Change, err error) {
+func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template string, change strategy.Change, err error) {
 	if l.template != l.saved.StableTemplate {
 		return l.template, change, nil
 	}
@@ -136,8 +137,8 @@ func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[strin
 }
 
 // takeAway removes what was added to the pods of the extra workload.
-func takeAway(template map[string]any, added *rollout.PodMetadata) {
-	unstructured.RemoveNestedField(template, "metadata", "labels", rollout.LabelCanaryOf)
+func takeAway(template map[string]any, added *strategy.PodMetadata) {
+	unstructured.RemoveNestedField(template, "metadata", "labels", strategy.LabelCanaryOf)
 	if added == nil {
 		return
 	}

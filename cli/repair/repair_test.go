@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	claims "slipway.io/slipway/release/workloadops"
 )
 
@@ -26,9 +27,9 @@ var webWorkload = catalog.Workload{Namespace: "shop", WorkloadRef: catalog.Workl
 
 // leftSaved is what a canary with an Ingress has saved.
 func leftSaved() rollout.Saved {
-	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1", Style: rollout.StylePartition,
+	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1", Style: strategy.StylePartition,
 		Stable: "6d9c", Canary: "5f7b", StableTemplate: "digest", Replicas: 10,
-		Routings: []rollout.Routing{{Service: "web", GraceSeconds: 3, Ingress: &rollout.IngressRef{Class: "nginx", Name: "web"}}}}
+		Routings: []strategy.Routing{{Service: "web", GraceSeconds: 3, Ingress: &strategy.IngressRef{Class: "nginx", Name: "web"}}}}
 }
 
 // leftOn is a Deployment with these annotations.

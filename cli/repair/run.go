@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	claims "slipway.io/slipway/release/workloadops"
 )
 
@@ -92,7 +93,7 @@ type repairer struct {
 	timeout time.Duration
 	// template and change are what the new version is, for to new.
 	template string
-	change   rollout.Change
+	change   strategy.Change
 	subject  rollout.Subject
 	hash     string
 	// settled is when the last change of the routes has taken effect.
@@ -111,7 +112,7 @@ func (r *repairer) run(ctx context.Context, moves []rollout.FinalMove) error {
 		r.subject.TakeOver = saved
 	}
 	err := r.patiently(ctx, func(s rollout.Subject) error {
-		begun, err := r.hands.Begin(ctx, rollout.BeginRequest{Subject: s, Strategy: rollout.Strategy{Style: r.left.saved.Style}, Adopt: true})
+		begun, err := r.hands.Begin(ctx, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: r.left.saved.Style}, Adopt: true})
 		r.hash = begun.StableHash
 		return err
 	})

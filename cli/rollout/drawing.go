@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // aroundStep is how many steps before and after the current one are drawn where there is no room for all of them.
@@ -249,7 +250,7 @@ func bar(percent int32) string {
 }
 
 // matchesInWords reads "header user=li and path /pay, or query beta=1".
-func matchesInWords(matches []rollout.Match) string {
+func matchesInWords(matches []strategy.Match) string {
 	var any []string
 	for _, m := range matches {
 		var all []string

@@ -56,9 +56,9 @@ type Settings struct {
 	MaxConcurrentServices int
 	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most.
 	MaxConcurrentWorkloads int
-	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (design §4).
+	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted.
 	UnreachableBudget time.Duration
-	// RecordLimit is how many records of each subject are kept (design §1).
+	// RecordLimit is how many records of each subject are kept.
 	RecordLimit int
 
 	// LogLevel is debug, info, warn or error.

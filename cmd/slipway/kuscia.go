@@ -104,7 +104,7 @@ func isLoopback(address string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// How long a client may take over a request, and how long a connection may be without one, as Kuscia has it (kuscia-semantics §1.1).
+// How long a client may take over a request, and how long a connection may be without one, as Kuscia has it.
 const (
 	kusciaReadTimeout = 20 * time.Second
 	kusciaIdleTimeout = 300 * time.Second

@@ -14,7 +14,7 @@ type FieldError = strictyaml.FieldError
 // Errors are all that is wrong with a catalogue entry.
 type Errors = strictyaml.Errors
 
-// Decode reads a catalogue entry from YAML or JSON, strictly: every error at once, each with its field and line (design §5).
+// Decode reads a catalogue entry from YAML or JSON, strictly: every error at once, each with its field and line.
 // The Service means nothing when there are errors.
 func Decode(data []byte) (Service, Errors) {
 	root, found, ok := strictyaml.Parse(data)

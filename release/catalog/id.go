@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxIDLength is how many characters an ID or a label has at most (design §5, "IDs and names").
+// MaxIDLength is how many characters an ID or a label has at most.
 const MaxIDLength = 63
 
 var (

@@ -13,7 +13,7 @@ const DefaultParty = "default"
 // DefaultDeadlineSeconds is how long one operation on a service may take when the service does not say (issue: ten minutes).
 const DefaultDeadlineSeconds = 600
 
-// Service is a catalogue entry: what a plan's serviceId stands for (design §5).
+// Service is a catalogue entry: what a plan's serviceId stands for.
 // Its ID is the name of the ReleaseService object that carries it.
 type Service struct {
 	// DisplayName is what people call the service.
@@ -59,14 +59,14 @@ type WorkloadRef struct {
 	Name       string `json:"name"`
 }
 
-// Package says how a code package reaches a service's containers (design §5).
+// Package says how a code package reaches a service's containers.
 type Package struct {
 	Container   string `json:"container"`
 	MountPath   string `json:"mountPath"`
 	Credentials string `json:"credentials,omitempty"`
 }
 
-// Build says how a service is compiled and what the build yields: an image, or a package at a URL (design §5).
+// Build says how a service is compiled and what the build yields: an image, or a package at a URL.
 type Build struct {
 	// JobTemplate is the Kubernetes Job template that compiles one commit.
 	// +kubebuilder:pruning:PreserveUnknownFields

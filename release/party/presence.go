@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How presence is reported (design §4).
+// How presence is reported.
 const (
 	// Interval is how often a worker says that it is there.
 	Interval = 5 * time.Second

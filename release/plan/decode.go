@@ -25,7 +25,7 @@ func itemKeys() []string {
 	return []string{keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel, keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch}
 }
 
-// Decode reads a plan from YAML or JSON, strictly: every error at once, each with its item, field and line (design §5).
+// Decode reads a plan from YAML or JSON, strictly: every error at once, each with its item, field and line.
 // The Document means nothing when there are errors.
 func Decode(data []byte) (Document, []Warning, Errors) {
 	root, found, ok := strictyaml.Parse(data)

@@ -27,7 +27,7 @@ const (
 // +kubebuilder:validation:Type=""
 type ServiceID string
 
-// Document is a deployment plan (design §5).
+// Document is a deployment plan.
 //
 // +kubebuilder:object:generate=true
 type Document struct {

@@ -7,7 +7,7 @@ import (
 
 const workflowPrefix = "task/"
 
-// WorkflowID is the Temporal workflow of a task. A task's ID has no slash, so that no lookup depends on visibility (design §4).
+// WorkflowID is the Temporal workflow of a task. A task's ID has no slash, so that no lookup depends on visibility.
 func WorkflowID(task string) string { return workflowPrefix + task }
 
 // ItemWorkflowID is the Temporal workflow of item n (counted from 1) of a task.

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// Machine is the state machine of a task (design §5, "Task states"): which items may start, what a verb does, what state follows.
+// Machine is the state machine of a task: which items may start, what a verb does, what state follows.
 // It knows no clock and no workflow; every change leaves a Reason that people read.
 type Machine struct {
 	State  TaskState

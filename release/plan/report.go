@@ -1,6 +1,6 @@
 package plan
 
-// Report is what a task did, service by service, and how to take it back (design §5, "The report").
+// Report is what a task did, service by service, and how to take it back.
 type Report struct {
 	Task
 	// Waves are the task's services by priority, the largest first; they index into Services.

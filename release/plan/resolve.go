@@ -11,7 +11,7 @@ import (
 // MaxWorkloads is how many workloads one plan may release: what a task says of all of them has to fit into one answer of Temporal (2 MiB).
 const MaxWorkloads = 3000
 
-// Resolve says what of a valid plan cannot be done with these catalogue entries (design §5): services that do not exist, labels that select
+// Resolve says what of a valid plan cannot be done with these catalogue entries: services that do not exist, labels that select
 // nothing, kinds that cannot do what is asked, deployments whose service does not say how, and services of one wave that share a workload.
 func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
 	r := &resolver{document: d, services: services, found: &strictyaml.Findings{}, invalid: map[ServiceID]string{}}

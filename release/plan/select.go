@@ -18,7 +18,7 @@ func (i Item) LabelList() []string {
 	return labels
 }
 
-// Select keeps the workloads that carry one of the item's labels; without labels it keeps all (design §5).
+// Select keeps the workloads that carry one of the item's labels; without labels it keeps all.
 func (i Item) Select(workloads []catalog.Workload) []catalog.Workload {
 	wanted := i.LabelList()
 	if len(wanted) == 0 {

@@ -6,7 +6,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// Snapshot is what one task runs: the plan, and of the catalogue what it names, as they were when it was executed (design §1).
+// Snapshot is what one task runs: the plan, and of the catalogue what it names, as they were when it was executed.
 type Snapshot struct {
 	Task      string    `json:"task"`
 	Plan      string    `json:"plan"`

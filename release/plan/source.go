@@ -11,7 +11,7 @@ import (
 )
 
 // checkSource holds what the item's deployment deploys from against the rules. Keys of another deployment are legal (the source document's own
-// example has them): warned of, not used (design §5).
+// example has them): warned of, not used.
 func (r *itemRules) checkSource() {
 	values := map[string]string{
 		keyHTTPSrcURI: r.item.HTTPSrcURI, keyCompileRepoPath: r.item.CompileRepoPath, keyCompileRepoBranch: r.item.CompileRepoBranch,

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// TaskState is the state of one execution of a plan, with the names of the source document (design §5).
+// TaskState is the state of one execution of a plan, with the names of the source document.
 type TaskState string
 
 // The nine states of a task.
@@ -44,7 +44,7 @@ const (
 // Ended says whether an item in this state is over.
 func (s ItemState) Ended() bool { return s == ItemSucceeded || s == ItemFailed || s == ItemSkipped }
 
-// Task is one execution of a plan as it is answered over HTTP (design §8.1).
+// Task is one execution of a plan as it is answered over HTTP.
 type Task struct {
 	ID      string    `json:"id"`
 	Plan    string    `json:"plan"`

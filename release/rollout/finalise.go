@@ -1,5 +1,7 @@
 package rollout
 
+import "slipway.io/slipway/release/rollout/strategy"
+
 // Ending is where a rollout is brought to at its end.
 type Ending string
 
@@ -15,7 +17,7 @@ const (
 )
 
 // side is the version that an ending leaves the pods at.
-func (e Ending) side() Side {
+func (e Ending) Side() Side {
 	if e == EndSuccess || e == EndNew {
 		return SideNew
 	}
@@ -23,7 +25,7 @@ func (e Ending) side() Side {
 }
 
 // phase is the phase that an ending ends in.
-func (e Ending) phase() Phase {
+func (e Ending) Phase() Phase {
 	switch e {
 	case EndSuccess, EndNew:
 		return PhaseHealthy
@@ -39,40 +41,40 @@ type FinalMove string
 
 // The moves of finalising.
 const (
-	finalUnpin   = FinalMove(RouteUnpin)
-	finalStable  = FinalMove(RouteToStable)
-	finalNew     = FinalMove(RouteToNew)
-	finalRemove  = FinalMove(RouteRemoveCanary)
+	FinalUnpin   = FinalMove(RouteUnpin)
+	FinalStable  = FinalMove(RouteToStable)
+	FinalNew     = FinalMove(RouteToNew)
+	FinalRemove  = FinalMove(RouteRemoveCanary)
 	finalResume  = FinalMove(FinishResume)
-	finalRelease = FinalMove(FinishRelease)
+	FinalRelease = FinalMove(FinishRelease)
 	finalFreeze  = FinalMove(FinishFreeze)
 	finalBoth    = FinalMove(FinishResumeAndRelease)
 	finalScalers = FinalMove(FinishAutoscalers)
 	// finalLeave leaves a shared TrafficRouting.
-	finalLeave FinalMove = "LeaveTrafficRouting"
+	FinalLeave FinalMove = "LeaveTrafficRouting"
 )
 
 // finaliseBack is the order of every rollback: traffic leaves the new version before its pods do, and the stable Service is pinned to the
 // stable pods until no new one is left. The claim goes last: what is not yet given back stays somebody's.
-var finaliseBack = []FinalMove{finalLeave, finalStable, finalResume, finalUnpin, finalRemove, finalRelease}
+var finaliseBack = []FinalMove{FinalLeave, FinalStable, finalResume, FinalUnpin, FinalRemove, FinalRelease}
 
 // finalising is the order of finalising by style and ending (kruise-semantics §2.3).
-var finalising = map[Style]map[Ending][]FinalMove{
-	StylePartition: {
-		EndSuccess:  {finalUnpin, finalStable, finalRemove, finalResume, finalLeave, finalRelease},
-		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, finalLeave, finalRelease},
+var finalising = map[strategy.Style]map[Ending][]FinalMove{
+	strategy.StylePartition: {
+		EndSuccess:  {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
+		EndNew:      {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
-	StyleCanary: {
+	strategy.StyleCanary: {
 		// The extra workload carries its share until the workload itself is of the new version.
-		EndSuccess:  {finalUnpin, finalResume, finalStable, finalRemove, finalLeave, finalRelease},
-		EndNew:      {finalUnpin, finalResume, finalStable, finalRemove, finalLeave, finalRelease},
+		EndSuccess:  {FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
+		EndNew:      {FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
-	StyleBlueGreen: {
-		EndSuccess: {finalNew, finalUnpin, finalResume, finalStable, finalRemove, finalLeave, finalRelease},
+	strategy.StyleBlueGreen: {
+		EndSuccess: {FinalNew, FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
 		// A stop may come while there are few new pods: traffic spreads over all of them instead of going to the new ones.
-		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, finalLeave, finalRelease},
+		EndNew:      {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
 }
@@ -80,27 +82,27 @@ var finalising = map[Style]map[Ending][]FinalMove{
 var (
 	finaliseFrozen = []FinalMove{finalFreeze}
 	// finaliseUntouched is a stop to frozen before the first change: there is no split to be left.
-	finaliseUntouched = []FinalMove{finalLeave, finalRelease}
-	finaliseGone      = []FinalMove{finalUnpin, finalStable, finalRemove, finalLeave, finalScalers}
+	finaliseUntouched = []FinalMove{FinalLeave, FinalRelease}
+	finaliseGone      = []FinalMove{FinalUnpin, FinalStable, FinalRemove, FinalLeave, finalScalers}
 )
 
 // borrowed is what there is to be given back.
-type borrowed struct {
-	style    Style
-	traffic  bool
-	services bool
-	shared   bool
+type Borrowed struct {
+	Style    strategy.Style
+	Traffic  bool
+	Services bool
+	Shared   bool
 	// autoscalers says that autoscalers may be pinned.
-	autoscalers bool
+	Autoscalers bool
 	// untouched says that nothing was changed under the claim.
-	untouched bool
+	Untouched bool
 }
 
 // finalMoves lists the moves of finalising for what was borrowed, in their order. Without traffic the pods cost one activity.
-func finalMoves(b borrowed, ending Ending) []FinalMove {
-	table := finalising[b.style][ending]
+func FinalMoves(b Borrowed, ending Ending) []FinalMove {
+	table := finalising[b.Style][ending]
 	switch {
-	case ending == EndFrozen && !b.untouched:
+	case ending == EndFrozen && !b.Untouched:
 		return finaliseFrozen
 	case ending == EndFrozen:
 		table = finaliseUntouched
@@ -110,26 +112,26 @@ func finalMoves(b borrowed, ending Ending) []FinalMove {
 	var moves []FinalMove
 	for _, move := range table {
 		switch move {
-		case finalStable, finalNew:
-			if !b.traffic {
+		case FinalStable, FinalNew:
+			if !b.Traffic {
 				continue
 			}
-		case finalUnpin, finalRemove:
-			if !b.traffic || !b.services {
+		case FinalUnpin, FinalRemove:
+			if !b.Traffic || !b.Services {
 				continue
 			}
-		case finalLeave:
-			if !b.shared {
+		case FinalLeave:
+			if !b.Shared {
 				continue
 			}
 		case finalScalers:
-			if !b.autoscalers {
+			if !b.Autoscalers {
 				continue
 			}
 		}
 		moves = append(moves, move)
 	}
-	if n := len(moves); !b.traffic && n >= 2 && moves[n-2] == finalResume && moves[n-1] == finalRelease {
+	if n := len(moves); !b.Traffic && n >= 2 && moves[n-2] == finalResume && moves[n-1] == FinalRelease {
 		return append(moves[:n-2:n-2], finalBoth)
 	}
 	return moves

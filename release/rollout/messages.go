@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // The activities of a party's queue. Messages are only ever extended: recorded histories carry them.
@@ -51,17 +52,17 @@ type Subject struct {
 // PreflightRequest asks a party's worker about one rollout. Claim and TakeOver are not looked at.
 type PreflightRequest struct {
 	Subject
-	Strategy Strategy `json:"strategy"`
-	Change   Change   `json:"change"`
+	Strategy strategy.Strategy `json:"strategy"`
+	Change   strategy.Change   `json:"change"`
 	// Shared is the TrafficRouting's own part when the strategy refers to one.
 	Shared *SharedTraffic `json:"shared,omitempty"`
 }
 
 // SharedTraffic is what a TrafficRouting asks: its routings, used without canary Services.
 type SharedTraffic struct {
-	Name     string    `json:"name"`
-	Routings []Routing `json:"routings"`
-	Traffic  Traffic   `json:"traffic"`
+	Name     string             `json:"name"`
+	Routings []strategy.Routing `json:"routings"`
+	Traffic  strategy.Traffic   `json:"traffic"`
 }
 
 // PreflightResult lists what cannot be done; empty: everything can.
@@ -87,8 +88,8 @@ type Refusal struct {
 // BeginRequest asks for the claim.
 type BeginRequest struct {
 	Subject
-	Strategy Strategy `json:"strategy"`
-	Change   Change   `json:"change"`
+	Strategy strategy.Strategy `json:"strategy"`
+	Change   strategy.Change   `json:"change"`
 	// Adopt says that a saved state that is already there (a frozen split, a dead rollout) is only taken over: the caller brings it home next.
 	Adopt bool `json:"adopt,omitempty"`
 	// Unsettled says what becomes of a workload whose own update is still under way; "": it is refused.
@@ -123,23 +124,23 @@ type BeginResult struct {
 
 // Adopted is the part of Saved that decides how it is brought home.
 type Adopted struct {
-	Style          Style     `json:"style"`
-	Routings       []Routing `json:"routings,omitempty"`
-	NoCanary       bool      `json:"noCanary,omitempty"`
-	TrafficRouting string    `json:"trafficRouting,omitempty"`
+	Style          strategy.Style     `json:"style"`
+	Routings       []strategy.Routing `json:"routings,omitempty"`
+	NoCanary       bool               `json:"noCanary,omitempty"`
+	TrafficRouting string             `json:"trafficRouting,omitempty"`
 }
 
 // MoveRequest asks for a step's pods.
 type MoveRequest struct {
 	Subject
 	// Step is the step's number, from 1; for messages.
-	Step  int   `json:"step"`
-	Style Style `json:"style"`
+	Step  int            `json:"step"`
+	Style strategy.Style `json:"style"`
 	// Replicas is how many pods are to be of the new version.
 	Replicas intstr.IntOrString `json:"replicas"`
 	// Change makes the new version of the template; it is applied by the first Move only. Template is the new template's digest once it is known.
-	Change   Change `json:"change"`
-	Template string `json:"template,omitempty"`
+	Change   strategy.Change `json:"change"`
+	Template string          `json:"template,omitempty"`
 	// PutBack has a template that somebody else has edited replaced by ours again (verb retry after drift).
 	PutBack          bool                `json:"putBack,omitempty"`
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
@@ -151,7 +152,7 @@ type MoveRequest struct {
 	Back bool  `json:"back,omitempty"`
 	From int32 `json:"from,omitempty"`
 	// CanaryMetadata is for StyleCanary.
-	CanaryMetadata *PodMetadata `json:"canaryMetadata,omitempty"`
+	CanaryMetadata *strategy.PodMetadata `json:"canaryMetadata,omitempty"`
 	// KeepStable says that the stable Service is pinned to the stable pods: one of them stays, however small the workload was scaled meanwhile.
 	KeepStable bool `json:"keepStable,omitempty"`
 	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
@@ -203,9 +204,9 @@ const (
 // RouteRequest asks for one change of the traffic.
 type RouteRequest struct {
 	Subject
-	Action   RouteAction `json:"action"`
-	Routings []Routing   `json:"routings"`
-	Traffic  Traffic     `json:"traffic"`
+	Action   RouteAction        `json:"action"`
+	Routings []strategy.Routing `json:"routings"`
+	Traffic  strategy.Traffic   `json:"traffic"`
 	// StableHash and CanaryHash are values of the pods' revision label (RevisionLabel of the kind).
 	StableHash string `json:"stableHash"`
 	CanaryHash string `json:"canaryHash,omitempty"`
@@ -259,7 +260,7 @@ type FinishRequest struct {
 	// Template is the digest of the new template, for To new: somebody else's edit is drift. "": not looked at.
 	Template string `json:"template,omitempty"`
 	// Change is for a rollout that is finished to new before its first Move has set the template.
-	Change Change `json:"change"`
+	Change strategy.Change `json:"change"`
 	// PutBack: as in MoveRequest.
 	PutBack bool `json:"putBack,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the rollout, in the
@@ -47,7 +48,7 @@ func (r recovery) commands(to Side) []string {
 	switch {
 	case to == SideStable:
 		add(r.routes(), r.pods(to), r.services(), r.canaryServices())
-	case r.saved.Style == StyleCanary:
+	case r.saved.Style == strategy.StyleCanary:
 		add(r.services(), r.pods(to), r.routes(), r.canaryServices())
 	default:
 		add(r.services(), r.routes(), r.canaryServices(), r.pods(to))
@@ -93,7 +94,7 @@ func (r recovery) routes() []string {
 	for _, t := range r.saved.Routings {
 		switch {
 		case t.Ingress != nil:
-			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+CanarySuffix))
+			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+strategy.CanarySuffix))
 		case t.HTTPRoute != "":
 			out = append(out, r.restore("httproutes.gateway.networking.k8s.io", t.HTTPRoute))
 		}
@@ -131,7 +132,7 @@ func (r recovery) release() []string {
 // pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.
 func (r recovery) pods(to Side) []string {
 	source, undo := r.template(to)
-	if r.saved.Style == StyleCanary && source == "" {
+	if r.saved.Style == strategy.StyleCanary && source == "" {
 		return nil
 	}
 	var ops []jsonpatch.Op
@@ -154,8 +155,8 @@ func (r recovery) pods(to Side) []string {
 // template is the command that prints the template to go to, "" when the live one stays, and what is to be taken out of it.
 func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	const base = "/spec/template/metadata"
-	if to == SideNew && r.saved.Style == StyleCanary {
-		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(LabelCanaryOf)))
+	if to == SideNew && r.saved.Style == strategy.StyleCanary {
+		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(strategy.LabelCanaryOf)))
 		if m := r.saved.CanaryMetadata; m != nil {
 			for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 				undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(k)))
@@ -171,7 +172,7 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 		revision = r.saved.Canary
 	}
 	switch {
-	case revision == "" || r.saved.Style == StyleCanary:
+	case revision == "" || r.saved.Style == strategy.StyleCanary:
 		return "", nil
 	case r.w.WorkloadRef.Kind == "Deployment":
 		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.w.WorkloadRef.Name, revision),

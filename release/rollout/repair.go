@@ -7,13 +7,13 @@ func RepairMoves(saved Saved, to Side) []FinalMove {
 	if to == SideNew {
 		ending = EndNew
 	}
-	return finalMoves(borrowed{style: saved.Style, traffic: len(saved.Routings) > 0, services: !saved.DisableGenerateCanaryService}, ending)
+	return FinalMoves(Borrowed{Style: saved.Style, Traffic: len(saved.Routings) > 0, Services: !saved.DisableGenerateCanaryService}, ending)
 }
 
 // Route is the change of the traffic that a move is; false when it is none.
 func (f FinalMove) Route() (RouteAction, bool) {
 	switch f {
-	case finalUnpin, finalStable, finalNew, finalRemove:
+	case FinalUnpin, FinalStable, FinalNew, FinalRemove:
 		return RouteAction(f), true
 	}
 	return "", false

@@ -6,28 +6,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 func TestRepairMoves(t *testing.T) {
 	t.Parallel()
-	routed := []rollout.Routing{{Service: "web"}}
+	routed := []strategy.Routing{{Service: "web"}}
 	cases := map[string]struct {
 		reason string
 		saved  rollout.Saved
 		to     rollout.Side
 		want   []rollout.FinalMove
 	}{
-		"WithoutTraffic": {"without traffic there is one move, the one of the pods", rollout.Saved{Style: rollout.StylePartition}, rollout.SideStable,
+		"WithoutTraffic": {"without traffic there is one move, the one of the pods", rollout.Saved{Style: strategy.StylePartition}, rollout.SideStable,
 			[]rollout.FinalMove{"ResumeAndRelease"}},
 		"Back": {"traffic leaves the new pods before they go, and the stable Service stays pinned until then",
-			rollout.Saved{Style: rollout.StyleBlueGreen, Routings: routed}, rollout.SideStable,
+			rollout.Saved{Style: strategy.StyleBlueGreen, Routings: routed}, rollout.SideStable,
 			[]rollout.FinalMove{"RouteTrafficToStable", "ResumeWorkload", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}},
-		"NewByPartition": {"the Service takes every pod before the stable ones go", rollout.Saved{Style: rollout.StylePartition, Routings: routed}, rollout.SideNew,
+		"NewByPartition": {"the Service takes every pod before the stable ones go", rollout.Saved{Style: strategy.StylePartition, Routings: routed}, rollout.SideNew,
 			[]rollout.FinalMove{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload", "ReleaseWorkloadControl"}},
-		"NewBeside": {"the extra workload carries its share until the workload itself is new", rollout.Saved{Style: rollout.StyleCanary, Routings: routed}, rollout.SideNew,
+		"NewBeside": {"the extra workload carries its share until the workload itself is new", rollout.Saved{Style: strategy.StyleCanary, Routings: routed}, rollout.SideNew,
 			[]rollout.FinalMove{"RestoreStableService", "ResumeWorkload", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}},
 		"NoServices": {"Services that were left alone are left alone",
-			rollout.Saved{Style: rollout.StylePartition, Routings: routed, DisableGenerateCanaryService: true, TrafficRouting: "shared"}, rollout.SideStable,
+			rollout.Saved{Style: strategy.StylePartition, Routings: routed, DisableGenerateCanaryService: true, TrafficRouting: "shared"}, rollout.SideStable,
 			[]rollout.FinalMove{"RouteTrafficToStable", "ResumeWorkload", "ReleaseWorkloadControl"}},
 	}
 	for name, c := range cases {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"encoding/json"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Names that a rollout writes on objects (design §6.2). AnnotationClaimedBy and LabelClaimed of release/workloadops hold for rollouts as for every operation.
@@ -20,17 +21,14 @@ const (
 	AnnotationHeldBy = "slipway.io/held-by"
 	// AnnotationWritten is, on borrowed objects, the SHA-256 of the borrowed part as it was last written, so that another's edit is noticed.
 	AnnotationWritten = "slipway.io/written"
-	// LabelCanaryOf is on every object that a rollout created and on the pods of the extra workload: the workload's name (its SHA-256, shortened, when
-	// that is longer than a label's value may be).
-	LabelCanaryOf = "slipway.io/canary-of"
 )
 
 // Saved is what a person or another process needs in order to bring the workload and its traffic home without Temporal.
 type Saved struct {
 	// Name is the rollout's name, WorkflowID its workflow.
-	Name       string `json:"name"`
-	WorkflowID string `json:"workflowId"`
-	Style      Style  `json:"style"`
+	Name       string         `json:"name"`
+	WorkflowID string         `json:"workflowId"`
+	Style      strategy.Style `json:"style"`
 	// Stable is the revision that served before: the pod-template-hash of its pods for a Deployment, the name of the ControllerRevision otherwise.
 	Stable string `json:"stable"`
 	// StableNumber is a Deployment's revision number, for kubectl rollout undo --to-revision; StatefulSet and DaemonSet: the ControllerRevision's.
@@ -46,11 +44,11 @@ type Saved struct {
 	// Settings are the borrowed fields of the workload by JSON Pointer; null: the field was absent.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 	// Routings are the strategy's; DisableGenerateCanaryService as well.
-	Routings                     []Routing `json:"routings,omitempty"`
-	DisableGenerateCanaryService bool      `json:"disableGenerateCanaryService,omitempty"`
+	Routings                     []strategy.Routing `json:"routings,omitempty"`
+	DisableGenerateCanaryService bool               `json:"disableGenerateCanaryService,omitempty"`
 	// CanaryWorkload is the name of the extra Deployment, "" without one. CanaryMetadata is what was added to its pods.
-	CanaryWorkload string       `json:"canaryWorkload,omitempty"`
-	CanaryMetadata *PodMetadata `json:"canaryMetadata,omitempty"`
+	CanaryWorkload string                `json:"canaryWorkload,omitempty"`
+	CanaryMetadata *strategy.PodMetadata `json:"canaryMetadata,omitempty"`
 	// Autoscalers are the HorizontalPodAutoscalers that were pinned; their originals are on them (AnnotationRestore).
 	Autoscalers []string `json:"autoscalers,omitempty"`
 	// TrafficRouting is the shared TrafficRouting that the rollout holds, "" without one.

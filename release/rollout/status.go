@@ -1,3 +1,6 @@
+// Package rollout is the vocabulary of canary and blue-green releases: what the workflow and a party's worker say to each other, the status that people read,
+// what is saved on a workload, and the order in which everything borrowed is given back. Package strategy holds what is asked, machine decides what comes next,
+// pods how pods are moved, traffic how requests are. They decide; they touch nothing.
 package rollout
 
 import (
@@ -9,6 +12,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Phase is where a rollout stands as a whole (design §6.1).
@@ -68,18 +72,18 @@ type WaitingFor struct {
 
 // TrafficStatus is the split that the routes were last asked for.
 type TrafficStatus struct {
-	CanaryWeight int32   `json:"canaryWeight"`
-	StableWeight int32   `json:"stableWeight"`
-	Matches      []Match `json:"matches,omitempty"`
+	CanaryWeight int32            `json:"canaryWeight"`
+	StableWeight int32            `json:"stableWeight"`
+	Matches      []strategy.Match `json:"matches,omitempty"`
 }
 
 // StepStatus is one step of the plan and how far it came.
 type StepStatus struct {
-	Index                 int                `json:"index"`
-	Replicas              intstr.IntOrString `json:"replicas"`
-	Traffic               string             `json:"traffic,omitempty"`
-	Matches               []Match            `json:"matches,omitempty"`
-	RequestHeaderModifier *HeaderModifier    `json:"requestHeaderModifier,omitempty"`
+	Index                 int                      `json:"index"`
+	Replicas              intstr.IntOrString       `json:"replicas"`
+	Traffic               string                   `json:"traffic,omitempty"`
+	Matches               []strategy.Match         `json:"matches,omitempty"`
+	RequestHeaderModifier *strategy.HeaderModifier `json:"requestHeaderModifier,omitempty"`
 	// Pause is "approval", "none" or a duration ("2h0m0s").
 	Pause      string     `json:"pause"`
 	State      string     `json:"state"`
@@ -93,7 +97,7 @@ type Status struct {
 	Namespace   string              `json:"namespace"`
 	Name        string              `json:"name"`
 	WorkloadRef catalog.WorkloadRef `json:"workloadRef"`
-	Style       Style               `json:"style"`
+	Style       strategy.Style      `json:"style"`
 	Phase       Phase               `json:"phase"`
 	Reason      string              `json:"reason"`
 	// Conditions say the same for programs; they are derived when the rollout is answered, and not stored.
@@ -171,7 +175,7 @@ type Command struct {
 	ToStep int    `json:"toStep,omitempty"`
 }
 
-func (c Command) entry(now time.Time) audit.Entry {
+func (c Command) Entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -34,7 +35,7 @@ func Decode(body []byte) (Document, strictyaml.Errors) {
 	if !ok {
 		return Document{}, found.Sorted()
 	}
-	r := rollout.NewReader(found)
+	r := strategy.NewReader(found)
 	var d Document
 	spec := root
 	if root.Has("spec") || root.Has("kind") || root.Has("metadata") {
@@ -57,13 +58,13 @@ func DecodeSpec(name string, spec []byte) (rollout.SharedTraffic, strictyaml.Err
 	if !ok {
 		return rollout.SharedTraffic{}, found.Sorted()
 	}
-	shared := readSpec(rollout.NewReader(found), root)
+	shared := readSpec(strategy.NewReader(found), root)
 	shared.Name = name
 	return shared, found.Sorted()
 }
 
 // envelope reads what is around the spec of a whole document.
-func (d *Document) envelope(r *rollout.Reader, root strictyaml.Value) (spec strictyaml.Value) {
+func (d *Document) envelope(r *strategy.Reader, root strictyaml.Value) (spec strictyaml.Value) {
 	m := root.Mapping("apiVersion", "kind", "metadata", "spec", "status")
 	for _, field := range []struct{ key, want string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
 		switch v := m.Optional(field.key); {
@@ -86,7 +87,7 @@ func (d *Document) envelope(r *rollout.Reader, root strictyaml.Value) (spec stri
 	return spec
 }
 
-func readSpec(r *rollout.Reader, v strictyaml.Value) rollout.SharedTraffic {
+func readSpec(r *strategy.Reader, v strictyaml.Value) rollout.SharedTraffic {
 	m := v.Mapping("objectRef", "strategy")
 	var shared rollout.SharedTraffic
 	objects := m.Optional("objectRef")
@@ -103,9 +104,9 @@ func readSpec(r *rollout.Reader, v strictyaml.Value) rollout.SharedTraffic {
 	return shared
 }
 
-func readStrategy(r *rollout.Reader, v strictyaml.Value, routings []rollout.Routing) rollout.Traffic {
+func readStrategy(r *strategy.Reader, v strictyaml.Value, routings []strategy.Routing) strategy.Traffic {
 	m := v.Mapping("weight", "matches", "requestHeaderModifier")
-	t := rollout.Traffic{Matches: r.Matches(m.Optional("matches")), RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier"))}
+	t := strategy.Traffic{Matches: r.Matches(m.Optional("matches")), RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier"))}
 	weight := m.Optional("weight")
 	switch {
 	case weight.Present() && len(t.Matches) > 0:
@@ -122,7 +123,7 @@ func readStrategy(r *rollout.Reader, v strictyaml.Value, routings []rollout.Rout
 }
 
 // refuseWeight: a TrafficRouting makes no canary Services, so that a share of the requests can only be told apart by custom objects.
-func refuseWeight(r *rollout.Reader, field string, routings []rollout.Routing) {
+func refuseWeight(r *strategy.Reader, field string, routings []strategy.Routing) {
 	for _, routing := range routings {
 		what := "Ingress"
 		switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // example is that of the source document, without its comments.
@@ -45,10 +46,10 @@ func TestExampleOfTheSourceDocument(t *testing.T) {
 	require.Empty(t, d.Warnings)
 	require.Equal(t, rollout.SharedTraffic{
 		Name:     "mse-traffic",
-		Routings: []rollout.Routing{{Service: "spring-cloud-a", GraceSeconds: 10, Ingress: &rollout.IngressRef{Class: "mse", Name: "spring-cloud-a"}}},
-		Traffic: rollout.Traffic{
-			Matches:               []rollout.Match{{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "User-Agent", Value: "Andriod"}}}},
-			RequestHeaderModifier: &rollout.HeaderModifier{Set: []rollout.Header{{Name: "x-mse-tag", Value: "gray"}}},
+		Routings: []strategy.Routing{{Service: "spring-cloud-a", GraceSeconds: 10, Ingress: &strategy.IngressRef{Class: "mse", Name: "spring-cloud-a"}}},
+		Traffic: strategy.Traffic{
+			Matches:               []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "User-Agent", Value: "Andriod"}}}},
+			RequestHeaderModifier: &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-mse-tag", Value: "gray"}}},
 		},
 	}, d.Shared)
 	stored, errs := DecodeSpec("mse-traffic", d.Spec)

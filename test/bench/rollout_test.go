@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
@@ -160,16 +161,16 @@ func setImage(t *testing.T, e *harness.Engine, name, tag string) {
 }
 
 func startRollout(t *testing.T, e *harness.Engine, name, tag string) {
-	var steps []rollout.Step
+	var steps []strategy.Step
 	for i := range rolloutSteps {
 		steps = append(steps, harness.Timed(harness.Step(fmt.Sprintf("%d%%", 100*(i+1)/rolloutSteps), -1), 0))
 	}
-	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, tag), Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: steps}})
+	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, tag), Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: steps}})
 }
 
 func startWaiting(t *testing.T, e *harness.Engine, name string) {
-	steps := []rollout.Step{harness.Step("50%", -1), harness.Step("100%", -1)}
-	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: steps}})
+	steps := []strategy.Step{harness.Step("50%", -1), harness.Step("100%", -1)}
+	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: steps}})
 }
 
 func post(t *testing.T, e *harness.Engine, r harness.Rollout) {

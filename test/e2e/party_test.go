@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -72,7 +73,7 @@ func (h *hosted) rollOut(c cell, name string, change func(r *harness.Rollout)) {
 	h.t.Helper()
 	h.Subject(c.kind, name, nil)
 	h.Route(c.provider, name)
-	r := harness.Rollout{Kind: c.kind, Name: name, More: map[string]any{"party": "alice"}, Strategy: rollout.Strategy{Style: c.style, Routings: h.RoutingOf(c.provider, name)}}
+	r := harness.Rollout{Kind: c.kind, Name: name, More: map[string]any{"party": "alice"}, Strategy: strategy.Strategy{Style: c.style, Routings: h.RoutingOf(c.provider, name)}}
 	for _, step := range c.steps() {
 		r.Strategy.Steps = append(r.Strategy.Steps, harness.Timed(step, time.Second))
 	}
@@ -135,12 +136,12 @@ func (h *hosted) restarts() {
 }
 
 func (h *hosted) rollsOut() {
-	h.rollOut(deploymentBy(rollout.StylePartition, harness.Nginx), "in-place", nil)
-	h.rollOut(deploymentBy(rollout.StyleCanary, harness.Gateway), "beside", nil)
-	h.rollOut(cell{harness.StatefulSet, rollout.StylePartition, harness.Nginx}, "ordered", nil)
+	h.rollOut(deploymentBy(strategy.StylePartition, harness.Nginx), "in-place", nil)
+	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Gateway), "beside", nil)
+	h.rollOut(cell{harness.StatefulSet, strategy.StylePartition, harness.Nginx}, "ordered", nil)
 	h.Autoscaler(harness.Deployment, "twice")
-	h.rollOut(deploymentBy(rollout.StyleBlueGreen, harness.Nginx), "twice", nil)
-	h.rollOut(deploymentBy(rollout.StyleCanary, harness.Gateway), "shared", func(r *harness.Rollout) {
+	h.rollOut(deploymentBy(strategy.StyleBlueGreen, harness.Nginx), "twice", nil)
+	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Gateway), "shared", func(r *harness.Rollout) {
 		a := h.Call(http.MethodPut, "/api/v1/trafficroutings/"+h.Apps+"/gray", fmt.Sprintf(`{"objectRef":[{"service":%q,"gateway":{"httpRouteName":%q},"gracePeriodSeconds":1}],`+
 			`"strategy":{"matches":[{"headers":[{"type":"Exact","name":"x-tag","value":"gray"}]}],"requestHeaderModifier":{"set":[{"name":"x-gray","value":"yes"}]}}}`, r.Name, r.Name))
 		require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
@@ -162,7 +163,7 @@ func TestPartyWithoutItsWorker(t *testing.T) {
 	h.Subject(harness.Deployment, "web", nil)
 	h.service("Deployment", "web")
 	r := harness.Rollout{Kind: harness.Deployment, Name: "web", More: map[string]any{"party": "alice"},
-		Strategy: rollout.Strategy{Style: rollout.StylePartition, Steps: []rollout.Step{harness.Step("100%", -1)}}}
+		Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("100%", -1)}}}
 	never := h.unanswered(func() harness.Answer { return h.TryStartRollout(r) })
 	require.Contains(t, never, "no worker of queue slipway.party.alice was ever seen")
 

@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
@@ -55,8 +56,8 @@ func abandon(t *testing.T, stack harness.Stack, c cell) *abandoned {
 	return a
 }
 
-func (a *abandoned) change() rollout.Change {
-	return rollout.Change{Images: map[string]string{"app": a.rollout.NewestImage()}}
+func (a *abandoned) change() strategy.Change {
+	return strategy.Change{Images: map[string]string{"app": a.rollout.NewestImage()}}
 }
 
 // patiently calls an activity until it is done.
@@ -92,20 +93,20 @@ func (a *abandoned) goTo(step int, routed bool) {
 
 // before sees to the Services and routes before a step's pods: the stable Service is pinned while stable pods stay, and all is given back before
 // they go.
-func (a *abandoned) before(s rollout.Step) {
+func (a *abandoned) before(s strategy.Step) {
 	a.t.Helper()
 	switch {
 	case !a.rollout.Strategy.HasTraffic():
 	case s.Routes():
-		a.route(rollout.RoutePin, rollout.Traffic{})
+		a.route(rollout.RoutePin, strategy.Traffic{})
 	default:
 		for _, action := range []rollout.RouteAction{rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary} {
-			a.route(action, rollout.Traffic{})
+			a.route(action, strategy.Traffic{})
 		}
 	}
 }
 
-func (a *abandoned) route(action rollout.RouteAction, asked rollout.Traffic) {
+func (a *abandoned) route(action rollout.RouteAction, asked strategy.Traffic) {
 	a.t.Helper()
 	patiently(a.t, func(ctx context.Context) (rollout.RouteResult, error) {
 		return a.routes.Route(ctx, rollout.RouteRequest{Subject: a.subject, Action: action, Routings: a.rollout.Strategy.Routings, Traffic: asked,
@@ -165,7 +166,7 @@ func (s state) String() string {
 // abandonedStates are the states from which a workload is brought home: each step of each style with traffic, at rest and between pods and traffic.
 func abandonedStates() []state {
 	var all []state
-	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		for step := 0; step <= 3; step++ {
 			for _, routed := range []bool{true, false} {
 				if routed || step > 0 {
@@ -174,7 +175,7 @@ func abandonedStates() []state {
 			}
 		}
 	}
-	return append(all, state{deploymentBy(rollout.StylePartition, harness.NoProvider), 2, true})
+	return append(all, state{deploymentBy(strategy.StylePartition, harness.NoProvider), 2, true})
 }
 
 // `slipway repair` brings a workload home from a state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
@@ -275,7 +276,7 @@ func (a *abandoned) commands(to rollout.Side) string {
 func TestRepairIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	stack := harness.SharedStack(t)
-	for n, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+	for n, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
 			a := abandon(t, stack, deploymentBy(style, harness.Nginx))
@@ -301,7 +302,7 @@ func TestRepairIsFinishedByTheNext(t *testing.T) {
 // A frozen split has no claim: the repair takes one of its own.
 func TestRepairOfAFrozenSplit(t *testing.T) {
 	t.Parallel()
-	a := abandon(t, harness.SharedStack(t), deploymentBy(rollout.StylePartition, harness.Nginx))
+	a := abandon(t, harness.SharedStack(t), deploymentBy(strategy.StylePartition, harness.Nginx))
 	a.goTo(2, true)
 	patiently(t, func(ctx context.Context) (rollout.FinishResult, error) {
 		return a.pods.Finish(ctx, rollout.FinishRequest{Subject: a.subject, Action: rollout.FinishFreeze, To: rollout.SideStable})

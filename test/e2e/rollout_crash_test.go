@@ -8,22 +8,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
 // crashCells are the rollouts during which the worker dies: a blue-green with traffic and two canaries with traffic, one by partition and one with an extra workload.
 var crashCells = []cell{
-	deploymentBy(rollout.StyleBlueGreen, harness.Nginx),
-	deploymentBy(rollout.StylePartition, harness.Gateway),
-	deploymentBy(rollout.StyleCanary, harness.Nginx),
+	deploymentBy(strategy.StyleBlueGreen, harness.Nginx),
+	deploymentBy(strategy.StylePartition, harness.Gateway),
+	deploymentBy(strategy.StyleCanary, harness.Nginx),
 }
 
 // twoSteps make a rollout of two steps, one approval and no grace, so that many of them fit into a test.
 func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
 	return func(_ map[string]any, r *harness.Rollout) {
-		r.Strategy.Steps = []rollout.Step{harness.Step("50%", 50), harness.Step("100%", -1)}
-		if c.style != rollout.StylePartition {
+		r.Strategy.Steps = []strategy.Step{harness.Step("50%", 50), harness.Step("100%", -1)}
+		if c.style != strategy.StylePartition {
 			r.Strategy.Steps[1] = harness.Step("100%", 100)
 		}
 		for i := range r.Strategy.Routings {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
 // gray are the requests that a person marks by a header.
-var gray = rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "x-tag", Value: "gray"}}}
+var gray = strategy.Match{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "x-tag", Value: "gray"}}}
 
 // Requests that match first, then a share, then matches again by a jump back: each step's routes are made from the user's own, so that none is lost and none
 // is left over.
@@ -21,10 +21,10 @@ func TestRolloutMatches(t *testing.T) {
 	for _, provider := range harness.Providers {
 		t.Run(string(provider), func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, e, deploymentBy(rollout.StyleCanary, provider), func(_ map[string]any, r *harness.Rollout) {
+			r := begin(t, e, deploymentBy(strategy.StyleCanary, provider), func(_ map[string]any, r *harness.Rollout) {
 				matched := harness.Step("50%", -1)
-				matched.Matches = []rollout.Match{gray}
-				r.Strategy.Steps = []rollout.Step{matched, harness.Step("50%", 30), harness.Step("100%", 100)}
+				matched.Matches = []strategy.Match{gray}
+				r.Strategy.Steps = []strategy.Step{matched, harness.Step("50%", 30), harness.Step("100%", 100)}
 			})
 			r.approve(1)
 			r.rest(2)
@@ -43,17 +43,17 @@ func TestRolloutMatchesRefused(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
 		provider harness.Provider
-		match    rollout.Match
+		match    strategy.Match
 	}{
-		"PathByIngress":  {"the canary annotations of nginx know no path", harness.Nginx, rollout.Match{Path: &rollout.PathMatch{Type: rollout.MatchPathPrefix, Value: "/beta"}}},
-		"QueryByIngress": {"nor a query parameter", harness.Nginx, rollout.Match{QueryParams: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "beta", Value: "1"}}}},
-		"Unreadable":     {"a pattern that is none", harness.Istio, rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchRegularExpression, Name: "x-tag", Value: "("}}}},
+		"PathByIngress":  {"the canary annotations of nginx know no path", harness.Nginx, strategy.Match{Path: &strategy.PathMatch{Type: strategy.MatchPathPrefix, Value: "/beta"}}},
+		"QueryByIngress": {"nor a query parameter", harness.Nginx, strategy.Match{QueryParams: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "beta", Value: "1"}}}},
+		"Unreadable":     {"a pattern that is none", harness.Istio, strategy.Match{Headers: []strategy.ValueMatch{{Type: strategy.MatchRegularExpression, Name: "x-tag", Value: "("}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := prepare(t, e, deploymentBy(rollout.StylePartition, tc.provider), func(_ map[string]any, r *harness.Rollout) {
-				r.Strategy.Steps[0].Traffic, r.Strategy.Steps[0].Matches = nil, []rollout.Match{tc.match}
+			r := prepare(t, e, deploymentBy(strategy.StylePartition, tc.provider), func(_ map[string]any, r *harness.Rollout) {
+				r.Strategy.Steps[0].Traffic, r.Strategy.Steps[0].Matches = nil, []strategy.Match{tc.match}
 			})
 			a := r.TryStartRollout(r.rollout)
 			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.Status, "%s: %s", tc.reason, a.Body)

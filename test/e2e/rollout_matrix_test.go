@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -20,22 +21,22 @@ type placed struct {
 // each with every provider and without one.
 func matrix() []placed {
 	short := map[cell]string{
-		{harness.Deployment, rollout.StylePartition, harness.NoProvider}:        "the most common release of all",
-		{harness.StatefulSet, rollout.StylePartition, harness.Gateway}:          "partition from the top, pinned by another label; HTTPRoute for the style partition",
-		{harness.DaemonSet, rollout.StylePartition, harness.NoProvider}:         "pods deleted by name",
-		{harness.CloneSet, rollout.StylePartition, harness.Nginx}:               "an unstructured kind; Ingress for the style partition",
-		{harness.AdvancedStatefulSet, rollout.StylePartition, harness.Istio}:    "an unstructured kind with ordinals; custom objects for the style partition",
-		{harness.AdvancedDaemonSet, rollout.StylePartition, harness.NoProvider}: "an unstructured kind without a size",
-		{harness.Deployment, rollout.StyleCanary, harness.Nginx}:                "Ingress beside an extra workload",
-		{harness.Deployment, rollout.StyleCanary, harness.Gateway}:              "HTTPRoute beside an extra workload",
-		{harness.Deployment, rollout.StyleCanary, harness.Istio}:                "custom objects beside an extra workload",
-		{harness.Deployment, rollout.StyleBlueGreen, harness.Nginx}:             "Ingress for blue-green",
-		{harness.CloneSet, rollout.StyleBlueGreen, harness.Gateway}:             "HTTPRoute for blue-green, of an unstructured kind",
-		{harness.Deployment, rollout.StyleBlueGreen, harness.Istio}:             "custom objects for blue-green",
+		{harness.Deployment, strategy.StylePartition, harness.NoProvider}:        "the most common release of all",
+		{harness.StatefulSet, strategy.StylePartition, harness.Gateway}:          "partition from the top, pinned by another label; HTTPRoute for the style partition",
+		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}:         "pods deleted by name",
+		{harness.CloneSet, strategy.StylePartition, harness.Nginx}:               "an unstructured kind; Ingress for the style partition",
+		{harness.AdvancedStatefulSet, strategy.StylePartition, harness.Istio}:    "an unstructured kind with ordinals; custom objects for the style partition",
+		{harness.AdvancedDaemonSet, strategy.StylePartition, harness.NoProvider}: "an unstructured kind without a size",
+		{harness.Deployment, strategy.StyleCanary, harness.Nginx}:                "Ingress beside an extra workload",
+		{harness.Deployment, strategy.StyleCanary, harness.Gateway}:              "HTTPRoute beside an extra workload",
+		{harness.Deployment, strategy.StyleCanary, harness.Istio}:                "custom objects beside an extra workload",
+		{harness.Deployment, strategy.StyleBlueGreen, harness.Nginx}:             "Ingress for blue-green",
+		{harness.CloneSet, strategy.StyleBlueGreen, harness.Gateway}:             "HTTPRoute for blue-green, of an unstructured kind",
+		{harness.Deployment, strategy.StyleBlueGreen, harness.Istio}:             "custom objects for blue-green",
 	}
 	var cells []placed
 	for _, kind := range harness.Kinds {
-		for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleCanary, rollout.StyleBlueGreen} {
+		for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 			if !allowed(kind, style) {
 				continue
 			}
@@ -48,11 +49,11 @@ func matrix() []placed {
 	return cells
 }
 
-func allowed(kind harness.Kind, style rollout.Style) bool {
+func allowed(kind harness.Kind, style strategy.Style) bool {
 	switch style {
-	case rollout.StyleCanary:
+	case strategy.StyleCanary:
 		return kind == harness.Deployment
-	case rollout.StyleBlueGreen:
+	case strategy.StyleBlueGreen:
 		return kind == harness.Deployment || kind == harness.CloneSet
 	default:
 		return true
@@ -90,7 +91,7 @@ func releaseCells(t *testing.T, others bool) {
 				require.Equal(t, rollout.StateCompleted, status.CurrentStepState)
 				require.NotEmpty(t, status.StableRevision)
 				require.NotEqual(t, status.StableRevision, status.CanaryRevision)
-				if place.style == rollout.StylePartition {
+				if place.style == strategy.StylePartition {
 					require.Equal(t, harness.SubjectSize, r.watch.Made(t), "every pod is replaced once, finalising restarts none")
 				}
 			})
@@ -117,7 +118,7 @@ func rollBackCells(t *testing.T, takes func(i, step int, place placed) bool) {
 	t.Run("cells", func(t *testing.T) {
 		for i, place := range matrix() {
 			for step := 1; step <= 3; step++ {
-				if step == 3 && place.style != rollout.StyleBlueGreen || !takes(i, step, place) {
+				if step == 3 && place.style != strategy.StyleBlueGreen || !takes(i, step, place) {
 					continue // a canary's last step passes by itself
 				}
 				t.Run(place.String()+"/"+string(rune('0'+step)), func(t *testing.T) {
@@ -142,8 +143,8 @@ func rollBackCells(t *testing.T, takes func(i, step int, place placed) bool) {
 // A cell that is not allowed is refused at the door, with the field. release/rollout has the table of all; these are one of each style and of each kind of client.
 func TestRolloutMatrixRefusals(t *testing.T) {
 	t.Parallel()
-	refuseCells(t, []cell{{harness.StatefulSet, rollout.StyleCanary, harness.NoProvider}, {harness.CloneSet, rollout.StyleCanary, harness.NoProvider},
-		{harness.DaemonSet, rollout.StyleBlueGreen, harness.NoProvider}})
+	refuseCells(t, []cell{{harness.StatefulSet, strategy.StyleCanary, harness.NoProvider}, {harness.CloneSet, strategy.StyleCanary, harness.NoProvider},
+		{harness.DaemonSet, strategy.StyleBlueGreen, harness.NoProvider}})
 }
 
 // Each cell that is not allowed.
@@ -152,7 +153,7 @@ func TestSoakRolloutMatrixRefusals(t *testing.T) {
 	t.Parallel()
 	var cells []cell
 	for _, kind := range harness.Kinds {
-		for _, style := range []rollout.Style{rollout.StyleCanary, rollout.StyleBlueGreen} {
+		for _, style := range []strategy.Style{strategy.StyleCanary, strategy.StyleBlueGreen} {
 			if !allowed(kind, style) {
 				cells = append(cells, cell{kind, style, harness.NoProvider})
 			}

@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -16,7 +16,7 @@ func TestObserverOfPlainUpdates(t *testing.T) {
 	for _, kind := range harness.Kinds {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()
-			r := prepare(t, e, cell{kind, rollout.StylePartition, harness.Nginx}, nil)
+			r := prepare(t, e, cell{kind, strategy.StylePartition, harness.Nginx}, nil)
 			r.watch.Finishing(t)
 			r.SetImage(kind, r.rollout.Name, r.rollout.NewestImage())
 			r.watch.WaitCount(t, observer.Count{New: harness.SubjectSize, NewReady: harness.SubjectSize})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
@@ -26,36 +27,36 @@ type release struct {
 // cell is a place in the matrix of what design §6.2 and §6.3 allow.
 type cell struct {
 	kind     harness.Kind
-	style    rollout.Style
+	style    strategy.Style
 	provider harness.Provider
 }
 
 func (c cell) String() string { return fmt.Sprintf("%s/%s/%s", c.kind.Title, c.style, c.provider) }
 
 // deploymentBy is the cell of most tests.
-func deploymentBy(style rollout.Style, provider harness.Provider) cell {
+func deploymentBy(style strategy.Style, provider harness.Provider) cell {
 	return cell{harness.Deployment, style, provider}
 }
 
 // steps are the three of most tests: a quarter of the pods with 20 % of the traffic, half of both, all. A partition's last step leaves traffic to the pods,
 // since it leaves no stable one; a blue-green begins without traffic and ends with all of it.
-func (c cell) steps() []rollout.Step {
+func (c cell) steps() []strategy.Step {
 	traffic := [3]int32{20, 50, -1}
 	switch {
 	case c.provider == harness.NoProvider:
 		traffic = [3]int32{-1, -1, -1}
-	case c.style == rollout.StyleBlueGreen:
+	case c.style == strategy.StyleBlueGreen:
 		traffic = [3]int32{0, 50, 100}
-	case c.style == rollout.StyleCanary:
+	case c.style == strategy.StyleCanary:
 		traffic[2] = 100
 	}
 	switch {
-	case c.style == rollout.StyleBlueGreen && c.kind == harness.CloneSet: // one grows beyond a half in its first step only
-		return []rollout.Step{harness.Step("100%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
-	case c.style == rollout.StyleBlueGreen:
-		return []rollout.Step{harness.Step("50%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
+	case c.style == strategy.StyleBlueGreen && c.kind == harness.CloneSet: // one grows beyond a half in its first step only
+		return []strategy.Step{harness.Step("100%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
+	case c.style == strategy.StyleBlueGreen:
+		return []strategy.Step{harness.Step("50%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
 	}
-	return []rollout.Step{harness.Step("25%", traffic[0]), harness.Step("50%", traffic[1]), harness.Step("100%", traffic[2])}
+	return []strategy.Step{harness.Step("25%", traffic[0]), harness.Step("50%", traffic[1]), harness.Step("100%", traffic[2])}
 }
 
 // prepare makes a workload and its routes in a namespace of their own and begins to observe them. change may alter the workload and the rollout.
@@ -63,7 +64,7 @@ func prepare(t *testing.T, engine *harness.Engine, c cell, change func(object ma
 	t.Helper()
 	const name = "order"
 	e := engine.For(t)
-	r := harness.Rollout{Kind: c.kind, Name: name, Strategy: rollout.Strategy{Style: c.style, Steps: c.steps()}}
+	r := harness.Rollout{Kind: c.kind, Name: name, Strategy: strategy.Strategy{Style: c.style, Steps: c.steps()}}
 	if c.provider != harness.NoProvider {
 		// The routings name what is made below.
 		r.Strategy.Routings = e.RoutingOf(c.provider, name)
@@ -78,7 +79,7 @@ func prepare(t *testing.T, engine *harness.Engine, c cell, change func(object ma
 		}
 	})
 	e.Route(c.provider, name)
-	if c.style == rollout.StyleBlueGreen {
+	if c.style == strategy.StyleBlueGreen {
 		e.Autoscaler(c.kind, name) // it would scale what a blue-green doubles
 	}
 	watch := observer.FollowRollout(t, e.REST, e.Apps, observer.Rollout{Workload: c.kind.Observed(name), Style: r.Strategy.Style, Steps: r.Strategy.Steps, Routings: r.Strategy.Routings})
@@ -112,7 +113,7 @@ func (r *release) approve(step int) {
 // waits says whether a step waits for a person.
 func (r *release) waits(step int) bool {
 	steps := r.rollout.Strategy.Steps
-	passes := step == len(steps) && r.rollout.Strategy.Style != rollout.StyleBlueGreen && steps[step-1].Replicas.String() == "100%"
+	passes := step == len(steps) && r.rollout.Strategy.Style != strategy.StyleBlueGreen && steps[step-1].Replicas.String() == "100%"
 	return !passes && steps[step-1].PauseSeconds == nil
 }
 

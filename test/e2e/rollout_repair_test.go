@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -50,7 +51,7 @@ func repairCells(t *testing.T, takes func(turn int, place placed) bool) {
 	var cases []func(t *testing.T, e *harness.Engine) *stranded
 	for i, place := range matrix() {
 		for step := 1; step <= 3; step++ {
-			if step == 3 && place.style != rollout.StyleBlueGreen {
+			if step == 3 && place.style != strategy.StyleBlueGreen {
 				continue // a canary's last step passes by itself
 			}
 			for n, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -32,7 +33,7 @@ func TestRolloutScaledMeanwhile(t *testing.T) {
 	half := observer.Count{Stable: 4, StableReady: 4, New: 4, NewReady: 4}
 	t.Run("AtRest", func(t *testing.T) {
 		t.Parallel()
-		for _, c := range []cell{deploymentBy(rollout.StylePartition, harness.Nginx), {harness.CloneSet, rollout.StylePartition, harness.NoProvider}} {
+		for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), {harness.CloneSet, strategy.StylePartition, harness.NoProvider}} {
 			t.Run(c.kind.Title, func(t *testing.T) {
 				t.Parallel()
 				r := begin(t, e, c, nil)
@@ -52,7 +53,7 @@ func TestRolloutScaledMeanwhile(t *testing.T) {
 	// A StatefulSet's partition counts from the top: what is added is of the new version, and no pod is taken back.
 	t.Run("StatefulSetAtRest", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, cell{harness.StatefulSet, rollout.StylePartition, harness.NoProvider}, nil)
+		r := begin(t, e, cell{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}, nil)
 		r.approve(1)
 		r.rest(2)
 		r.watch.SomebodyElse(t)
@@ -66,7 +67,7 @@ func TestRolloutScaledMeanwhile(t *testing.T) {
 	})
 	t.Run("InMidStep", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) })
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) })
 		r.approve(1)
 		r.WaitRollout(r.rollout.Name, "step 2 under way", func(s rollout.Status) bool {
 			return s.CurrentStepIndex == 2 && s.CurrentStepState == rollout.StateUpgrade
@@ -107,7 +108,7 @@ func TestRolloutDrift(t *testing.T) {
 	}
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
-		r := drifted(t, deploymentBy(rollout.StylePartition, harness.Nginx))
+		r := drifted(t, deploymentBy(strategy.StylePartition, harness.Nginx))
 		r.MustVerb(r.rollout.Name, "stop", `{"actor":"ann"}`)
 		r.endsStable()
 	})
@@ -117,14 +118,14 @@ func TestRolloutDrift(t *testing.T) {
 func TestRolloutWorkloadDeleted(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Gateway), nil)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Gateway), nil)
 	r.rest(1)
 	require.NoError(t, r.Kube.AppsV1().Deployments(r.Apps).Delete(context.Background(), r.rollout.Name, metav1.DeleteOptions{}))
 	status := r.WaitRollout(r.rollout.Name, "trouble", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
 	require.Contains(t, status.Reason, "deleted")
 	r.MustVerb(r.rollout.Name, "stop", "")
 	r.WaitPhase(r.rollout.Name, rollout.PhaseCancelled)
-	_, err := r.Kube.CoreV1().Services(r.Apps).Get(context.Background(), r.rollout.Name+rollout.CanarySuffix, metav1.GetOptions{})
+	_, err := r.Kube.CoreV1().Services(r.Apps).Get(context.Background(), r.rollout.Name+strategy.CanarySuffix, metav1.GetOptions{})
 	require.Error(t, err, "the canary Service is gone")
 	r.watch.RequireNothingOfOurs(t)
 }
@@ -133,7 +134,7 @@ func TestRolloutWorkloadDeleted(t *testing.T) {
 func TestRolloutDeletedReturnsItsAutoscaler(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := prepare(t, e, deploymentBy(rollout.StyleBlueGreen, harness.NoProvider), nil)
+	r := prepare(t, e, deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), nil)
 	scalers := r.Kube.AutoscalingV2().HorizontalPodAutoscalers(r.Apps)
 	limits := func() [2]int32 {
 		h, err := scalers.Get(context.Background(), r.rollout.Name, metav1.GetOptions{})
@@ -172,7 +173,7 @@ func TestRolloutBadImage(t *testing.T) {
 	deadline := map[string]any{"stepDeadlineSeconds": 24}
 	t.Run("Retry", func(t *testing.T) {
 		t.Parallel()
-		r := failed(t, deploymentBy(rollout.StylePartition, harness.Nginx), deadline)
+		r := failed(t, deploymentBy(strategy.StylePartition, harness.Nginx), deadline)
 		untouched(t, r)
 		// The registry has the image now: the pods start. On the local stack a pod is ready when somebody says so.
 		r.MakePodsReady("order", "registry.test/order:bad")
@@ -181,7 +182,7 @@ func TestRolloutBadImage(t *testing.T) {
 		r.verb("rollback", "")
 		r.endsStable()
 	})
-	for _, c := range append([]cell{{harness.StatefulSet, rollout.StylePartition, harness.NoProvider}, {harness.DaemonSet, rollout.StylePartition, harness.NoProvider}}, styles...) {
+	for _, c := range append([]cell{{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}, {harness.DaemonSet, strategy.StylePartition, harness.NoProvider}}, styles...) {
 		t.Run("Rollback/"+c.String(), func(t *testing.T) {
 			t.Parallel()
 			r := failed(t, c, deadline)
@@ -192,7 +193,7 @@ func TestRolloutBadImage(t *testing.T) {
 	}
 	t.Run("PolicyRollsBack", func(t *testing.T) {
 		t.Parallel()
-		r := failed(t, deploymentBy(rollout.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 24, "onFailure": "rollback"})
+		r := failed(t, deploymentBy(strategy.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 24, "onFailure": "rollback"})
 		status := r.endsStable()
 		last := status.History[len(status.History)-1]
 		require.Equal(t, "policy", last.Via, "the record says that a rule decided")
@@ -210,22 +211,26 @@ var deeds = map[string]func(r *release){
 // At rest in each style, what a person does to the workload by kubectl takes no ready pod below the workload's own limits.
 func TestRolloutAtRestIsSafe(t *testing.T) {
 	t.Parallel()
-	doAtRest(t, func(style rollout.Style, deed string) bool { return deed != "apply" || style == rollout.StylePartition })
+	doAtRest(t, func(style strategy.Style, deed string) bool {
+		return deed != "apply" || style == strategy.StylePartition
+	})
 }
 
 // A repeated apply in the other styles.
 func TestSoakRolloutAppliedAtRest(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	doAtRest(t, func(style rollout.Style, deed string) bool { return deed == "apply" && style != rollout.StylePartition })
+	doAtRest(t, func(style strategy.Style, deed string) bool {
+		return deed == "apply" && style != strategy.StylePartition
+	})
 }
 
-func doAtRest(t *testing.T, takes func(style rollout.Style, deed string) bool) {
+func doAtRest(t *testing.T, takes func(style strategy.Style, deed string) bool) {
 	t.Helper()
 	e := harness.Shared(t)
 	for _, c := range styles {
 		for name := range deeds {
-			if !takes(c.style, name) || name == "undo" && c.style == rollout.StyleCanary {
+			if !takes(c.style, name) || name == "undo" && c.style == strategy.StyleCanary {
 				continue // the stable Deployment of a canary has no earlier revision: kubectl refuses to undo
 			}
 			t.Run(string(c.style)+"/"+name, func(t *testing.T) {
@@ -243,14 +248,14 @@ func atRest(t *testing.T, e *harness.Engine, c cell, deed string) {
 	r.rest(2)
 	r.watch.SomebodyElse(t)
 	deeds[deed](r)
-	if c.style != rollout.StyleCanary || deed != "apply" { // beside an extra workload the workload is still what was applied
+	if c.style != strategy.StyleCanary || deed != "apply" { // beside an extra workload the workload is still what was applied
 		r.WaitRollout(r.rollout.Name, "what was done", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
 	}
 	r.watch.Sheltered(t)
 	r.watch.WaitStill(t)
 	r.watch.RequirePromises(t)
 	r.MustVerb(r.rollout.Name, "stop", `{"actor":"ann"}`)
-	if c.style == rollout.StyleCanary && deed == "set image" {
+	if c.style == strategy.StyleCanary && deed == "set image" {
 		// The rollout had not touched the workload: what somebody has set on it stays.
 		r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
 		r.requireHome(observer.End{Images: map[string]string{"app": "registry.test/order:somebody"}})
@@ -266,7 +271,7 @@ func TestRolloutHeldInMidStepIsSafe(t *testing.T) {
 	for _, name := range []string{"set image", "undo"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
+			r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
 			r.approve(1)
 			r.WaitRollout(r.rollout.Name, "step 2 under way", func(s rollout.Status) bool {
 				return s.CurrentStepIndex == 2 && s.CurrentStepState == rollout.StateUpgrade
@@ -358,8 +363,8 @@ func TestRolloutsShareTrafficRouting(t *testing.T) {
 	require.Contains(t, []int{http.StatusOK, http.StatusCreated}, a.Status, "%s", a.Body)
 	before := e.Custom(harness.HTTPRoutes, "edge")
 	start := func(name string) *release {
-		r := harness.Rollout{Kind: harness.Deployment, Name: name, Strategy: rollout.Strategy{Style: rollout.StyleCanary, TrafficRoutingRef: "gray",
-			PatchPodTemplateMetadata: &rollout.PodMetadata{Labels: map[string]string{"tag": "gray"}}, Steps: []rollout.Step{harness.Step("1", -1), harness.Step("100%", -1)}}}
+		r := harness.Rollout{Kind: harness.Deployment, Name: name, Strategy: strategy.Strategy{Style: strategy.StyleCanary, TrafficRoutingRef: "gray",
+			PatchPodTemplateMetadata: &strategy.PodMetadata{Labels: map[string]string{"tag": "gray"}}, Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}}
 		watch := observer.FollowRollout(t, e.REST, e.Apps, observer.Rollout{Workload: harness.Deployment.Observed(name), Style: r.Strategy.Style, Steps: r.Strategy.Steps})
 		e.StartRollout(r)
 		return &release{Engine: e, t: t, rollout: r, watch: watch}

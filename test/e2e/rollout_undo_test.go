@@ -6,6 +6,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestUndoAfterARollout(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 	r.approve(1)
 	r.approveAll(2)
 	r.endsNew()

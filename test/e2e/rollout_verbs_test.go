@@ -10,15 +10,16 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
 
 // styles are the three with a provider each, for tests of what every style must do.
 var styles = []cell{
-	deploymentBy(rollout.StylePartition, harness.Nginx),
-	deploymentBy(rollout.StyleCanary, harness.Gateway),
-	deploymentBy(rollout.StyleBlueGreen, harness.Nginx),
+	deploymentBy(strategy.StylePartition, harness.Nginx),
+	deploymentBy(strategy.StyleCanary, harness.Gateway),
+	deploymentBy(strategy.StyleBlueGreen, harness.Nginx),
 }
 
 // Each kind of stop from a rest in the middle, for each style.
@@ -85,8 +86,8 @@ func TestRolloutJump(t *testing.T) {
 	e := harness.Shared(t)
 	t.Run("ForwardsAndBack", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Gateway), func(_ map[string]any, r *harness.Rollout) {
-			r.Strategy.Steps = []rollout.Step{harness.Step("25%", 10), harness.Step("25%", 20), harness.Step("50%", 50), harness.Step("100%", -1)}
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Gateway), func(_ map[string]any, r *harness.Rollout) {
+			r.Strategy.Steps = []strategy.Step{harness.Step("25%", 10), harness.Step("25%", 20), harness.Step("50%", 50), harness.Step("100%", -1)}
 		})
 		r.rest(1)
 		r.watch.GoTo(t, 3)
@@ -106,7 +107,7 @@ func TestRolloutJump(t *testing.T) {
 	})
 	t.Run("Nowhere", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 		r.rest(1)
 		a := r.RolloutVerb(r.rollout.Name, "jump", `{"toStep":9}`)
 		require.Equal(t, http.StatusConflict, a.Status, "%s", a.Body)
@@ -120,7 +121,7 @@ func TestRolloutJump(t *testing.T) {
 func TestRolloutPromote(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	for _, style := range []rollout.Style{rollout.StylePartition, rollout.StyleBlueGreen} {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, deploymentBy(style, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) {
@@ -140,7 +141,7 @@ func TestRolloutPauseAndResume(t *testing.T) {
 	e := harness.Shared(t)
 	t.Run("AtRest", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 		r.rest(1)
 		paused := r.MustVerb(r.rollout.Name, "pause", `{"actor":"ann","reason":"lunch"}`)
 		require.True(t, paused.Paused)
@@ -152,7 +153,7 @@ func TestRolloutPauseAndResume(t *testing.T) {
 	})
 	t.Run("InMidStep", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
 		r.WaitRollout(r.rollout.Name, "pods on their way", func(s rollout.Status) bool { return s.CurrentStepState == rollout.StateUpgrade })
 		r.MustVerb(r.rollout.Name, "pause", "")
 		r.WaitRollout(r.rollout.Name, "paused", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume })
@@ -162,7 +163,7 @@ func TestRolloutPauseAndResume(t *testing.T) {
 	})
 	t.Run("FromTheStart", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) { r.Strategy.Paused = true })
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) { r.Strategy.Paused = true })
 		r.WaitRollout(r.rollout.Name, "held", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume })
 		require.Zero(t, r.watch.Made(t), "nothing has moved")
 		r.MustVerb(r.rollout.Name, "resume", "")
@@ -180,7 +181,7 @@ func TestRolloutSupersede(t *testing.T) {
 		next.Image, next.More = "registry.test/order:v3", map[string]any{"supersede": true}
 		return next
 	}
-	for _, c := range []cell{deploymentBy(rollout.StylePartition, harness.Nginx), deploymentBy(rollout.StyleCanary, harness.Gateway)} {
+	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleCanary, harness.Gateway)} {
 		t.Run(string(c.style), func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, c, nil)
@@ -197,7 +198,7 @@ func TestRolloutSupersede(t *testing.T) {
 	}
 	t.Run("blueGreen", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StyleBlueGreen, harness.NoProvider), nil)
+		r := begin(t, e, deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), nil)
 		r.rest(1)
 		a := r.TryStartRollout(newest(r))
 		require.Equal(t, http.StatusConflict, a.Status, "%s", a.Body)
@@ -211,7 +212,7 @@ func TestRolloutSupersede(t *testing.T) {
 func TestTwoRolloutsOfOneWorkload(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 	r.rest(1)
 	for name, more := range map[string]map[string]any{"the same name": nil, "another name": {"name": "another"}} {
 		second := r.rollout
@@ -230,7 +231,7 @@ func TestRolloutOrRestart(t *testing.T) {
 	e := harness.Shared(t)
 	t.Run("RolloutFirst", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 		r.rest(1)
 		r.PutService("order-"+r.Apps, "", "Deployment/order")
 		r.PutPlan("restart-"+r.Apps, fmt.Sprintf("deployPlanItems: [{serviceId: order-%s, deployment: RESTART}]", r.Apps))
@@ -249,7 +250,7 @@ func TestRolloutOrRestart(t *testing.T) {
 	})
 	t.Run("RestartFirst", func(t *testing.T) {
 		t.Parallel()
-		r := prepare(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
+		r := prepare(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) })
 		r.PutService("order-"+r.Apps, "", "Deployment/order")
 		r.PutPlan("restart-"+r.Apps, fmt.Sprintf("deployPlanItems: [{serviceId: order-%s, deployment: RESTART, containerExecMethod: SEQUENTIAL}]", r.Apps))
 		id := r.Execute("restart-" + r.Apps)
@@ -269,7 +270,7 @@ func TestLongRolloutGoesBackInBatchesFromMidStep(t *testing.T) {
 	for _, kind := range []harness.Kind{harness.Deployment, harness.StatefulSet, harness.CloneSet} {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, e, cell{kind, rollout.StylePartition, harness.NoProvider}, func(object map[string]any, ro *harness.Rollout) {
+			r := begin(t, e, cell{kind, strategy.StylePartition, harness.NoProvider}, func(object map[string]any, ro *harness.Rollout) {
 				slowPods(object, 3*time.Second)
 				ro.More = map[string]any{"policy": map[string]any{"rollbackInBatches": true, "stepDeadlineSeconds": 90}}
 			})

@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -31,7 +32,7 @@ func TestRolloutEventBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			events := func(percents ...int) int {
-				r := begin(t, e, deploymentBy(rollout.StylePartition, tc.provider), func(object map[string]any, r *harness.Rollout) {
+				r := begin(t, e, deploymentBy(strategy.StylePartition, tc.provider), func(object map[string]any, r *harness.Rollout) {
 					_ = unstructured.SetNestedField(object, int64(10), "spec", "replicas")
 					r.Strategy.Steps = nil
 					for _, percent := range percents {
@@ -74,7 +75,7 @@ func waitsForFree(t *testing.T, howLong time.Duration) {
 	t.Helper()
 	o := harness.Options{Apart: true}
 	e := harness.Start(t, o)
-	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
 	r.rest(1)
 	before := r.Events(r.RolloutID(r.rollout.Name))
 	worker := e.Processes[1]
@@ -97,7 +98,7 @@ func TestRolloutApprovals(t *testing.T) {
 	e := harness.Shared(t)
 	t.Run("TwiceAndStale", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), nil)
+		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
 		first := r.rest(1)
 		r.watch.GoTo(t, 2)
 		body := fmt.Sprintf(`{"actor":"ann","reason":"good","step":1,"gate":%q,"key":"click-1"}`, first.WaitingFor.Gate)
@@ -141,9 +142,9 @@ func TestRolloutApprovals(t *testing.T) {
 		} {
 			t.Run(policy, func(t *testing.T) {
 				t.Parallel()
-				r := begin(t, e, deploymentBy(rollout.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) {
+				r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) {
 					r.Policy = map[string]any{"approvals": map[string]any{"expiresSeconds": 3, "onExpiry": policy}}
-					r.Strategy.Steps = []rollout.Step{harness.Step("25%", -1), harness.Step("100%", -1)}
+					r.Strategy.Steps = []strategy.Step{harness.Step("25%", -1), harness.Step("100%", -1)}
 				})
 				end(r)
 			})
@@ -166,7 +167,7 @@ func TestLongRolloutApprovedInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(rollout.StylePartition, harness.Nginx), nil)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
 	status := r.rest(1)
 	b := openBrowser(t)
 	b.visit(status.Workflow.URL)

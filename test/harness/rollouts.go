@@ -15,13 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Rollout is what a test asks to be released.
 type Rollout struct {
 	Kind     Kind
 	Name     string
-	Strategy rollout.Strategy
+	Strategy strategy.Strategy
 	// Policy is sent as it is.
 	Policy map[string]any
 	// Image is the new one of the container "app"; "" is NewImage.
@@ -51,7 +52,7 @@ func (r Rollout) Body(namespace string) map[string]any {
 	return body
 }
 
-func document(s rollout.Strategy) map[string]any {
+func document(s strategy.Strategy) map[string]any {
 	var steps, routings []any
 	for _, step := range s.Steps {
 		steps = append(steps, stepDocument(step))
@@ -80,9 +81,9 @@ func document(s rollout.Strategy) map[string]any {
 		out["paused"] = true
 	}
 	switch s.Style {
-	case rollout.StyleBlueGreen:
+	case strategy.StyleBlueGreen:
 		out["blueGreen"] = part
-	case rollout.StyleCanary:
+	case strategy.StyleCanary:
 		part["enableExtraWorkloadForCanary"] = true
 		out["canary"] = part
 	default:
@@ -91,7 +92,7 @@ func document(s rollout.Strategy) map[string]any {
 	return out
 }
 
-func stepDocument(s rollout.Step) map[string]any {
+func stepDocument(s strategy.Step) map[string]any {
 	step := map[string]any{"replicas": s.Replicas}
 	if s.Traffic != nil {
 		step["traffic"] = fmt.Sprintf("%d%%", *s.Traffic)
@@ -108,7 +109,7 @@ func stepDocument(s rollout.Step) map[string]any {
 	return step
 }
 
-func routingDocument(r rollout.Routing) map[string]any {
+func routingDocument(r strategy.Routing) map[string]any {
 	out := map[string]any{"service": r.Service, "gracePeriodSeconds": r.GraceSeconds}
 	switch {
 	case r.Ingress != nil:
@@ -122,8 +123,8 @@ func routingDocument(r rollout.Routing) map[string]any {
 }
 
 // Step is a step that waits for a person; traffic below 0 asks nothing of the traffic.
-func Step(replicas string, traffic int32) rollout.Step {
-	s := rollout.Step{Replicas: intstr.Parse(replicas)}
+func Step(replicas string, traffic int32) strategy.Step {
+	s := strategy.Step{Replicas: intstr.Parse(replicas)}
 	if traffic >= 0 {
 		s.Traffic = &traffic
 	}
@@ -131,7 +132,7 @@ func Step(replicas string, traffic int32) rollout.Step {
 }
 
 // Timed is a step that goes on by itself.
-func Timed(s rollout.Step, pause time.Duration) rollout.Step {
+func Timed(s strategy.Step, pause time.Duration) strategy.Step {
 	seconds := int64(pause / time.Second)
 	s.PauseSeconds = &seconds
 	return s

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/routes"
 )
 
@@ -37,17 +37,17 @@ var (
 )
 
 // RoutingOf is the routing by which a strategy names what Route makes.
-func (e *Engine) RoutingOf(provider Provider, name string) []rollout.Routing {
-	r := rollout.Routing{Service: name, GraceSeconds: 1}
+func (e *Engine) RoutingOf(provider Provider, name string) []strategy.Routing {
+	r := strategy.Routing{Service: name, GraceSeconds: 1}
 	switch provider {
 	case Nginx:
-		r.Ingress = &rollout.IngressRef{Class: "nginx", Name: name}
+		r.Ingress = &strategy.IngressRef{Class: "nginx", Name: name}
 	case Gateway:
 		r.HTTPRoute = name
 	case Istio:
-		r.Custom = []rollout.ObjectRef{{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService", Name: name}}
+		r.Custom = []strategy.ObjectRef{{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService", Name: name}}
 	}
-	return []rollout.Routing{r}
+	return []strategy.Routing{r}
 }
 
 // Route puts a Service before a workload, and before the Service what the provider needs. It returns when the Service has its endpoints.

@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Rollout says what an observed rollout was asked to do.
 type Rollout struct {
 	Workload Name
-	Style    rollout.Style
-	Steps    []rollout.Step
-	Routings []rollout.Routing
+	Style    strategy.Style
+	Steps    []strategy.Step
+	Routings []strategy.Routing
 }
 
 // extra is the name of the extra workload that the style canary makes.
-func (r Rollout) extra() Name { return Name{r.Workload.Kind, r.Workload.Name + rollout.CanarySuffix} }
+func (r Rollout) extra() Name { return Name{r.Workload.Kind, r.Workload.Name + strategy.CanarySuffix} }
 
 // target is how many new pods a step asks for at a size: design §6.2, computed here once more, since the observer is to find the product's mistakes.
 func (r Rollout) target(step int, size int32) int32 {
@@ -28,7 +28,7 @@ func (r Rollout) target(step int, size int32) int32 {
 		return min(asked.IntVal, size)
 	}
 	n := scaled(asked, size, true)
-	if r.Style == rollout.StylePartition && asked.StrVal != "100%" && size > 1 {
+	if r.Style == strategy.StylePartition && asked.StrVal != "100%" && size > 1 {
 		n = min(n, size-1)
 	}
 	return n
@@ -46,7 +46,7 @@ func (r Rollout) reach(step int) int {
 func (r Rollout) passes(step int) bool {
 	s := r.Steps[step-1]
 	last := step == len(r.Steps)
-	if r.Style == rollout.StyleBlueGreen {
+	if r.Style == strategy.StyleBlueGreen {
 		return !last && s.PauseSeconds != nil
 	}
 	return s.PauseSeconds != nil || last && s.Replicas == intstr.FromString("100%")
@@ -169,7 +169,7 @@ func (j *judge) show(version uint64, what string, w world) {
 	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
 	j.judgePods(at, size, c, w.dismissed(j.Workload))
-	if j.Style == rollout.StyleCanary {
+	if j.Style == strategy.StyleCanary {
 		if most := j.mostExtra.atMost(j.largest(min(at.reach, len(j.Steps)), size), extra.All()); extra.All() > most {
 			j.breach(at, PromiseBatch, "%s has %d pods, %d are asked for at most", j.extra(), extra.All(), most)
 		}
@@ -185,7 +185,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 		return
 	}
 	want := Count{New: j.target(at.resting, size), Stable: size}
-	if j.Style == rollout.StylePartition {
+	if j.Style == strategy.StylePartition {
 		want.Stable -= want.New
 	}
 	want.NewReady, want.StableReady = want.New, want.Stable
@@ -200,7 +200,7 @@ func (j *judge) judgePods(at moment, size int32, c Count, dismissed int32) {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)
-	if j.Style == rollout.StyleBlueGreen {
+	if j.Style == strategy.StyleBlueGreen {
 		over = max(over, j.largest(min(at.reach, len(j.Steps)), size))
 	}
 	all := c.All() - dismissed
@@ -218,7 +218,7 @@ func (j *judge) mostNew(at moment, size int32) int32 {
 	switch {
 	case at.reach > len(j.Steps):
 		return size + j.limits.Over(size)
-	case j.Style == rollout.StyleCanary:
+	case j.Style == strategy.StyleCanary:
 		return 0
 	default:
 		return j.largest(at.reach, size)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // story is a made-up timeline: four pods of a Deployment that lets one be out and one be in excess, a Service, an Ingress.
@@ -127,17 +127,17 @@ func (s *story) theirs() *story {
 }
 
 // asked is the rollout of the stories: a quarter of the pods with 20 % of the traffic, half of both, then all.
-func asked(style rollout.Style, routed bool) Rollout {
-	step := func(replicas string, traffic int32) rollout.Step {
-		s := rollout.Step{Replicas: intstr.FromString(replicas)}
+func asked(style strategy.Style, routed bool) Rollout {
+	step := func(replicas string, traffic int32) strategy.Step {
+		s := strategy.Step{Replicas: intstr.FromString(replicas)}
 		if routed {
 			s.Traffic = &traffic
 		}
 		return s
 	}
-	r := Rollout{Workload: order, Style: style, Steps: []rollout.Step{step("25%", 20), step("50%", 50), step("100%", 100)}}
+	r := Rollout{Workload: order, Style: style, Steps: []strategy.Step{step("25%", 20), step("50%", 50), step("100%", 100)}}
 	if routed {
-		r.Routings = []rollout.Routing{{Service: "order", Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}}
+		r.Routings = []strategy.Routing{{Service: "order", Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}}
 	}
 	return r
 }
@@ -152,7 +152,7 @@ func (s *story) judge(r Rollout) *judge {
 func TestThePromisesGoRed(t *testing.T) {
 	t.Parallel()
 	extraPod := func(name string) *corev1.Pod { return podOf("order-canary", name, "new", true) }
-	partition, routed, blueGreen, extra := asked(rollout.StylePartition, false), asked(rollout.StylePartition, true), asked(rollout.StyleBlueGreen, false), asked(rollout.StyleCanary, false)
+	partition, routed, blueGreen, extra := asked(strategy.StylePartition, false), asked(strategy.StylePartition, true), asked(strategy.StyleBlueGreen, false), asked(strategy.StyleCanary, false)
 	cases := map[string]struct {
 		reason string
 		asked  Rollout
@@ -222,12 +222,12 @@ func TestThePromisesGoRed(t *testing.T) {
 func TestReach(t *testing.T) {
 	t.Parallel()
 	timed := int64(5)
-	r := asked(rollout.StylePartition, false)
+	r := asked(strategy.StylePartition, false)
 	require.Equal(t, 1, r.reach(1), "a step without a pause waits for a person")
 	require.Equal(t, 4, r.reach(3), "a canary's last step at 100 % passes by itself: it finishes")
 	r.Steps[0].PauseSeconds = &timed
 	require.Equal(t, 2, r.reach(1), "a timer needs nobody")
-	r.Style = rollout.StyleBlueGreen
+	r.Style = strategy.StyleBlueGreen
 	require.Equal(t, 3, r.reach(3), "a blue-green's last step always waits")
 }
 
@@ -235,22 +235,22 @@ func TestTarget(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		replicas intstr.IntOrString
-		style    rollout.Style
+		style    strategy.Style
 		size     int32
 		want     int32
 	}{
-		"rounded up":                       {intstr.FromString("21%"), rollout.StylePartition, 10, 3},
-		"a number":                         {intstr.FromInt32(3), rollout.StylePartition, 10, 3},
-		"a number beyond":                  {intstr.FromInt32(30), rollout.StylePartition, 10, 10},
-		"never the last one":               {intstr.FromString("95%"), rollout.StylePartition, 4, 3},
-		"all":                              {intstr.FromString("100%"), rollout.StylePartition, 4, 4},
-		"the only one":                     {intstr.FromString("10%"), rollout.StylePartition, 1, 1},
-		"blue-green takes nothing from it": {intstr.FromString("95%"), rollout.StyleBlueGreen, 4, 4},
+		"rounded up":                       {intstr.FromString("21%"), strategy.StylePartition, 10, 3},
+		"a number":                         {intstr.FromInt32(3), strategy.StylePartition, 10, 3},
+		"a number beyond":                  {intstr.FromInt32(30), strategy.StylePartition, 10, 10},
+		"never the last one":               {intstr.FromString("95%"), strategy.StylePartition, 4, 3},
+		"all":                              {intstr.FromString("100%"), strategy.StylePartition, 4, 4},
+		"the only one":                     {intstr.FromString("10%"), strategy.StylePartition, 1, 1},
+		"blue-green takes nothing from it": {intstr.FromString("95%"), strategy.StyleBlueGreen, 4, 4},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := Rollout{Style: tc.style, Steps: []rollout.Step{{Replicas: tc.replicas}}}
+			r := Rollout{Style: tc.style, Steps: []strategy.Step{{Replicas: tc.replicas}}}
 			require.Equal(t, tc.want, r.target(1, tc.size), name)
 		})
 	}

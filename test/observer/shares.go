@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
 )
@@ -36,7 +36,7 @@ func newScene() *scene {
 }
 
 // split asks the evaluator twice: with the pods behind the Services, for who is served, and with the Services themselves as endpoints, for what the routes say.
-func (s *scene) split(w world, stable string, routing rollout.Routing, like rollout.Match) (split, error) {
+func (s *scene) split(w world, stable string, routing strategy.Routing, like strategy.Match) (split, error) {
 	objects := s.objects(w)
 	served, err := shares.Of(objects, routing, probe(like))
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *scene) convert(obj runtime.Object) traffic.Object {
 }
 
 // probe is a request that a match is met by.
-func probe(like rollout.Match) shares.Probe {
+func probe(like strategy.Match) shares.Probe {
 	p := shares.Probe{Headers: map[string]string{}, Query: map[string]string{}}
 	if like.Path != nil {
 		p.Path = example(like.Path.Type, like.Path.Value)
@@ -122,8 +122,8 @@ func probe(like rollout.Match) shares.Probe {
 }
 
 // example is a value that a pattern matches, for the plain patterns that the tests use.
-func example(kind rollout.MatchType, value string) string {
-	if kind != rollout.MatchRegularExpression {
+func example(kind strategy.MatchType, value string) string {
+	if kind != strategy.MatchRegularExpression {
 		return value
 	}
 	return strings.NewReplacer("^", "", "$", "", ".*", "x", ".+", "x").Replace(value)

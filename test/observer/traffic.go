@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // tolerance, in percent, allows for weights that are whole numbers.
@@ -31,11 +31,11 @@ func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
 	}
 }
 
-func (j *judge) judgeNowhere(at moment, w world, routing rollout.Routing, about string, now split) {
+func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
 	if at.foreign {
 		// Beside an extra workload the edited Deployment rolls by itself, away from the version that its Service is pinned to: the rollout unpins it as soon as it has
 		// looked, which may be a moment after the last of those pods. A real Deployment takes minutes where the stack's takes milliseconds.
-		if j.Style == rollout.StyleCanary && !at.sheltered {
+		if j.Style == strategy.StyleCanary && !at.sheltered {
 			return
 		}
 		if !w.serves(routing.Service) {
@@ -56,7 +56,7 @@ func (j *judge) judgeNowhere(at moment, w world, routing rollout.Routing, about 
 // judgeOrder: the share that routes send to the canary Service never rises before the pods of the first step that asks for as much.
 // What an unpinned stable Service sends to new pods is no such share: it follows the pods. Judged when it rises: what becomes of the pods
 // afterwards is another matter.
-func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like rollout.Match, share float64) {
+func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like strategy.Match, share float64) {
 	before := j.sent[about]
 	j.sent[about] = share
 	if share <= before {
@@ -76,7 +76,7 @@ func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like ro
 }
 
 // judgeSplit: at rest the canary Service gets what the step asks, and where that is something it arrives at the new version.
-func (j *judge) judgeSplit(at moment, about string, like rollout.Match, now split, share float64) {
+func (j *judge) judgeSplit(at moment, about string, like strategy.Match, now split, share float64) {
 	asked := j.asked(at.resting, like)
 	if share < asked-tolerance || share > asked+tolerance {
 		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, the routes send %.1f %%", at.resting, asked, about, share)
@@ -87,7 +87,7 @@ func (j *judge) judgeSplit(at moment, about string, like rollout.Match, now spli
 }
 
 // asked is the share of such requests that a step sends to the new version, in percent.
-func (j *judge) asked(step int, like rollout.Match) float64 {
+func (j *judge) asked(step int, like strategy.Match) float64 {
 	asks := j.Steps[step-1].Asks()
 	if len(asks.Matches) > 0 {
 		for _, match := range asks.Matches {
@@ -104,15 +104,15 @@ func (j *judge) asked(step int, like rollout.Match) float64 {
 }
 
 // requests are the kinds of request to look at.
-func (j *judge) requests() []rollout.Match {
-	all := []rollout.Match{{}}
+func (j *judge) requests() []strategy.Match {
+	all := []strategy.Match{{}}
 	for _, step := range j.Steps {
 		all = append(all, step.Matches...)
 	}
 	return all
 }
 
-func describe(like rollout.Match) string {
+func describe(like strategy.Match) string {
 	text := "like any"
 	if like.Path != nil {
 		text = fmt.Sprintf("for %s %s", like.Path.Type, like.Path.Value)

@@ -3,11 +3,11 @@ package shares
 import (
 	"fmt"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-func (o Objects) throughHTTPRoute(routing rollout.Routing, request Probe) ([]destination, error) {
+func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]destination, error) {
 	route := find(o.HTTPRoutes, routing.HTTPRoute)
 	if route == nil {
 		return nil, fmt.Errorf("there is no HTTPRoute %s", routing.HTTPRoute)
@@ -66,12 +66,12 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 	kind, value := traffic.PathOf(m)
 	var r rank
 	switch kind {
-	case string(rollout.MatchExact):
+	case string(strategy.MatchExact):
 		if value != request.path() {
 			return r, false
 		}
 		r[0] = 1
-	case string(rollout.MatchRegularExpression):
+	case string(strategy.MatchRegularExpression):
 		if !traffic.Fully(value, request.path()) {
 			return r, false
 		}
@@ -104,21 +104,21 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 }
 
 func meetsValue(m traffic.Object, value string) bool {
-	if traffic.DigString(m, "type") == string(rollout.MatchRegularExpression) {
+	if traffic.DigString(m, "type") == string(strategy.MatchRegularExpression) {
 		return value != "" && traffic.Fully(traffic.DigString(m, "value"), value)
 	}
 	return value == traffic.DigString(m, "value")
 }
 
 // firstPath is the path of the first rule that routes to the routing's Service.
-func firstPath(rules []traffic.Object, routing rollout.Routing) string {
+func firstPath(rules []traffic.Object, routing strategy.Routing) string {
 	for _, rule := range rules {
 		for _, ref := range traffic.DigObjects(rule, "backendRefs") {
 			if traffic.DigString(ref, "name") != routing.Service {
 				continue
 			}
 			for _, m := range traffic.DigObjects(rule, "matches") {
-				if kind, value := traffic.PathOf(m); kind != string(rollout.MatchRegularExpression) {
+				if kind, value := traffic.PathOf(m); kind != string(strategy.MatchRegularExpression) {
 					return value
 				}
 			}

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-func (o Objects) throughIngress(routing rollout.Routing, request Probe) ([]destination, error) {
+func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]destination, error) {
 	name := routing.Ingress.Name
 	stable := find(o.Ingresses, name)
 	if stable == nil {

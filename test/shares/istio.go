@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-func (o Objects) throughVirtualService(routing rollout.Routing, request Probe) ([]destination, error) {
+func (o Objects) throughVirtualService(routing strategy.Routing, request Probe) ([]destination, error) {
 	for _, ref := range routing.Custom {
 		if ref.Kind != traffic.KindVirtualService || !strings.HasPrefix(ref.APIVersion, traffic.GroupIstio+"/") {
 			continue
@@ -25,7 +25,7 @@ func (o Objects) throughVirtualService(routing rollout.Routing, request Probe) (
 }
 
 // virtualServiceTo takes the first rule that the request meets, as Istio does.
-func virtualServiceTo(vs traffic.Object, routing rollout.Routing, request Probe) ([]destination, error) {
+func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe) ([]destination, error) {
 	rules := traffic.DigObjects(vs, "spec", "http")
 	if len(rules) == 0 {
 		rules = append(traffic.DigObjects(vs, "spec", "tcp"), traffic.DigObjects(vs, "spec", "tls")...)
@@ -105,7 +105,7 @@ func meetsString(m traffic.Object, value string, there bool) bool {
 	return true
 }
 
-func firstURI(rules []traffic.Object, routing rollout.Routing) string {
+func firstURI(rules []traffic.Object, routing strategy.Routing) string {
 	for _, rule := range rules {
 		for _, r := range traffic.DigObjects(rule, "route") {
 			if host, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), "."); host != routing.Service {

@@ -7,7 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -66,7 +66,7 @@ type destination struct {
 // Of says which share of the requests like the probe each revision gets, and which share reaches no endpoint, as the data plane of the routing's provider
 // would split them: an Ingress with canary annotations of ingress-nginx (those of its relatives read the same), an HTTPRoute, an Istio VirtualService. A routing
 // that names no provider is its Service alone. It fails when the routing's object is not there, or has no rule for the request.
-func Of(objects Objects, routing rollout.Routing, request Probe) (Split, error) {
+func Of(objects Objects, routing strategy.Routing, request Probe) (Split, error) {
 	to, err := destinations(objects, routing, request)
 	if err != nil {
 		return Split{}, err
@@ -74,7 +74,7 @@ func Of(objects Objects, routing rollout.Routing, request Probe) (Split, error) 
 	return objects.spread(to), nil
 }
 
-func destinations(objects Objects, routing rollout.Routing, request Probe) ([]destination, error) {
+func destinations(objects Objects, routing strategy.Routing, request Probe) ([]destination, error) {
 	switch {
 	case routing.Ingress != nil:
 		return objects.throughIngress(routing, request)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # The Temporal server of the stack. Sourced by stack.sh.
 
-# The search attributes that Slipway writes, as Name=Type (design: Temporal, search attributes).
+# The search attributes that Slipway writes, as Name=Type.
 search_attributes="SlipwayKind=Keyword SlipwayState=Keyword SlipwayName=Keyword SlipwayNamespace=Keyword \
 SlipwayWaitingFor=Keyword SlipwayWaitingSince=Datetime SlipwayParties=KeywordList SlipwayServices=KeywordList"
 

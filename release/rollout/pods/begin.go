@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Refuses says why a rollout cannot begin on a workload as it is, "" when it can (design §1, principle 6).
@@ -129,10 +130,10 @@ func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved
 		}
 	}
 	switch req.Strategy.Style {
-	case rollout.StyleCanary:
-		saved.CanaryWorkload = req.Workload.WorkloadRef.Name + rollout.CanarySuffix
+	case strategy.StyleCanary:
+		saved.CanaryWorkload = req.Workload.WorkloadRef.Name + strategy.CanarySuffix
 		saved.CanaryMetadata = req.Strategy.PatchPodTemplateMetadata
-	case rollout.StyleBlueGreen:
+	case strategy.StyleBlueGreen:
 		for _, a := range seen.Autoscalers {
 			saved.Autoscalers = append(saved.Autoscalers, a.Name)
 		}

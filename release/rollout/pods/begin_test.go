@@ -9,12 +9,13 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestBeginOfAWorkloadInItsOwnUpdate: right after `kubectl create deployment` there is no single stable revision yet. That passes, so it is no refusal.
 func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 	t.Parallel()
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	settled := newToy(4, `{"type":"RollingUpdate"}`).observe()
 	for _, c := range []struct {
 		reason string
@@ -35,7 +36,7 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 			seen.Elapsed = elapsed
 			s := subject()
 			s.DeadlineSeconds = 60
-			return pods.Begin(tech, rollout.BeginRequest{Subject: s, Strategy: rollout.Strategy{Style: rollout.StylePartition}, Unsettled: how}, seen)
+			return pods.Begin(tech, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: how}, seen)
 		}
 		d := ask("", 0)
 		if seen.Lagging() {
@@ -56,6 +57,6 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 		require.Contains(t, d.Reason, "did not end within 60 s", c.reason)
 	}
 	require.Empty(t, pods.Unsettled(tech, subject(), settled), "a settled workload is claimed")
-	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}, Unsettled: rollout.UnsettledTell}, settled)
+	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledTell}, settled)
 	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
 }

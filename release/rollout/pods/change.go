@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -62,7 +63,7 @@ func clean(v any) any {
 
 // Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch is a strategic
 // merge patch for kinds of apps/v1 and a JSON merge patch for others (design §8.1).
-func Apply(change rollout.Change, apiVersion string, template map[string]any) (map[string]any, error) {
+func Apply(change strategy.Change, apiVersion string, template map[string]any) (map[string]any, error) {
 	copied, _ := clean(template).(map[string]any)
 	if len(change.TemplatePatch) == 0 {
 		return copied, setImages(change.Images, copied)
@@ -150,11 +151,11 @@ func setImages(images map[string]string, template map[string]any) error {
 }
 
 // WithMetadata is the pod template of the extra workload: with the label that is its own, and what patchPodTemplateMetadata adds.
-func WithMetadata(template map[string]any, workload string, add *rollout.PodMetadata) map[string]any {
+func WithMetadata(template map[string]any, workload string, add *strategy.PodMetadata) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	meta := child(out, "metadata")
 	labels := child(meta, "labels")
-	labels[rollout.LabelCanaryOf] = CanaryOf(workload)
+	labels[strategy.LabelCanaryOf] = CanaryOf(workload)
 	if add != nil {
 		for k, v := range add.Labels {
 			labels[k] = v

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // cloneSetBlueGreen adds new pods to a CloneSet and keeps every old one: a surge, behind the gate that keeps new pods from counting as available.
@@ -53,13 +53,13 @@ func (k cloneSetBlueGreen) Home(seen Observed) (first, last []Setting) {
 }
 
 // RefusesSteps says which step a workload of so many pods cannot make, and why; "" when it can make all of them.
-func RefusesSteps(tech Technique, steps []rollout.Step, size int32) (step int, reason string) {
+func RefusesSteps(tech Technique, steps []strategy.Step, size int32) (step int, reason string) {
 	if _, ok := tech.(cloneSetBlueGreen); !ok {
 		return 0, ""
 	}
 	before := int32(0)
 	for i, s := range steps {
-		target := rollout.Target(s.Replicas, size)
+		target := strategy.Target(s.Replicas, size)
 		if before > 0 && target > before && before+target > size {
 			return i, fmt.Sprintf("a CloneSet with %d of %d pods new does not surge to %d: beyond a half a blue-green of it grows in its first step only. Begin with %s, or keep every step at or below a half",
 				before, size, target, s.Replicas.String())

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -115,7 +115,7 @@ func unavailableOf(raw json.RawMessage, size int32) int32 {
 	if s := parseStrategy(raw); s.RollingUpdate.MaxUnavailable != nil {
 		own = *s.RollingUpdate.MaxUnavailable
 	}
-	return rollout.ShareUp(own, size)
+	return strategy.ShareUp(own, size)
 }
 
 // Rest changes nothing: a controller that deletes nothing is no danger.

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -55,7 +56,7 @@ func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
 	if s.RollingUpdate.MaxSurge != nil {
 		g = s.RollingUpdate.MaxSurge
 	}
-	unavailable, surge = rollout.OwnLimits(*u, *g, size)
+	unavailable, surge = strategy.OwnLimits(*u, *g, size)
 	return min(unavailable, size), surge
 }
 

@@ -12,12 +12,13 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestAHaltInMidStep leaves on the workload what a step that rests leaves, wherever the step was interrupted.
 func TestAHaltInMidStep(t *testing.T) {
 	t.Parallel()
-	strategy := func(unavailable, surge int) string {
+	rolling := func(unavailable, surge int) string {
 		return fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, unavailable)
 	}
 	for _, tc := range []struct {
@@ -25,20 +26,20 @@ func TestAHaltInMidStep(t *testing.T) {
 		back             bool
 		live, want       string
 	}{
-		{"as many may be out as are new: one at rest", newTemplate, false, strategy(8, 0), strategy(1, 0)},
-		{"on the way back", stableTemplate, true, strategy(6, 0), strategy(1, 0)},
-		{"somebody else's template with our limits is the least that may keep them", "t-other", false, strategy(8, 0), strategy(1, 0)},
-		{"pods that came beside the others stay until they are ready: no other may go for them", newTemplate, false, strategy(4, 2), strategy(0, 2)},
-		{"it rests already", newTemplate, false, strategy(1, 0), ""},
+		{"as many may be out as are new: one at rest", newTemplate, false, rolling(8, 0), rolling(1, 0)},
+		{"on the way back", stableTemplate, true, rolling(6, 0), rolling(1, 0)},
+		{"somebody else's template with our limits is the least that may keep them", "t-other", false, rolling(8, 0), rolling(1, 0)},
+		{"pods that came beside the others stay until they are ready: no other may go for them", newTemplate, false, rolling(4, 2), rolling(0, 2)},
+		{"it rests already", newTemplate, false, rolling(1, 0), ""},
 	} {
-		w := newToy(10, strategy(3, 0))
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+		w := newToy(10, rolling(3, 0))
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 		require.True(t, w.write(begun.Write, w.generation))
 		w.template = tc.template
 		w.settings["/spec/strategy"], w.settings["/spec/minReadySeconds"] = json.RawMessage(tc.live), json.RawMessage("2147483646")
 		w.settings["/spec/progressDeadlineSeconds"] = json.RawMessage("2147483647")
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StylePartition, Replicas: intstr.FromString("100%"), Template: newTemplate, Halt: true, Back: tc.back, From: 8}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromString("100%"), Template: newTemplate, Halt: true, Back: tc.back, From: 8}
 		d := pods.Move(tech, req, w.observe())
 		require.NotEmpty(t, d.Reason, tc.reason)
 		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its numbers are told", tc.reason)
@@ -59,10 +60,10 @@ func TestAHaltInMidStep(t *testing.T) {
 func TestAHaltOfWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
-	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("100%"), Halt: true}
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("100%"), Halt: true}
 	require.Equal(t, pods.ActDone, pods.Move(tech, req, w.observe()).Action, "its own limits stand on it")
 	w.claim = "somebody@else"
 	d := pods.Move(tech, req, w.observe())
@@ -82,10 +83,10 @@ func TestAnyHalt(t *testing.T) {
 			surge = 1
 		}
 		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: rollout.StylePartition, floor: size - own, excess: surge}
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}
 		r.begin()
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StylePartition, Replicas: intstr.FromInt32(size)}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromInt32(size)}
 		if first := int32(rapid.IntRange(0, int(size)).Draw(t, "first")); first > 0 {
 			r.move(1, intstr.FromInt32(first), false, 0)
 			req.Template = newTemplate

@@ -2,24 +2,24 @@ package pods
 
 import (
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // techniques are the techniques by API group and kind ("apps/Deployment") and style. A style that is missing is refused.
-var techniques = map[string]map[rollout.Style]Technique{
+var techniques = map[string]map[strategy.Style]Technique{
 	"apps/Deployment": {
-		rollout.StylePartition: deploymentPartition{},
-		rollout.StyleCanary:    deploymentExtra{},
-		rollout.StyleBlueGreen: deploymentBlueGreen{},
+		strategy.StylePartition: deploymentPartition{},
+		strategy.StyleCanary:    deploymentExtra{},
+		strategy.StyleBlueGreen: deploymentBlueGreen{},
 	},
-	"apps/StatefulSet": {rollout.StylePartition: partitioned{nested: true, ordinals: true}},
-	"apps/DaemonSet":   {rollout.StylePartition: byDeletion{}},
+	"apps/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
+	"apps/DaemonSet":   {strategy.StylePartition: byDeletion{}},
 	"apps.kruise.io/CloneSet": {
-		rollout.StylePartition: partitioned{share: true},
-		rollout.StyleBlueGreen: cloneSetBlueGreen{partitioned{share: true}},
+		strategy.StylePartition: partitioned{share: true},
+		strategy.StyleBlueGreen: cloneSetBlueGreen{partitioned{share: true}},
 	},
-	"apps.kruise.io/StatefulSet": {rollout.StylePartition: partitioned{nested: true, ordinals: true}},
-	"apps.kruise.io/DaemonSet":   {rollout.StylePartition: partitioned{nested: true}},
+	"apps.kruise.io/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
+	"apps.kruise.io/DaemonSet":   {strategy.StylePartition: partitioned{nested: true}},
 }
 
 // Key is how the table of techniques names a kind: "<API group>/<kind>", of any version.
@@ -35,7 +35,7 @@ func Key(ref catalog.WorkloadRef) string {
 }
 
 // TechniqueOf is the technique for a workload and a style; false when there is none.
-func TechniqueOf(ref catalog.WorkloadRef, style rollout.Style) (Technique, bool) {
+func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool) {
 	t, ok := techniques[Key(ref)][style]
 	return t, ok
 }

@@ -6,6 +6,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // move is one decision on a Move.
@@ -98,7 +99,7 @@ func (m *move) plan() {
 	t := Task{Request: m.req, Size: size, Target: m.target(size), Aim: fresh, Placed: seen.Template == m.ours && m.ours != ""}
 	asked := t.Target
 	if m.req.Back {
-		asked = max(min(m.req.From, size)-rollout.BackTarget(m.req.Replicas, m.req.From), 0)
+		asked = max(min(m.req.From, size)-strategy.BackTarget(m.req.Replicas, m.req.From), 0)
 		t.Target, t.Aim, t.Placed = size-asked, stable, seen.Template == saved.StableTemplate
 		t.Template = Template{Revision: saved.Stable}
 	} else if fresh.Name != "" && !m.tech.untouched() {
@@ -108,7 +109,7 @@ func (m *move) plan() {
 	if e := seen.Extra; m.tech.untouched() && e != nil && !e.lagging() {
 		t.Total, t.Ready = e.Total, e.Ready
 	}
-	t.Tolerated = rollout.Tolerated(m.req.FailureThreshold, t.Target)
+	t.Tolerated = strategy.Tolerated(m.req.FailureThreshold, t.Target)
 	m.task = t
 	m.numbers = numbersOf(seen, fresh, stable)
 	m.numbers.Target = asked
@@ -122,7 +123,7 @@ func (m *move) plan() {
 
 // target is how many pods are to be new.
 func (m *move) target(size int32) int32 {
-	target := rollout.Target(m.req.Replicas, size)
+	target := strategy.Target(m.req.Replicas, size)
 	if m.req.KeepStable {
 		target = max(min(target, size-1), 0)
 	}
@@ -155,7 +156,7 @@ func numbersOf(seen Observed, fresh, stable Revision) rollout.MoveResult {
 
 // pin has the autoscalers of a blue-green workload keep its size, before the first pod comes.
 func (m *move) pin() (Decision, bool) {
-	if m.seen.Saved.Style != rollout.StyleBlueGreen {
+	if m.seen.Saved.Style != strategy.StyleBlueGreen {
 		return Decision{}, false
 	}
 	for _, a := range m.seen.Autoscalers {

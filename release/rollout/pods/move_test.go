@@ -10,20 +10,21 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // TestStrangersAreNamed says so when pods of somebody else's edit are left after ours was put back.
 func TestStrangersAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
 	set := func(template string, n int32) *toySet {
 		return &toySet{template: template, asked: n, total: n, ready: n, gated: true}
 	}
 	w.sets = []*toySet{set(stableTemplate, 1), set("t-other", 1), set(newTemplate, 8)}
-	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("80%"), Template: newTemplate}
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("80%"), Template: newTemplate}
 
 	w.template = "t-other"
 	d := pods.Move(tech, req, w.observe())
@@ -48,11 +49,11 @@ func TestStrangersAreNamed(t *testing.T) {
 // TestPutBackBesideAnExtraWorkload waits for the stable pods that somebody's edit has taken: its Service is pinned to them next.
 func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 	t.Parallel()
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StyleCanary)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	seen := func(template string, stable, ready int32) pods.Observed {
 		return pods.Observed{
 			Claim: ourClaim, Template: template, Expected: newTemplate, Replicas: 4, Total: 4, Ready: 4,
-			Saved:    &rollout.Saved{Style: rollout.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
+			Saved:    &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
 			Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)},
 			Revisions: []pods.Revision{
 				{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Total: stable, Ready: ready},
@@ -61,7 +62,7 @@ func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 			Extra: &pods.Extra{Name: "web-canary", Of: pods.CanaryOf("web"), Template: newTemplate, Replicas: 2, Total: 2, Ready: 2, Updated: 2, Hash: "c"},
 		}
 	}
-	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: rollout.StyleCanary, Replicas: intstr.FromString("50%"), Template: newTemplate}
+	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StyleCanary, Replicas: intstr.FromString("50%"), Template: newTemplate}
 	for _, tc := range []struct {
 		reason  string
 		putBack bool
@@ -86,8 +87,8 @@ func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
 	w.template = newTemplate
 	w.settings["/spec/strategy"] = json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":8}}`)
@@ -107,10 +108,10 @@ func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
 func TestAnotherObjectOfTheNameIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate"}`)
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	seen := w.observe()
 	seen.UID = "second"
-	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromString("20%")}
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("20%")}
 	req.UID = "first"
 	d := pods.Move(tech, req, seen)
 	require.Equal(t, pods.ActFail, d.Action)
@@ -121,7 +122,7 @@ func TestAnotherObjectOfTheNameIsLeftAlone(t *testing.T) {
 // TestTheAutoscalersOfADeletedWorkload are given back, but for those that the release of another workload of its name has borrowed meanwhile.
 func TestTheAutoscalersOfADeletedWorkload(t *testing.T) {
 	t.Parallel()
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StyleBlueGreen)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleBlueGreen)
 	req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishAutoscalers, To: rollout.SideStable}
 	req.UID = "first"
 	pinned := []pods.Autoscaler{{Name: "free"}, {Name: "web", Pinned: true}}

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -204,7 +204,7 @@ func shareOf(keep, size int32) any {
 		return "100%"
 	}
 	for percent := 100 * keep / size; percent <= 100*keep/size+1 && percent < 100; percent++ {
-		if min(rollout.ShareUp(intstr.FromString(fmt.Sprintf("%d%%", percent)), size), size-1) == keep && percent > 0 {
+		if min(strategy.ShareUp(intstr.FromString(fmt.Sprintf("%d%%", percent)), size), size-1) == keep && percent > 0 {
 			return fmt.Sprintf("%d%%", percent)
 		}
 	}

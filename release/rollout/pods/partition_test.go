@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -340,16 +341,16 @@ func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
 // A CloneSet's controller surges by no more than what is still to be updated: a blue-green that could not go on is refused before it begins.
 func TestStepsThatACloneSetCannotMake(t *testing.T) {
 	t.Parallel()
-	steps := func(replicas ...string) (out []rollout.Step) {
+	steps := func(replicas ...string) (out []strategy.Step) {
 		for _, r := range replicas {
-			out = append(out, rollout.Step{Replicas: intstr.Parse(r)})
+			out = append(out, strategy.Step{Replicas: intstr.Parse(r)})
 		}
 		return out
 	}
 	for _, c := range []struct {
 		reason string
 		tech   Technique
-		steps  []rollout.Step
+		steps  []strategy.Step
 		want   int
 		refuse bool
 	}{

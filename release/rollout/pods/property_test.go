@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // run drives one rollout in a toy cluster whose parts move in any order, with the process killed anywhere and late writes of killed attempts.
@@ -16,7 +17,7 @@ type run struct {
 	t      *rapid.T
 	w      *toy
 	tech   pods.Technique
-	style  rollout.Style
+	style  strategy.Style
 	floor  int32
 	excess int32
 	// ghost is a decision of an attempt that was given up but still runs.
@@ -126,7 +127,7 @@ func (r *run) quiet(what string) {
 
 func (r *run) begin() {
 	d := r.until("begin", func(seen pods.Observed) pods.Decision {
-		return pods.Begin(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: r.style}}, seen)
+		return pods.Begin(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: r.style}}, seen)
 	})
 	if d.Begun == nil || d.Begun.Adopted != nil || d.Begun.Stable != stableTemplate {
 		r.t.Fatalf("begun with %+v", d.Begun)
@@ -152,7 +153,7 @@ func (r *run) move(step int, replicas intstr.IntOrString, back bool, from int32)
 func TestAnyRollout(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		style := rapid.SampledFrom([]rollout.Style{rollout.StylePartition, rollout.StyleBlueGreen}).Draw(t, "style")
+		style := rapid.SampledFrom([]strategy.Style{strategy.StylePartition, strategy.StyleBlueGreen}).Draw(t, "style")
 		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
 		own := int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable"))
 		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
@@ -164,12 +165,12 @@ func TestAnyRollout(t *testing.T) {
 		before := w.spec()
 		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, style)
 		r := &run{t: t, w: w, tech: tech, style: style, floor: size - own, excess: surge}
-		if style == rollout.StyleBlueGreen {
+		if style == strategy.StyleBlueGreen {
 			r.excess += size
 		}
 		r.begin()
 		fresh := r.forward(size)
-		if style == rollout.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
+		if style == strategy.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
 			r.backward(size, fresh)
 		}
 		r.home(before)
@@ -182,12 +183,12 @@ func (r *run) forward(size int32) int32 {
 	for step := 1; step <= rapid.IntRange(1, 3).Draw(r.t, "steps"); step++ {
 		percent := rapid.IntRange(1, 100).Draw(r.t, "percent")
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
-		want := max(rollout.Target(replicas, size), fresh)
+		want := max(strategy.Target(replicas, size), fresh)
 		got := r.move(step, replicas, false, 0)
-		if n := r.w.set(newTemplate).asked; n != want || got.UpdatedReady < rollout.Target(replicas, size) {
+		if n := r.w.set(newTemplate).asked; n != want || got.UpdatedReady < strategy.Target(replicas, size) {
 			r.t.Fatalf("step %d at %d%% of %d: %d pods are new, %d should be (%+v)", step, percent, size, n, want, got)
 		}
-		if old := r.w.set(stableTemplate).asked; r.style == rollout.StyleBlueGreen && old != size {
+		if old := r.w.set(stableTemplate).asked; r.style == strategy.StyleBlueGreen && old != size {
 			r.t.Fatalf("blue-green keeps every old pod: %d of %d are left", old, size)
 		}
 		fresh = want
@@ -200,7 +201,7 @@ func (r *run) backward(size, from int32) {
 	for step := 2; step <= 3; step++ {
 		percent := rapid.IntRange(1, 100).Draw(r.t, "percent back")
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
-		last = max(last, rollout.BackTarget(replicas, from))
+		last = max(last, strategy.BackTarget(replicas, from))
 		r.move(step, replicas, true, from)
 		if n := r.w.set(newTemplate).asked; n != from-last {
 			r.t.Fatalf("back by %d%% of %d: %d pods are new, %d should be", percent, from, n, from-last)
@@ -233,8 +234,8 @@ func TestScaledAtRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := int32(rapid.IntRange(1, 20).Draw(t, "size"))
 		w := newToy(size, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"}}`)
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: rollout.StylePartition, excess: 20}
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, excess: 20}
 		r.begin()
 		percent := rapid.IntRange(1, 99).Draw(t, "percent")
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
@@ -249,7 +250,7 @@ func TestScaledAtRest(t *testing.T) {
 				t.Fatalf("scaled from %d to %d: %d of %d new pods became %d without being asked", from, w.replicas, was, from, n)
 			}
 			got := r.move(2, replicas, false, 0)
-			if want := rollout.Target(replicas, w.replicas); got.UpdatedReady != max(want, natural) {
+			if want := strategy.Target(replicas, w.replicas); got.UpdatedReady != max(want, natural) {
 				t.Fatalf("at %d%% of %d: %d pods are new and ready, %d should be", percent, w.replicas, got.UpdatedReady, want)
 			}
 		}

@@ -9,17 +9,18 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
 // TestAPodInTroubleIsToldAtOnce: nobody has to wait for the deadline to learn that an image cannot be pulled.
 func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, rollout.StylePartition)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: rollout.Strategy{Style: rollout.StylePartition}}, w.observe())
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
-	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: rollout.StylePartition, Replicas: intstr.FromInt32(1), Template: newTemplate, TellStuck: true}
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromInt32(1), Template: newTemplate, TellStuck: true}
 	w.template, w.observed = newTemplate, w.generation
 	w.sets = append(w.sets, &toySet{template: newTemplate, number: 2, asked: 1, total: 1})
 	seen := w.observe()

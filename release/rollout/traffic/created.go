@@ -7,6 +7,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // AnnotationPlaces stands on objects that a release created: the places of the object that the release keeps as it wants them, as a JSON list of JSON Pointers.
@@ -24,7 +25,7 @@ func LookCreated(name string, live Object) Created { return Created{name: name, 
 
 // Foreign says that an object of that name is there, and that no release has made it.
 func (c Created) Foreign() bool {
-	return c.live != nil && DigString(c.live, "metadata", "labels", rollout.LabelCanaryOf) == ""
+	return c.live != nil && DigString(c.live, "metadata", "labels", strategy.LabelCanaryOf) == ""
 }
 
 // Mine fails unless the hand may change or delete the object.

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // IngressInput is what a script for a class of Ingress is given, as the global obj (kruise-semantics §3.2), and its class.
-func IngressInput(stable Object, class string, pair ServicePair, asks rollout.Traffic) Object {
+func IngressInput(stable Object, class string, pair ServicePair, asks strategy.Traffic) Object {
 	weight := "-1"
 	if asks.Weight != nil && len(asks.Matches) == 0 {
 		weight = fmt.Sprint(*asks.Weight)
@@ -24,7 +24,7 @@ func IngressInput(stable Object, class string, pair ServicePair, asks rollout.Tr
 
 // CustomInput is what a script for a custom object is given, as the global obj (kruise-semantics §3.4), and its namespace. Where there is no weight, canaryWeight is -1 and
 // stableWeight 101.
-func CustomInput(original Object, pair ServicePair, asks rollout.Traffic) Object {
+func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
 	canary := int64(-1)
 	if asks.Weight != nil && len(asks.Matches) == 0 {
 		canary = int64(*asks.Weight)
@@ -42,7 +42,7 @@ func CustomInput(original Object, pair ServicePair, asks rollout.Traffic) Object
 }
 
 // withAsks adds matches and requestHeaderModifier, each only where it is asked for.
-func withAsks(in Object, asks rollout.Traffic) Object {
+func withAsks(in Object, asks strategy.Traffic) Object {
 	if len(asks.Matches) > 0 {
 		in["matches"] = jsonOf(asks.Matches)
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // PathRules is the place of an HTTPRoute that a release borrows.
@@ -21,7 +21,7 @@ const (
 )
 
 // HTTPRoute derives the route that does what the traffic asks. It fails with failure.Refused when the route cannot express it.
-func HTTPRoute(pair ServicePair, asks rollout.Traffic) func(original Object) (Object, []string, error) {
+func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		rules, err := HTTPRouteRules(original, pair, asks)
 		if err != nil {
@@ -34,7 +34,7 @@ func HTTPRoute(pair ServicePair, asks rollout.Traffic) func(original Object) (Ob
 
 // HTTPRouteRules are the rules of the original route, changed so that they do what the traffic asks. By weight, each rule that leads to the stable Service
 // divides that Service's part exactly; by matches, a rule for the canary is put before each of them. All other rules stay as they are.
-func HTTPRouteRules(original Object, pair ServicePair, asks rollout.Traffic) ([]any, error) {
+func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([]any, error) {
 	name := "HTTPRoute " + DigString(original, "metadata", "name")
 	namespace := DigString(original, "metadata", "namespace")
 	r := routeWriter{name: name, namespace: namespace, pair: pair, asks: asks}
@@ -68,7 +68,7 @@ func HTTPRouteRules(original Object, pair ServicePair, asks rollout.Traffic) ([]
 type routeWriter struct {
 	name, namespace string
 	pair            ServicePair
-	asks            rollout.Traffic
+	asks            strategy.Traffic
 	found, matched  bool
 }
 
@@ -177,7 +177,7 @@ func weightOf(ref Object) int64 {
 func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	own := DigObjects(rule, "matches")
 	if len(own) == 0 {
-		own = []Object{{"path": Object{"type": string(rollout.MatchPathPrefix), "value": "/"}}}
+		own = []Object{{"path": Object{"type": string(strategy.MatchPathPrefix), "value": "/"}}}
 	}
 	var narrowed []any
 	for _, mine := range own {

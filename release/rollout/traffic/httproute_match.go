@@ -6,12 +6,12 @@ import (
 	"regexp"
 	"strings"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // both is the match that a request meets exactly when it meets the route's own and the asked one; possible says whether any request can. What an HTTPRoute has
 // no match for is refused: two expressions for one value.
-func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible bool, err error) {
+func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible bool, err error) {
 	m = clone(own)
 	if asked.Path != nil {
 		path, possible, err := r.bothPaths(own, *asked.Path)
@@ -22,7 +22,7 @@ func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible 
 	}
 	for _, part := range []struct {
 		field string
-		asked []rollout.ValueMatch
+		asked []strategy.ValueMatch
 		fold  bool
 	}{{"headers", asked.Headers, true}, {"queryParams", asked.QueryParams, false}} {
 		values, possible, err := r.bothValues(DigObjects(own, part.field), part.asked, part.fold)
@@ -37,25 +37,25 @@ func (r *routeWriter) both(own Object, asked rollout.Match) (m Object, possible 
 }
 
 // bothPaths is the path that meets both.
-func (r *routeWriter) bothPaths(own Object, asked rollout.PathMatch) (path Object, possible bool, err error) {
+func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Object, possible bool, err error) {
 	kind, value := PathOf(own)
 	mine := Object{"type": kind, "value": value}
 	theirs := Object{"type": string(asked.Type), "value": asked.Value}
-	ownKind := rollout.MatchType(kind)
+	ownKind := strategy.MatchType(kind)
 	switch {
 	case reflect.DeepEqual(mine, theirs):
 		return mine, true, nil
-	case ownKind == rollout.MatchPathPrefix && value == "/":
+	case ownKind == strategy.MatchPathPrefix && value == "/":
 		return theirs, true, nil
-	case asked.Type == rollout.MatchPathPrefix && asked.Value == "/":
+	case asked.Type == strategy.MatchPathPrefix && asked.Value == "/":
 		return mine, true, nil
-	case ownKind == rollout.MatchExact && asked.Type == rollout.MatchExact:
+	case ownKind == strategy.MatchExact && asked.Type == strategy.MatchExact:
 		return nil, false, nil
-	case ownKind == rollout.MatchExact:
+	case ownKind == strategy.MatchExact:
 		return mine, pathMeets(asked.Type, asked.Value, value), nil
-	case asked.Type == rollout.MatchExact:
+	case asked.Type == strategy.MatchExact:
 		return theirs, pathMeets(ownKind, value, asked.Value), nil
-	case ownKind == rollout.MatchPathPrefix && asked.Type == rollout.MatchPathPrefix:
+	case ownKind == strategy.MatchPathPrefix && asked.Type == strategy.MatchPathPrefix:
 		if PrefixMatches(value, asked.Value) {
 			return theirs, true, nil
 		}
@@ -66,11 +66,11 @@ func (r *routeWriter) bothPaths(own Object, asked rollout.PathMatch) (path Objec
 	}
 }
 
-func pathMeets(kind rollout.MatchType, value, path string) bool {
+func pathMeets(kind strategy.MatchType, value, path string) bool {
 	switch kind {
-	case rollout.MatchExact:
+	case strategy.MatchExact:
 		return value == path
-	case rollout.MatchRegularExpression:
+	case strategy.MatchRegularExpression:
 		return Fully(value, path)
 	default:
 		return PrefixMatches(value, path)
@@ -78,7 +78,7 @@ func pathMeets(kind rollout.MatchType, value, path string) bool {
 }
 
 // bothValues are the header or query matches that meet both lists; a name stands in a list once.
-func (r *routeWriter) bothValues(own []Object, asked []rollout.ValueMatch, fold bool) (values []any, possible bool, err error) {
+func (r *routeWriter) bothValues(own []Object, asked []strategy.ValueMatch, fold bool) (values []any, possible bool, err error) {
 	for _, o := range own {
 		values = append(values, clone(o))
 	}
@@ -90,8 +90,8 @@ func (r *routeWriter) bothValues(own []Object, asked []rollout.ValueMatch, fold 
 			continue
 		}
 		mine, _ := values[i].(map[string]any)
-		mineExact := cmp.Or(DigString(mine, "type"), string(rollout.MatchExact)) == string(rollout.MatchExact)
-		theirsExact := a.Type == rollout.MatchExact
+		mineExact := cmp.Or(DigString(mine, "type"), string(strategy.MatchExact)) == string(strategy.MatchExact)
+		theirsExact := a.Type == strategy.MatchExact
 		switch {
 		case mineExact == theirsExact && DigString(mine, "value") == a.Value:
 		case mineExact && theirsExact:
@@ -167,7 +167,7 @@ func (r *routeWriter) countHeaders(modifier Object) error {
 }
 
 // merged is one modifier that does what the route's own does, and then the step's.
-func merged(own Object, asked *rollout.HeaderModifier) Object {
+func merged(own Object, asked *strategy.HeaderModifier) Object {
 	set, add := DigObjects(own, "set"), DigObjects(own, "add")
 	var remove []string
 	removed, _ := Dig(own, "remove").([]any)
@@ -255,7 +255,7 @@ func Fully(expression, text string) bool {
 
 // PathOf is a match's path with the defaults of the Gateway API.
 func PathOf(m Object) (kind, value string) {
-	return cmp.Or(DigString(m, "path", "type"), string(rollout.MatchPathPrefix)), cmp.Or(DigString(m, "path", "value"), "/")
+	return cmp.Or(DigString(m, "path", "type"), string(strategy.MatchPathPrefix)), cmp.Or(DigString(m, "path", "value"), "/")
 }
 
 // PrefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.

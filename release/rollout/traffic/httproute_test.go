@@ -12,7 +12,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
 )
@@ -35,17 +35,17 @@ func asJSON(t testing.TB, value any) string {
 	return string(raw)
 }
 
-func weight(n int32) rollout.Traffic { return rollout.Traffic{Weight: &n} }
+func weight(n int32) strategy.Traffic { return strategy.Traffic{Weight: &n} }
 
-func headerIs(name, value string) rollout.Match {
-	return rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: name, Value: value}}}
+func headerIs(name, value string) strategy.Match {
+	return strategy.Match{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: name, Value: value}}}
 }
 
-func pathIs(kind rollout.MatchType, value string) rollout.Match {
-	return rollout.Match{Path: &rollout.PathMatch{Type: kind, Value: value}}
+func pathIs(kind strategy.MatchType, value string) strategy.Match {
+	return strategy.Match{Path: &strategy.PathMatch{Type: kind, Value: value}}
 }
 
-func matches(m ...rollout.Match) rollout.Traffic { return rollout.Traffic{Matches: m} }
+func matches(m ...strategy.Match) strategy.Traffic { return strategy.Traffic{Matches: m} }
 
 const usersRoute = `
 metadata: {name: order, namespace: shop, resourceVersion: "7"}
@@ -78,7 +78,7 @@ type release struct {
 
 var hand = traffic.Hand{Claim: "rollout/default/shop/order@run-1"}
 
-func (r *release) ask(asks rollout.Traffic) {
+func (r *release) ask(asks strategy.Traffic) {
 	r.t.Helper()
 	b, err := traffic.Look("HTTPRoute shop/order", r.live)
 	require.NoError(r.t, err)
@@ -105,7 +105,7 @@ func (r *release) finish() {
 // share is the canary's part of requests like the probe.
 func (r *release) share(probe shares.Probe) float64 {
 	r.t.Helper()
-	split, err := shares.Of(world(r.live), rollout.Routing{Service: "order", HTTPRoute: "order"}, probe)
+	split, err := shares.Of(world(r.live), strategy.Routing{Service: "order", HTTPRoute: "order"}, probe)
 	require.NoError(r.t, err)
 	require.Zero(r.t, split.Nowhere)
 	return split.ByRevision["new"]
@@ -161,7 +161,7 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 	t.Run("a match by path beside a match by header", func(t *testing.T) {
 		t.Parallel()
 		r := start(t)
-		r.ask(matches(pathIs(rollout.MatchExact, "/order/new"), headerIs("x-user", "tester")))
+		r.ask(matches(pathIs(strategy.MatchExact, "/order/new"), headerIs("x-user", "tester")))
 		require.InDelta(t, 1, r.share(on("/order/new")), 1e-9)
 		require.InDelta(t, 1, r.share(on("/order", "x-user", "tester")), 1e-9)
 		require.InDelta(t, 1, r.share(on("/both", "x-user", "tester")), 1e-9, "every rule of the Service is narrowed")
@@ -172,7 +172,7 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 	})
 	t.Run("a rule that only redirects", func(t *testing.T) {
 		t.Parallel()
-		for _, asks := range []rollout.Traffic{weight(20), weight(100), matches(headerIs("a", "b"))} {
+		for _, asks := range []strategy.Traffic{weight(20), weight(100), matches(headerIs("a", "b"))} {
 			r := start(t)
 			r.ask(asks)
 			require.Contains(t, asJSON(t, r.live), `"filters":[{"requestRedirect":{"statusCode":301},"type":"RequestRedirect"}]`)
@@ -193,11 +193,11 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 // TestHTTPRouteRules shows what becomes of rules.
 func TestHTTPRouteRules(t *testing.T) {
 	t.Parallel()
-	modifier := &rollout.HeaderModifier{Set: []rollout.Header{{Name: "x-tag", Value: "gray"}}, Remove: []string{"X-From"}}
+	modifier := &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-tag", Value: "gray"}}, Remove: []string{"X-From"}}
 	cases := map[string]struct {
 		reason string
 		rules  string
-		asks   rollout.Traffic
+		asks   strategy.Traffic
 		want   string
 	}{
 		"one backend": {
@@ -217,7 +217,7 @@ func TestHTTPRouteRules(t *testing.T) {
 		},
 		"headers by weight": {
 			reason: "only requests to the canary get the headers, so that they stand at its backend",
-			rules:  `[{backendRefs: [{name: order}]}]`, asks: rollout.Traffic{Weight: weight(10).Weight, RequestHeaderModifier: modifier},
+			rules:  `[{backendRefs: [{name: order}]}]`, asks: strategy.Traffic{Weight: weight(10).Weight, RequestHeaderModifier: modifier},
 			want: `[{backendRefs: [{name: order, weight: 90}, {name: order-canary, weight: 10, filters: [{type: RequestHeaderModifier,
 				requestHeaderModifier: {set: [{name: x-tag, value: gray}], remove: [X-From]}}]}]}]`,
 		},
@@ -225,7 +225,7 @@ func TestHTTPRouteRules(t *testing.T) {
 			reason: "there may be one such filter only: the rule's own is merged with the step's, which comes last",
 			rules: `[{name: a, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-from, value: gate}, {name: x-y, value: z}]}}],
 				backendRefs: [{name: order, weight: 7}]}]`,
-			asks: rollout.Traffic{Matches: []rollout.Match{headerIs("u", "1")}, RequestHeaderModifier: modifier},
+			asks: strategy.Traffic{Matches: []strategy.Match{headerIs("u", "1")}, RequestHeaderModifier: modifier},
 			want: `[{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-y, value: z}, {name: x-tag, value: gray}], remove: [X-From]}}],
 				matches: [{path: {type: PathPrefix, value: /}, headers: [{type: Exact, name: u, value: "1"}]}], backendRefs: [{name: order-canary, weight: 1}]},
 				{name: a, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-from, value: gate}, {name: x-y, value: z}]}}],
@@ -234,8 +234,8 @@ func TestHTTPRouteRules(t *testing.T) {
 		"and, or": {
 			reason: "within a match all must hold, one of several matches is enough; the rule's own header must hold as well",
 			rules:  `[{matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order}]}]`,
-			asks: matches(rollout.Match{Path: &rollout.PathMatch{Type: rollout.MatchPathPrefix, Value: "/a/b"},
-				QueryParams: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "q", Value: "1"}}}, headerIs("h", "1"), headerIs("h", "2")),
+			asks: matches(strategy.Match{Path: &strategy.PathMatch{Type: strategy.MatchPathPrefix, Value: "/a/b"},
+				QueryParams: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "q", Value: "1"}}}, headerIs("h", "1"), headerIs("h", "2")),
 			want: `[{matches: [{path: {type: PathPrefix, value: /a/b}, headers: [{name: H, value: "1"}], queryParams: [{type: Exact, name: q, value: "1"}]},
 				{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order-canary, weight: 1}]},
 				{matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order}]}]`,
@@ -275,20 +275,20 @@ func TestHTTPRouteOfOneServiceAtTheEnd(t *testing.T) {
 // TestHTTPRouteRefuses what no route can express, or the API server would not take.
 func TestHTTPRouteRefuses(t *testing.T) {
 	t.Parallel()
-	many := make([]rollout.Match, 65)
+	many := make([]strategy.Match, 65)
 	for i := range many {
 		many[i] = headerIs("u", strings.Repeat("x", i+1))
 	}
 	cases := map[string]struct {
 		reason, rules string
 		pair          traffic.ServicePair
-		asks          rollout.Traffic
+		asks          strategy.Traffic
 		text          string
 	}{
 		"no rule":         {"it leads elsewhere", `[{backendRefs: [{name: cart}]}]`, pair, weight(10), "has no rule that leads to Service order"},
 		"there already":   {"the canary is this release's own", `[{backendRefs: [{name: order}, {name: order-canary}]}]`, pair, weight(10), "leads to Service order-canary already"},
-		"path elsewhere":  {"no request can meet both", `[{matches: [{path: {type: PathPrefix, value: /a}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(rollout.MatchExact, "/b")), "could meet"},
-		"two expressions": {"one value has one expression", `[{matches: [{path: {type: RegularExpression, value: /a.*}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(rollout.MatchRegularExpression, "/.*b")), "cannot be combined"},
+		"path elsewhere":  {"no request can meet both", `[{matches: [{path: {type: PathPrefix, value: /a}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(strategy.MatchExact, "/b")), "could meet"},
+		"two expressions": {"one value has one expression", `[{matches: [{path: {type: RegularExpression, value: /a.*}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(strategy.MatchRegularExpression, "/.*b")), "cannot be combined"},
 		"matches":         {"a rule has 64 matches", `[{backendRefs: [{name: order}]}]`, pair, matches(many...), "would have 65 matches, the most is 64"},
 		"rules":           {"a route has 16 rules", "[" + strings.Repeat(`{backendRefs: [{name: order}]},`, 9) + "]", pair, matches(headerIs("a", "b")), "would have 18 rules, the most is 16"},
 		"nothing changes": {"both are one Service", `[{backendRefs: [{name: order}]}]`, traffic.ServicePair{Stable: "order", Canary: "order"}, weight(10), "changes nothing"},

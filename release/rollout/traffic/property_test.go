@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
 )
@@ -43,7 +43,7 @@ func drawRoute(t *rapid.T) traffic.Object {
 	}
 }
 
-func drawAsks(t *rapid.T) rollout.Traffic {
+func drawAsks(t *rapid.T) strategy.Traffic {
 	if rapid.Bool().Draw(t, "byMatches") {
 		return matches(headerIs("u", rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value")))
 	}
@@ -68,8 +68,8 @@ func TestAnyReleaseOfAnyRoute(t *testing.T) {
 }
 
 // requireShares compares each rule's split with the original's: what the stable version had is divided, what others had is theirs.
-func requireShares(t *rapid.T, original, live traffic.Object, asks rollout.Traffic) {
-	routing := rollout.Routing{Service: "order", HTTPRoute: "order"}
+func requireShares(t *rapid.T, original, live traffic.Object, asks strategy.Traffic) {
+	routing := strategy.Routing{Service: "order", HTTPRoute: "order"}
 	for i, rule := range original["spec"].(traffic.Object)["rules"].([]any) {
 		if rule.(traffic.Object)["backendRefs"] == nil {
 			continue

@@ -4,7 +4,7 @@ import (
 	"embed"
 	"strings"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // The names of Istio's object.
@@ -32,7 +32,7 @@ func IngressScript(class string) Script {
 }
 
 // CustomScript is the script for a kind of custom object.
-func CustomScript(ref rollout.ObjectRef) Script {
+func CustomScript(ref strategy.ObjectRef) Script {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	s := Script{Key: "lua.traffic.routing." + ref.Kind + "." + group}
 	if group == GroupIstio && (ref.Kind == KindVirtualService || ref.Kind == "DestinationRule") {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
 )
@@ -44,14 +44,14 @@ spec:
 func TestIngressScripts(t *testing.T) {
 	t.Parallel()
 	cookie := headerIs("canary-by-cookie", "beta")
-	pattern := rollout.Match{Headers: []rollout.ValueMatch{{Type: rollout.MatchRegularExpression, Name: "u", Value: "^t"}}}
-	query := rollout.Match{QueryParams: []rollout.ValueMatch{{Type: rollout.MatchExact, Name: "beta", Value: "1"}}}
-	tag := &rollout.HeaderModifier{Set: []rollout.Header{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}, Remove: []string{"c", "d"}}
+	pattern := strategy.Match{Headers: []strategy.ValueMatch{{Type: strategy.MatchRegularExpression, Name: "u", Value: "^t"}}}
+	query := strategy.Match{QueryParams: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "beta", Value: "1"}}}
+	tag := &strategy.HeaderModifier{Set: []strategy.Header{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}, Remove: []string{"c", "d"}}
 	same := traffic.ServicePair{Stable: "order", Canary: "order"}
 	cases := map[string]struct {
 		reason, class  string
 		pair           traffic.ServicePair
-		asks           rollout.Traffic
+		asks           strategy.Traffic
 		want           map[string]string
 		refused, field string
 	}{
@@ -60,10 +60,10 @@ func TestIngressScripts(t *testing.T) {
 		"higress both":   {reason: "one header or one cookie", class: "higress", pair: pair, asks: matches(pattern, cookie), want: map[string]string{"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/canary-by-header": "u", "nginx.ingress.kubernetes.io/canary-by-header-pattern": "^t", "nginx.ingress.kubernetes.io/canary-by-cookie": "beta"}},
 		"nginx twice":    {reason: "one header only", class: "nginx", pair: pair, asks: matches(headerIs("u", "t"), headerIs("v", "t")), refused: "one header only", field: "matches[1]"},
 		"nginx query":    {reason: "no annotation for it", class: "nginx", pair: pair, asks: matches(query), refused: "query parameter", field: "matches[0].queryParams"},
-		"nginx modifier": {reason: "no annotation for it", class: "nginx", pair: pair, asks: rollout.Traffic{Weight: weight(1).Weight, RequestHeaderModifier: tag}, refused: "cannot change the headers", field: "requestHeaderModifier"},
+		"nginx modifier": {reason: "no annotation for it", class: "nginx", pair: pair, asks: strategy.Traffic{Weight: weight(1).Weight, RequestHeaderModifier: tag}, refused: "cannot change the headers", field: "requestHeaderModifier"},
 		"nginx alone":    {reason: "it tells versions apart by Service", class: "nginx", pair: same, asks: weight(1), refused: "no canary Service"},
 		"mse query":      {reason: "its own prefix, since only it knows the annotation", class: "mse", pair: pair, asks: matches(query), want: map[string]string{"nginx.ingress.kubernetes.io/canary": "true", "mse.ingress.kubernetes.io/canary-by-query": "beta", "mse.ingress.kubernetes.io/canary-by-query-value": "1"}},
-		"mse modifier": {reason: "one header in a line", class: "mse", pair: same, asks: rollout.Traffic{Matches: []rollout.Match{headerIs("u", "t")}, RequestHeaderModifier: tag},
+		"mse modifier": {reason: "one header in a line", class: "mse", pair: same, asks: strategy.Traffic{Matches: []strategy.Match{headerIs("u", "t")}, RequestHeaderModifier: tag},
 			want: map[string]string{"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/canary-by-header": "u", "nginx.ingress.kubernetes.io/canary-by-header-value": "t",
 				"mse.ingress.kubernetes.io/request-header-control-update": "a 1\nb 2", "mse.ingress.kubernetes.io/request-header-control-remove": "c,d"}},
 		"alb header":  {reason: "looked at before the stable rules", class: "aliyun-alb", pair: pair, asks: matches(headerIs("u", "t")), want: map[string]string{"alb.ingress.kubernetes.io/canary": "true", "alb.ingress.kubernetes.io/order": "1", "alb.ingress.kubernetes.io/canary-by-header": "u", "alb.ingress.kubernetes.io/canary-by-header-value": "t"}},
@@ -154,7 +154,7 @@ spec:
 `), traffic.CanaryService(service, "order-canary", v))
 }
 
-var virtualService = traffic.CustomScript(rollout.ObjectRef{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "order"})
+var virtualService = traffic.CustomScript(strategy.ObjectRef{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "order"})
 
 // TestVirtualServiceScript shows what becomes of a VirtualService.
 func TestVirtualServiceScript(t *testing.T) {
@@ -162,14 +162,14 @@ func TestVirtualServiceScript(t *testing.T) {
 	cases := map[string]struct {
 		reason, spec, want, refused string
 		pair                        traffic.ServicePair
-		asks                        rollout.Traffic
+		asks                        strategy.Traffic
 	}{
 		"weight": {reason: "each route to the Service is divided, in its own part", pair: pair, asks: weight(20),
 			spec: `{http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: order}, weight: 75}, {destination: {host: legacy}, weight: 25}]}, {route: [{destination: {host: order.shop.svc}}]}, {route: [{destination: {host: order.other.svc}}]}]}`,
 			want: `{http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: order}, weight: 12}, {destination: {host: order-canary}, weight: 3}, {destination: {host: legacy}, weight: 5}]},
 				{route: [{destination: {host: order.shop.svc}, weight: 80}, {destination: {host: order-canary.shop.svc}, weight: 20}]}, {route: [{destination: {host: order.other.svc}}]}]}`},
 		"matches": {reason: "a rule of its own, before the one it narrows, in the order asked", pair: pair,
-			asks: rollout.Traffic{Matches: []rollout.Match{headerIs("U", "1"), pathIs(rollout.MatchPathPrefix, "/a/b")}, RequestHeaderModifier: &rollout.HeaderModifier{Add: []rollout.Header{{Name: "t", Value: "g"}}}},
+			asks: strategy.Traffic{Matches: []strategy.Match{headerIs("U", "1"), pathIs(strategy.MatchPathPrefix, "/a/b")}, RequestHeaderModifier: &strategy.HeaderModifier{Add: []strategy.Header{{Name: "t", Value: "g"}}}},
 			spec: `{http: [{name: n, match: [{uri: {prefix: /a}}], timeout: 3s, route: [{destination: {host: order, subset: v1}, weight: 100}]}]}`,
 			want: `{http: [{match: [{uri: {prefix: /a}, headers: {u: {exact: "1"}}}, {uri: {prefix: /a/b}}], timeout: 3s, headers: {request: {add: {t: g}}}, route: [{destination: {host: order-canary}}]},
 				{name: n, match: [{uri: {prefix: /a}}], timeout: 3s, route: [{destination: {host: order, subset: v1}, weight: 100}]}]}`},
@@ -199,7 +199,7 @@ func TestVirtualServiceScript(t *testing.T) {
 // TestDestinationRuleScript adds the subset.
 func TestDestinationRuleScript(t *testing.T) {
 	t.Parallel()
-	script := traffic.CustomScript(rollout.ObjectRef{APIVersion: "networking.istio.io/v1beta1", Kind: "DestinationRule", Name: "order"})
+	script := traffic.CustomScript(strategy.ObjectRef{APIVersion: "networking.istio.io/v1beta1", Kind: "DestinationRule", Name: "order"})
 	original := object(t, "metadata: {name: order, namespace: shop}\nspec: {host: order, subsets: [{name: v1}]}")
 	response := evaluate(t, script, traffic.CustomInput(original, pair, weight(1)))
 	got, _, err := traffic.Custom("s", response.Output)(original)

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // Version names the pods of one version.
@@ -77,7 +78,7 @@ func createdMetadata(of Object, name string, v Version) Object {
 	annotations := ownAnnotations(of)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
-	labels[rollout.LabelCanaryOf] = LabelValue(v.Workload)
+	labels[strategy.LabelCanaryOf] = LabelValue(v.Workload)
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),

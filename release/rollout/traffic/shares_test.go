@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/shares"
 )
@@ -64,7 +64,7 @@ spec: {rules: [{host: shop.example, http: {paths: [
 					slice["endpoints"] = []any{traffic.Object{"conditions": traffic.Object{"ready": false}, "targetRef": traffic.Object{"name": "x"}}}
 				}
 			}
-			got, err := shares.Of(o, rollout.Routing{Service: "order", Ingress: &rollout.IngressRef{Class: "nginx", Name: "order"}}, tc.probe)
+			got, err := shares.Of(o, strategy.Routing{Service: "order", Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}, tc.probe)
 			require.NoError(t, err)
 			require.InDelta(t, tc.want, got.ByRevision["new"], 1e-9, tc.reason)
 			require.InDelta(t, tc.nowhere, got.Nowhere, 1e-9, tc.reason)
@@ -79,12 +79,12 @@ func TestSharesThroughAService(t *testing.T) {
 	o.EndpointSlices = append(o.EndpointSlices, object(t, `
 metadata: {labels: {kubernetes.io/service-name: order}}
 endpoints: [{targetRef: {name: order-canary-1}}, {targetRef: {name: order-1}}, {addresses: [10.0.0.9]}]`))
-	got, err := shares.Of(o, rollout.Routing{Service: "order"}, shares.Probe{})
+	got, err := shares.Of(o, strategy.Routing{Service: "order"}, shares.Probe{})
 	require.NoError(t, err)
 	require.InDelta(t, 1.0/3, got.ByRevision["old"], 1e-9, "a pod in two slices is one endpoint")
 	require.InDelta(t, 1.0/3, got.ByRevision["new"], 1e-9, "who does not say is ready")
 	require.InDelta(t, 1.0/3, got.ByRevision[""], 1e-9)
-	got, err = shares.Of(o, rollout.Routing{Service: "gone"}, shares.Probe{})
+	got, err = shares.Of(o, strategy.Routing{Service: "gone"}, shares.Probe{})
 	require.NoError(t, err)
 	require.InDelta(t, 1, got.Nowhere, 1e-9)
 }
@@ -92,8 +92,8 @@ endpoints: [{targetRef: {name: order-canary-1}}, {targetRef: {name: order-1}}, {
 // TestSharesThatCannotBeTold names what is missing.
 func TestSharesThatCannotBeTold(t *testing.T) {
 	t.Parallel()
-	_, err := shares.Of(world(object(t, usersRoute)), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/nowhere"))
+	_, err := shares.Of(world(object(t, usersRoute)), strategy.Routing{Service: "order", HTTPRoute: "order"}, on("/nowhere"))
 	require.ErrorContains(t, err, "HTTPRoute order has no rule for a request to /nowhere")
-	_, err = shares.Of(world(nil), rollout.Routing{Service: "order", HTTPRoute: "order"}, on("/"))
+	_, err = shares.Of(world(nil), strategy.Routing{Service: "order", HTTPRoute: "order"}, on("/"))
 	require.ErrorContains(t, err, "there is no HTTPRoute order")
 }

@@ -1,0 +1,184 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// Failure is how an action's activity failed.
+type Failure struct {
+	// Kind is the failure's kind, "" for an error that nobody typed. System trouble of every sort is Unreachable or Forbidden.
+	Kind    failure.Kind
+	Message string
+	// Holder is the claim in the way, for Claimed.
+	Holder string
+	// SpentSeconds is what the action has used of its deadline.
+	SpentSeconds int64
+	// Move are the pods' numbers of a WorkloadFailed or a Drift, where they are known.
+	Move *rollout.MoveResult
+}
+
+// Trouble is what holds a rollout until somebody decides.
+type Trouble struct {
+	Kind    failure.Kind `json:"kind"`
+	Message string       `json:"message"`
+	// Pods says that it was found on the workload itself rather than on what routes to it.
+	Pods bool `json:"pods,omitempty"`
+}
+
+// The first and the longest pause before a party that answers with system trouble at once is tried again.
+const (
+	againFirst = time.Minute
+	againMost  = 10 * time.Minute
+)
+
+// Failed takes how an action failed, and decides by the failure's kind (design §6.1): what is the business's holds the rollout or turns it
+// round, what is the system's is tried again for as long as it takes.
+func (m *Machine) Failed(f Failure, now time.Time) {
+	a := *m.running
+	m.running, m.interrupted = nil, false
+	m.c.Observed = m.c.Observed && (a.Kind != ActMove || f.Kind.System()) // what a Move has seen need not be looked at once more
+	if f.Move != nil {
+		m.takeNumbers(*f.Move)
+	}
+	if a.Kind == ActComplete {
+		m.c.Stage = StageOver // nothing is owed to anybody: it closes without its record
+		return
+	}
+	if f.Kind.System() {
+		m.away(a, f, now)
+		return
+	}
+	m.c.Away, m.c.AwayCount, m.c.SpentSeconds, m.c.Stuck = "", 0, 0, ""
+	m.c.Loose = m.c.Loose && a.Kind != ActMove // a Move that fails has brought the workload to rest before, where that can be done
+	if a.Kind == ActBegin && m.failedToBegin(f) {
+		return
+	}
+	if a.Kind == ActHold && m.c.Stage == StageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
+		m.nextMove() // it was deleted: there is nothing to leave
+		return
+	}
+	if a.Kind == ActRoute && f.Kind == failure.Claimed && f.Holder != "" && f.Holder != m.c.TakeOver {
+		m.c.Holder = f.Holder // what a dead release holds is taken over
+		return
+	}
+	if m.mattersLess(a) && !lost(f.Kind) {
+		return
+	}
+	m.trouble(a, f, now)
+}
+
+// mattersLess says whether an action was being given up anyway, or only brought to rest what is held: then what holds it is what somebody has to know.
+func (m *Machine) mattersLess(a Action) bool {
+	return a.epoch != m.epoch || a.Halts() && m.c.Trouble != nil
+}
+
+// lost says that the workload is not the rollout's any more.
+func lost(k failure.Kind) bool { return k == failure.Gone || k == failure.ClaimLost }
+
+// failedToBegin handles what says that nothing was done: the rollout closes. Another's claim is asked after first.
+func (m *Machine) failedToBegin(f Failure) bool {
+	switch f.Kind {
+	case failure.Claimed:
+		if f.Holder == "" || f.Holder == m.c.TakeOver {
+			m.giveUp(f.Message)
+		} else {
+			m.c.Holder, m.c.Claimed = f.Holder, false
+		}
+	case failure.Refused, failure.NotFound, failure.Gone, failure.ClaimLost:
+		m.giveUp(f.Message)
+	default:
+		return false
+	}
+	return true
+}
+
+// trouble holds the rollout, or rolls it back where the policy says so.
+func (m *Machine) trouble(a Action, f Failure, now time.Time) {
+	forward := m.c.Stage == StageHold || m.c.Stage == StageSteps || m.c.Stage == StageFinal && m.c.Ending.Side() == rollout.SideNew
+	if f.Kind == failure.WorkloadFailed && forward && m.setup.Spec.Policy.OnFailure == strategy.OnFailureRollback {
+		m.policyDecides(rollout.VerbRollback, f.Message+"; the policy rolls back", now)
+		m.rollBack(now)
+		return
+	}
+	m.c.Trouble = &Trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
+	if f.Kind != failure.Drift {
+		m.c.Status.Phase = rollout.PhaseFailed
+	}
+	if f.Kind == failure.WorkloadFailed && forward {
+		m.policyDecides(rollout.VerbPause, f.Message+"; the policy waits for somebody to decide", now)
+	}
+}
+
+// away keeps the same action and tries it again: at first without a limit, and where the party answers with trouble at once, after a while.
+func (m *Machine) away(a Action, f Failure, now time.Time) {
+	m.c.Away, m.c.SpentSeconds = f.Message, f.SpentSeconds
+	if a.Patient || m.c.AwayCount > 0 {
+		pause := againFirst
+		for i := 1; i < m.c.AwayCount && pause < againMost; i++ {
+			pause *= 2
+		}
+		at := now.Add(min(pause, againMost))
+		m.c.AgainAt = &at
+	}
+	m.c.AwayCount++
+}
+
+func (m *Machine) awayReason() string {
+	return fmt.Sprintf("%s: party %s cannot do its part: %s; it goes on by itself when that is over", m.place(), m.c.Status.Party, m.c.Away)
+}
+
+// held is the rest in which somebody has to decide.
+func (m *Machine) held() Action {
+	t := m.c.Trouble
+	a := Action{Kind: ActRest, waits: rollout.WaitResume}
+	switch t.Kind {
+	case failure.Drift:
+		a.waits = rollout.WaitDrift
+		a.why = fmt.Sprintf("%s: %s; retry puts back what this release wrote, %s", m.place(), t.Message, m.waysOut())
+	case failure.Gone:
+		a.why = fmt.Sprintf("%s: %s; stop gives the traffic back and ends it", m.place(), t.Message)
+	case failure.ClaimLost:
+		a.why = fmt.Sprintf("%s: %s; stop to frozen abandons it", m.place(), t.Message)
+	default:
+		a.why = fmt.Sprintf("%s failed: %s; retry tries it again, %s", m.place(), t.Message, m.waysOut())
+	}
+	return a
+}
+
+// shelter makes safe what is held. Pods that a Move has left in the middle of a step come to rest.
+//
+// Traffic goes to the stable pods when somebody else has edited the workload: its own controller now replaces pods as the edit says, those of the new
+// version first, and of an extra workload's partner the stable ones. What is held then is held without a request to a Service that nobody serves.
+func (m *Machine) shelter() (Action, bool) {
+	t := m.c.Trouble
+	if m.c.Loose && (m.c.Stage == StageSteps || m.c.Stage == StageBack) && !lost(t.Kind) {
+		return m.halt(t.Message), true
+	}
+	if t.Kind != failure.Drift || !t.Pods || m.c.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
+		return Action{}, false
+	}
+	var a Action
+	switch {
+	case m.c.Routed != No:
+		a = m.route(rollout.RouteToStable, strategy.Traffic{})
+	case m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.c.Pinned != No:
+		a = m.route(rollout.RouteUnpin, strategy.Traffic{})
+	default:
+		return Action{}, false
+	}
+	a.why += ", since " + t.Message
+	return a, true
+}
+
+// waysOut are the verbs other than retry that end what has failed.
+func (m *Machine) waysOut() string {
+	if m.c.Ending == rollout.EndRollback || m.c.Stage == StageAdopt {
+		return "stop to frozen leaves it as it is"
+	}
+	return "rollback or stop ends it"
+}

@@ -1,0 +1,270 @@
+// Package machine decides what a rollout does next, and why: from its strategy, what its activities have answered and what people have asked.
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// Setup is what a rollout is told at its start and never changes.
+type Setup struct {
+	Spec strategy.Spec
+	// Claim is the claim on the workload; its run is the first of the workflow's chain. Release stands for this release within the chain: its record.
+	Claim   string
+	Release string
+	// Workflow is where it runs.
+	Workflow  plan.WorkflowRef
+	CreatedAt time.Time
+	// Actor, Reason and Via are who started it, why, and through which front door.
+	Actor  string
+	Reason string
+	Via    string
+	// UnreachableBudgetSeconds is how long the party may be out of reach before the status says so.
+	UnreachableBudgetSeconds int64
+	// BringHome only brings home what an earlier release left on the workload.
+	BringHome bool
+}
+
+// Machine is the state machine of a rollout (design §6.1): what is to be done next and why, what results, failures and verbs change.
+// It knows no clock, no workflow and no cluster. Everything that it has to remember is its State.
+type Machine struct {
+	setup Setup
+	c     State
+	// epoch is raised by whatever changes the direction: an action of an earlier epoch tells facts, but moves nothing on.
+	epoch int
+	// running is the action that is being carried out, interrupted whether it is to be stopped.
+	running     *Action
+	interrupted bool
+}
+
+// NewMachine begins a rollout.
+func NewMachine(setup Setup, now time.Time) *Machine {
+	spec := setup.Spec
+	m := &Machine{setup: setup, c: State{Stage: StageBegin}}
+	m.c.Status = rollout.Status{
+		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
+		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin", CurrentStepState: rollout.StateBeforeUpgrade,
+		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
+		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Release,
+	}
+	ref := setup.Workflow
+	m.c.Status.Workflow = &ref
+	verb, what := VerbStart, "the rollout was started"
+	if setup.BringHome {
+		verb, what = rollout.VerbRollback, "what an earlier release left on the workload is brought home"
+	}
+	m.note(rollout.Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, audit.Accepted, what, now)
+	if setup.BringHome {
+		m.c.Ending = rollout.EndRollback
+	}
+	if spec.Strategy.Paused && !setup.BringHome {
+		m.c.Status.Paused, m.c.PausedBy = true, "its strategy says paused"
+	}
+	m.enterStep(1, now)
+	return m
+}
+
+// ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.
+func ResumeMachine(setup Setup, state State) *Machine {
+	m := &Machine{setup: setup, c: state}
+	ref := setup.Workflow
+	m.c.Status.Workflow = &ref
+	return m
+}
+
+// State is the machine's state. It may be taken while nothing is being carried out.
+func (m *Machine) State() State { return m.c }
+
+// Status is the rollout as it is now.
+func (m *Machine) Status() rollout.Status {
+	s := m.c.Status
+	s.History = m.c.Log.Entries
+	return s
+}
+
+// Next says what to do now. It is not asked while an activity is being carried out. Rests end by the clock: it is asked again at Until.
+func (m *Machine) Next(now time.Time) Action {
+	for {
+		a, ready := m.decide(now)
+		if ready {
+			a.epoch, a.ending = m.epoch, m.c.Ending
+			m.explain(a, now)
+			return a
+		}
+	}
+}
+
+// Start notes that an action is being carried out.
+func (m *Machine) Start(a Action) {
+	m.running, m.interrupted = &a, false
+	switch a.Kind {
+	case ActBegin:
+		m.c.Claimed = true
+	case ActMove:
+		m.c.Moved, m.c.Loose = true, true
+	case ActFinish:
+		m.c.Moved = m.c.Moved || a.Finish.To == rollout.SideNew
+	case ActRoute:
+		m.startRoute(a)
+	}
+}
+
+func (m *Machine) startRoute(a Action) {
+	if a.shared {
+		return
+	}
+	switch a.Route.Action {
+	case rollout.RoutePin:
+		m.c.Pinned = Maybe
+	case rollout.RouteUnpin:
+		if m.c.Pinned != No {
+			m.c.Pinned = Maybe
+		}
+	case rollout.RouteEnsure, rollout.RouteToNew:
+		m.c.Routed = Maybe
+		m.c.CanaryServices = !a.Route.NoCanary
+	}
+}
+
+// Interrupts says whether the action that is being carried out is to be stopped, since something else is to be done now.
+func (m *Machine) Interrupts() bool { return m.running != nil && m.interrupted }
+
+// Resting says whether the machine waits for a message or the clock only, and has written nothing off: it may continue as new.
+func (m *Machine) Resting() bool {
+	return m.running == nil && m.c.Stage != StageOver && m.c.Stage != StageComplete
+}
+
+// Over says that nothing is left to be done.
+func (m *Machine) Over() bool { return m.c.Stage == StageOver }
+
+// Superseded says whether a newer release takes this one's place when it is over.
+func (m *Machine) Superseded() bool { return m.c.Superseding }
+
+// decide is one round of Next: an action, or a change of state after which it is asked again.
+func (m *Machine) decide(now time.Time) (Action, bool) {
+	switch {
+	case m.c.Stage == StageOver && m.c.Superseding:
+		return Action{Kind: ActSupersede}, true
+	case m.c.Stage == StageOver:
+		return Action{Kind: ActClose}, true
+	case m.c.Stage == StageComplete:
+		return Action{Kind: ActComplete, Summary: "write the record"}, true
+	case m.c.Trouble != nil:
+		if a, needed := m.shelter(); needed {
+			return a, true
+		}
+		return m.held(), true
+	case m.c.AgainAt != nil && now.Before(*m.c.AgainAt):
+		return Action{Kind: ActRest, Until: m.c.AgainAt, Summary: "before the party is tried again", waits: rollout.WaitParty, why: m.awayReason()}, true
+	}
+	m.c.AgainAt = nil
+	if m.c.Holder != "" {
+		return Action{Kind: ActAskHolder, Summary: "ask whether the claim's holder is alive", waits: rollout.WaitParty,
+			Holder: &workloadops.ClaimHolderRequest{Claim: m.c.Holder},
+			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.c.Holder)}, true
+	}
+	a, ready := m.onStage(now)
+	if !ready || !m.needsGrace(a, now) {
+		return a, ready
+	}
+	return Action{Kind: ActRest, Until: m.c.GraceUntil, Summary: "routes take effect", waits: rollout.WaitTraffic,
+		why: fmt.Sprintf("%s: the changed routes are left to take effect until %s", m.place(), clock(*m.c.GraceUntil))}, true
+}
+
+// needsGrace says whether changed routes have to take effect first. A rollback's own first write of the routes need not wait, nor need pods that come to rest:
+// it makes safe.
+func (m *Machine) needsGrace(a Action, now time.Time) bool {
+	if m.c.GraceUntil == nil {
+		return false
+	}
+	if !now.Before(*m.c.GraceUntil) {
+		m.c.GraceUntil = nil
+		return false
+	}
+	if a.Kind == ActRest && a.Until == nil { // it waits anyway: the time is looked at again before anything is done
+		return false
+	}
+	rescue := a.Kind == ActRoute && a.Route.Action == rollout.RouteToStable && m.c.Ending == rollout.EndRollback
+	return !rescue && !a.Halts() && (a.Activity() || a.Until.Before(*m.c.GraceUntil))
+}
+
+func (m *Machine) onStage(now time.Time) (Action, bool) {
+	switch m.c.Stage {
+	case StageBegin:
+		return m.begin()
+	case StageHold:
+		return m.hold()
+	case StageSteps, StageBack:
+		return m.throughSteps(now)
+	default: // StageAdopt, StageFinal
+		return m.finalise(now)
+	}
+}
+
+// begin claims the workload, over the claim of a dead workflow where need be.
+func (m *Machine) begin() (Action, bool) {
+	if givenUp := m.c.Ending == rollout.EndFrozen || !m.setup.BringHome && m.c.Ending != rollout.EndNone && m.c.Ending != rollout.EndNew; givenUp && !m.c.Claimed {
+		m.close(m.c.Ending.Phase()) // nothing was done: nothing is to be undone
+		return Action{}, false
+	}
+	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change, Adopt: m.setup.BringHome}
+	if m.setup.Spec.Policy.SettleSeconds > 0 {
+		request.Unsettled = rollout.UnsettledTell
+	}
+	if m.c.Unsettled != "" && (m.c.Ending == rollout.EndNone || m.c.Ending == rollout.EndNew) {
+		return m.settle(request), true
+	}
+	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "claim " + m.workload(), waits: rollout.WaitParty,
+		why: "claiming " + m.workload() + " before anything is changed"}, true
+}
+
+// settle waits for the workload's own update to finish, and claims it then. Whoever ends the release meanwhile stops the wait.
+func (m *Machine) settle(request *rollout.BeginRequest) Action {
+	seconds := m.setup.Spec.Policy.SettleSeconds
+	request.Unsettled, request.DeadlineSeconds = rollout.UnsettledWait, seconds
+	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "wait for the update of " + m.workload() + " to finish", waits: rollout.WaitPods,
+		why: fmt.Sprintf("%s; the release begins by itself when that is done, and ends if it takes longer than %s", m.c.Unsettled, time.Duration(seconds)*time.Second)}
+}
+
+// hold takes part in the shared TrafficRouting: its routes are made once, before the first pod moves.
+func (m *Machine) hold() (Action, bool) {
+	name := m.setup.Spec.Strategy.TrafficRoutingRef
+	switch {
+	case name == "" || m.c.SharedRouted:
+		m.c.Stage = StageSteps
+		return Action{}, false
+	case m.c.Shared == nil:
+		return m.takePart(name), true
+	default:
+		return m.sharedRoute(rollout.RouteEnsure, "routes of TrafficRouting "+name), true
+	}
+}
+
+func (m *Machine) holding(name string) *rollout.HoldTrafficRequest {
+	return &rollout.HoldTrafficRequest{Namespace: m.setup.Spec.Namespace, Name: name, Holder: m.setup.Claim}
+}
+
+func (m *Machine) subject() rollout.Subject {
+	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.c.UID, Claim: m.setup.Claim, TakeOver: m.c.TakeOver,
+		DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds, SpentSeconds: m.c.SpentSeconds}
+	if m.c.Away == "" {
+		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
+	}
+	return s
+}
+
+// close ends the rollout in that phase: what is left is the record.
+func (m *Machine) close(phase rollout.Phase) {
+	m.c.Stage, m.c.Closing = StageComplete, phase
+}
+
+func (m *Machine) workload() string {
+	w := m.setup.Spec
+	return fmt.Sprintf("%s %s/%s", w.WorkloadRef.Kind, w.Namespace, w.WorkloadRef.Name)
+}

@@ -1,0 +1,204 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+func drawSetup(t *rapid.T) (Setup, int32) {
+	style := rapid.SampledFrom([]strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen}).Draw(t, "style")
+	traffic := rapid.Bool().Draw(t, "traffic")
+	var steps []strategy.Step
+	for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
+		weight := int32(-1)
+		if traffic && rapid.Bool().Draw(t, fmt.Sprint("routes", i)) {
+			weight = rapid.Int32Range(1, 100).Draw(t, fmt.Sprint("weight", i))
+		}
+		replicas := rapid.SampledFrom([]string{"1", "3", "10%", "50%", "99%", "100%"}).Draw(t, fmt.Sprint("replicas", i))
+		steps = append(steps, aStep(replicas, weight, rapid.SampledFrom([]int64{-1, 0, 60}).Draw(t, fmt.Sprint("pause", i))))
+	}
+	s := setupOf(style, traffic, steps...)
+	p := &s.Spec.Policy
+	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onFailure")
+	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onExpiry")
+	p.ApprovalExpiresSeconds = rapid.SampledFrom([]int64{0, 3600}).Draw(t, "expires")
+	p.RollbackInBatches = style == strategy.StylePartition && rapid.Bool().Draw(t, "inBatches")
+	s.Spec.Strategy.Paused = rapid.Bool().Draw(t, "paused")
+	s.Spec.Strategy.DisableGenerateCanaryService = rapid.Bool().Draw(t, "noCanary")
+	if rapid.Bool().Draw(t, "shared") {
+		s.Spec.Strategy.TrafficRoutingRef = "edge"
+	}
+	return s, rapid.Int32Range(1, 12).Draw(t, "size")
+}
+
+// Whatever is sent, fails and is scaled: pods come before traffic, traffic leaves before pods, no Service is left without pods, a gate opens
+// once, it is always said why, what is held is given back at the end, and every path can be brought to an end.
+func TestAnyRolloutKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		setup, size := drawSetup(t)
+		w := newWorld(t, setup, size)
+		gates := map[string]bool{}
+		lost := false
+		for i := range rapid.IntRange(0, 40).Draw(t, "rounds") {
+			a := w.m.running
+			if a == nil {
+				next := w.next()
+				if next.Kind == ActClose || next.Kind == ActSupersede {
+					break
+				}
+				if next.Kind == ActRest && rapid.Bool().Draw(t, fmt.Sprint("continue", i)) {
+					w.continueAsNew(setup)
+				}
+				if next.Kind == ActRest && next.Until != nil && rapid.Bool().Draw(t, fmt.Sprint("wait", i)) {
+					w.now = *next.Until
+					continue
+				}
+				a = w.m.running
+			}
+			switch rapid.SampledFrom([]string{"done", "done", "done", "verb", "verb", "fail", "observed"}).Draw(t, fmt.Sprint("event", i)) {
+			case "verb":
+				w.command(t, i, gates)
+			case "observed":
+				w.m.Observed()
+			case "fail":
+				if a != nil {
+					lost = w.failure(t, i, *a) || lost
+				}
+			default:
+				if a == nil {
+					break
+				}
+				switch {
+				case !w.m.Interrupts() || rapid.Bool().Draw(t, fmt.Sprint("too late", i)):
+					w.do(*a)
+				case a.Kind != ActFinish && rapid.Bool().Draw(t, fmt.Sprint("half", i)): // it was done, but nobody was told
+					w.perform(*a)
+					w.m.Stopped()
+				default:
+					w.m.Stopped()
+				}
+			}
+			if _, err := json.Marshal(w.m.State()); err != nil {
+				require.NoError(t, err)
+			}
+		}
+		w.bringToEnd(t)
+		w.checkEnd(t, lost)
+	})
+}
+
+func (w *world) continueAsNew(setup Setup) {
+	raw, err := json.Marshal(w.m.State())
+	require.NoError(w.t, err)
+	var carried State
+	require.NoError(w.t, json.Unmarshal(raw, &carried))
+	w.m = ResumeMachine(setup, carried)
+}
+
+func (w *world) command(t *rapid.T, i int, gates map[string]bool) {
+	s := w.m.Status()
+	c := rollout.Command{Verb: rapid.SampledFrom(append([]rollout.Verb{rollout.VerbSupersede, rollout.VerbApprove, rollout.VerbApprove}, rollout.Verbs...)).Draw(t, fmt.Sprint("verb", i)), Actor: "ann"}
+	c.To = rapid.SampledFrom([]rollout.StopTo{"", rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen}).Draw(t, fmt.Sprint("to", i))
+	c.ToStep = rapid.IntRange(0, len(s.Steps)+1).Draw(t, fmt.Sprint("toStep", i))
+	waits := s.WaitingFor
+	approvable := w.m.running == nil && waits != nil && (waits.Kind == rollout.WaitApproval || waits.Kind == rollout.WaitTimer)
+	if waits != nil {
+		c.Gate = waits.Gate
+	}
+	final := s.FinishedAt != nil
+	outcome, message := w.m.Command(c, w.now)
+	require.NotEmpty(t, message)
+	require.False(t, final && outcome == audit.Accepted, "a rollout that is over takes no verbs: %s", c.Verb)
+	if c.Verb == rollout.VerbApprove && outcome == audit.Accepted {
+		require.True(t, approvable, "only what waits for an approval, or rests for a time, is approved")
+		require.False(t, gates[c.Gate], "a gate opens once")
+		gates[c.Gate] = true
+	}
+	last := w.m.Status().History
+	require.Equal(t, message, last[len(last)-1].Message, "refused or not, it is in the history")
+}
+
+// failure plays a failure that the action can have; it says whether the workload is not ours any more.
+func (w *world) failure(t *rapid.T, i int, a Action) bool {
+	kinds := []failure.Kind{failure.Unreachable, failure.Forbidden}
+	switch a.Kind {
+	case ActBegin:
+		if w.claimed {
+			return false
+		}
+		kinds = append(kinds, failure.Refused, failure.NotFound)
+	case ActMove:
+		kinds = append(kinds, failure.WorkloadFailed, failure.Drift, failure.Gone, failure.ClaimLost)
+	case ActRoute:
+		kinds = append(kinds, failure.Drift, failure.Refused, failure.Claimed)
+	case ActFinish:
+		kinds = append(kinds, failure.WorkloadFailed, failure.Drift, failure.Gone, failure.ClaimLost)
+	case ActComplete, ActAskHolder, ActHold, ActLeave:
+		return false
+	}
+	kind := rapid.SampledFrom(kinds).Draw(t, fmt.Sprint("kind", i))
+	w.fail(kind, "trouble with "+string(a.Kind))
+	lost := kind == failure.Gone || kind == failure.ClaimLost
+	if lost {
+		w.gone = true
+	}
+	return lost
+}
+
+// bringToEnd does what a person does who wants it over.
+func (w *world) bringToEnd(t *rapid.T) {
+	if r := w.m.running; r != nil {
+		w.do(*r)
+	}
+	for range 30 {
+		a := w.drive()
+		if a.Kind == ActClose || a.Kind == ActSupersede {
+			return
+		}
+		tr := w.m.c.Trouble
+		switch {
+		case tr != nil && (tr.Kind == failure.Gone || tr.Kind == failure.ClaimLost):
+			w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now)
+		case tr != nil:
+			w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+		default:
+			if outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now); outcome == audit.Refused {
+				w.now = w.now.Add(time.Hour)
+			}
+		}
+	}
+	require.Fail(t, "it cannot be brought to an end", "%s: %v", w.m.Status().Reason, w.actions)
+}
+
+func (w *world) checkEnd(t *rapid.T, lost bool) {
+	s := w.m.Status()
+	require.NotNil(t, s.FinishedAt)
+	require.Nil(t, s.WaitingFor)
+	require.Equal(t, -1, s.NextStepIndex)
+	require.True(t, s.Phase.Final() || s.Phase == rollout.PhaseFailed)
+	if lost {
+		return
+	}
+	require.False(t, w.claimed, "what is claimed is released: %v", w.actions)
+	switch {
+	case s.Frozen:
+		require.Equal(t, rollout.PhaseCancelled, s.Phase)
+	case s.Phase == rollout.PhaseHealthy:
+		require.Equal(t, w.size, w.updated, "%v", w.actions)
+		require.False(t, w.pinned || w.services || w.share != 0, "%v", w.actions)
+	case s.Phase == rollout.PhaseRolledBack:
+		require.Zero(t, w.updated, "%v", w.actions)
+		require.False(t, w.pinned || w.services || w.share != 0, "%v", w.actions)
+	}
+}

@@ -1,0 +1,273 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// The states in which a verb can come, each reached the way it is reached in life.
+var verbStates = map[string]func(t *testing.T) *world{
+	"before the first step": func(t *testing.T) *world {
+		s := setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1))
+		s.Spec.Strategy.Paused = true
+		w := newWorld(t, s, 10)
+		w.drive()
+		return w
+	},
+	"approval": func(t *testing.T) *world { return resting(t, strategy.StylePartition) },
+	"timer": func(t *testing.T) *world {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 600), aStep("100%", 100, -1)), 10)
+		for w.m.Status().CurrentStepState != rollout.StatePaused {
+			a := w.next()
+			if a.Activity() {
+				w.do(a)
+			} else {
+				w.now = *a.Until
+			}
+		}
+		w.next()
+		return w
+	},
+	"pods move": func(t *testing.T) *world {
+		w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, -1)), 10)
+		w.do(w.next())
+		require.Equal(t, ActMove, w.next().Kind)
+		return w
+	},
+	"failed": func(t *testing.T) *world { return troubled(t, failure.WorkloadFailed) },
+	"drift":  func(t *testing.T) *world { return troubled(t, failure.Drift) },
+	"gone":   func(t *testing.T) *world { return troubled(t, failure.Gone) },
+	"lost":   func(t *testing.T) *world { return troubled(t, failure.ClaimLost) },
+	"finishing": func(t *testing.T) *world {
+		w := resting(t, strategy.StylePartition)
+		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
+		require.Equal(t, string(rollout.RouteUnpin), string(w.next().Route.Action))
+		return w
+	},
+	"rolling back": func(t *testing.T) *world {
+		w := resting(t, strategy.StylePartition)
+		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		w.next()
+		return w
+	},
+	"over": func(t *testing.T) *world {
+		w := resting(t, strategy.StylePartition)
+		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		w.drive()
+		return w
+	},
+}
+
+func resting(t *testing.T, style strategy.Style) *world {
+	w := newWorld(t, setupOf(style, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
+	w.drive()
+	w.now = w.now.Add(time.Hour)
+	return w
+}
+
+func troubled(t *testing.T, kind failure.Kind) *world {
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, -1)), 10)
+	w.do(w.next())
+	w.next()
+	w.fail(kind, "something is wrong with the workload")
+	w.next()
+	return w
+}
+
+// Which verb is legal in which state (design §6.1). A refusal says what can be done instead.
+func TestVerbsByState(t *testing.T) {
+	t.Parallel()
+	legal := map[string][]rollout.Verb{
+		"before the first step": {rollout.VerbResume, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbSupersede},
+		"approval":              {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
+		"timer":                 {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
+		"pods move":             {rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
+		"failed":                {rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbRetry, rollout.VerbSupersede},
+		"drift":                 {rollout.VerbStop, rollout.VerbRollback, rollout.VerbRetry, rollout.VerbSupersede},
+		"gone":                  {rollout.VerbStop},
+		"lost":                  {rollout.VerbStop},
+		"finishing":             {rollout.VerbStop, rollout.VerbRollback},
+		"rolling back":          {rollout.VerbSupersede},
+		"over":                  {},
+	}
+	for state, reach := range verbStates {
+		for _, verb := range append([]rollout.Verb{rollout.VerbSupersede}, rollout.Verbs...) {
+			t.Run(state+"/"+string(verb), func(t *testing.T) {
+				t.Parallel()
+				w := reach(t)
+				outcome, message := w.m.Command(rollout.Command{Verb: verb, ToStep: 2, Actor: "ann"}, w.now)
+				want := audit.Refused
+				for _, v := range legal[state] {
+					if v == verb {
+						want = audit.Accepted
+					}
+				}
+				require.Equal(t, want, outcome, message)
+				require.NotEmpty(t, message)
+				last := w.m.Status().History[len(w.m.Status().History)-1]
+				require.Equal(t, audit.Entry{At: w.now, Actor: "ann", Via: "temporal", Verb: verb, Step: last.Step, Outcome: outcome, Message: message}, last)
+			})
+		}
+	}
+}
+
+func TestRefusalsSayWhatCanBeDone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, state string
+		command       rollout.Command
+		says          string
+	}{
+		{"a pause holds back an approval", "before the first step", rollout.Command{Verb: rollout.VerbApprove}, "resume it"},
+		{"a gate of another visit is stale", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "0123456789abcdef"}, "look at it again"},
+		{"a click for another step is stale", "approval", rollout.Command{Verb: rollout.VerbPromote, Step: 2}, "meant for step 2"},
+		{"nothing failed", "approval", rollout.Command{Verb: rollout.VerbRetry}, "nothing has failed"},
+		{"what failed is not approved", "failed", rollout.Command{Verb: rollout.VerbApprove}, "retry tries it again"},
+		{"a deleted workload is not rolled back", "gone", rollout.Command{Verb: rollout.VerbRollback}, "stop gives the traffic back"},
+		{"what somebody took is not brought anywhere", "lost", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToStable}, "stop to frozen abandons it"},
+		{"finishing is not paused", "finishing", rollout.Command{Verb: rollout.VerbPause}, "rollback or stop turns it round"},
+		{"a rollback is not turned round", "rolling back", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, "on its way back"},
+		{"a rollback under way is not frozen", "rolling back", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, "wait until that is over"},
+		{"what is over is over", "over", rollout.Command{Verb: rollout.VerbRollback}, "it ends RolledBack"},
+		{"a step that is not there", "approval", rollout.Command{Verb: rollout.VerbJump, ToStep: 3}, "toStep is 1 to 2"},
+	} {
+		w := verbStates[tc.state](t)
+		outcome, message := w.m.Command(tc.command, w.now)
+		require.Equal(t, audit.Refused, outcome, tc.reason)
+		require.Contains(t, message, tc.says, tc.reason)
+	}
+}
+
+func TestAKeyIsOneCommand(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	approve := rollout.Command{Verb: rollout.VerbApprove, Key: "k", Step: 1}
+	first, message := w.m.Command(approve, w.now)
+	require.Equal(t, audit.Accepted, first)
+	w.drive()
+	n := len(w.m.Status().History)
+	again, repeated := w.m.Command(approve, w.now)
+	require.Equal(t, audit.Accepted, again)
+	require.Equal(t, message, repeated)
+	require.Len(t, w.m.Status().History, n, "a repeated key is not a second decision")
+	other, why := w.m.Command(rollout.Command{Verb: rollout.VerbStop, Key: "k"}, w.now)
+	require.Equal(t, audit.Refused, other)
+	require.Contains(t, why, "take a new key")
+}
+
+func TestARollbackTurnsFinishingRound(t *testing.T) {
+	t.Parallel()
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
+		w := resting(t, style)
+		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
+		var a Action
+		for a = w.next(); a.Kind != ActFinish; a = w.next() {
+			if a.Activity() {
+				w.do(a)
+			} else {
+				w.now = *a.Until
+			}
+		}
+		require.Equal(t, rollout.SideNew, a.Finish.To)
+		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		require.Equal(t, audit.Accepted, outcome, message)
+		require.True(t, w.m.Interrupts(), "the pods do not go on to the new version")
+		w.m.Stopped()
+		w.drive()
+		require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase)
+		require.Zero(t, w.updated)
+	}
+}
+
+func TestGraceHoldsTheNextActionOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, 0)), 10)
+	w.do(w.next())
+	w.do(w.next()) // pin
+	a := w.next()
+	require.Equal(t, ActRest, a.Kind)
+	require.Equal(t, w.now.Add(3*time.Second), *a.Until, "routes are left to take effect before the pods move")
+	require.Equal(t, rollout.WaitTraffic, w.m.Status().WaitingFor.Kind)
+	w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+	a = w.next()
+	require.Equal(t, ActRoute, a.Kind)
+	require.Equal(t, rollout.RouteToStable, a.Route.Action, "a rollback takes traffic back at once")
+}
+
+// Somebody edits the Deployment beside an extra workload: its pods leave the version that its Service is pinned to. The Service is unpinned at once, and pinned again
+// when a retry has put the pods back, not before: until then it would serve nobody.
+func TestRetryAfterADrift(t *testing.T) {
+	t.Parallel()
+	for style, want := range map[strategy.Style]string{
+		strategy.StylePartition: "[RouteTrafficToStable move 20% move 20% EnsureRoutes]",
+		strategy.StyleCanary:    "[RouteTrafficToStable RestoreStableService move 20% PinStableService move 20% EnsureRoutes]",
+	} {
+		w := resting(t, style)
+		w.actions = nil
+		w.m.Observed()
+		require.Equal(t, ActMove, w.next().Kind, "%s: it is looked at", style)
+		w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: w.numbers()}, w.now)
+		w.drive()
+		require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, style)
+		require.Zero(t, w.share, style)
+		w.now = w.now.Add(time.Hour) // the routes have taken effect
+		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+		require.Equal(t, audit.Accepted, outcome, message)
+		putBack := w.next()
+		require.Equal(t, ActMove, putBack.Kind, "%s: the pods come first", style)
+		require.True(t, putBack.Move.PutBack, style)
+		w.do(putBack)
+		w.drive()
+		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, style)
+		require.Equal(t, want, fmt.Sprint(w.actions), style)
+	}
+}
+
+// A hint that comes while something else is done is not lost: nobody gives it a second time.
+func TestAHintIsRememberedWhateverRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
+	for {
+		a := w.next()
+		if a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure {
+			w.m.Observed()
+			w.do(a)
+			break
+		}
+		require.True(t, a.Activity() || a.Until != nil, "the first step's routes are made before anybody is waited for")
+		if a.Activity() {
+			w.do(a)
+		} else {
+			w.now = *a.Until
+		}
+	}
+	a := w.next()
+	for a.Kind == ActRest && a.Until != nil {
+		w.now = *a.Until
+		a = w.next()
+	}
+	require.Equal(t, ActMove, a.Kind)
+	require.True(t, a.Move.Look, "the workload is looked at before anybody approves it")
+}
+
+// An approval does not expire while nobody can give it.
+func TestAPauseStopsTheClockOfAnApproval(t *testing.T) {
+	t.Parallel()
+	setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, -1))
+	setup.Spec.Policy.ApprovalExpiresSeconds, setup.Spec.Policy.OnExpiry = 60, strategy.OnFailureRollback
+	w := newWorld(t, setup, 10)
+	w.drive()
+	w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+	w.next()
+	w.now = w.now.Add(time.Hour)
+	w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
+	require.Equal(t, rollout.WaitApproval, w.next().waits, "it waits for the approval anew instead of rolling back")
+}

@@ -1,0 +1,183 @@
+package strategy
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// What a step's matches and header changes have at most (kruise-semantics §1.1; the Gateway API has the same limits).
+const (
+	maxMatches     = 16
+	maxValues      = 16
+	maxNameLength  = 256
+	maxPathLength  = 1024
+	maxQueryLength = 1024
+	maxValueLength = 4096
+)
+
+// headerName is a token of RFC 9110, of which the name of a header is made.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// Matches reads a list of matches.
+func (r *Reader) Matches(v strictyaml.Value) []Match {
+	entries := v.List()
+	r.atMost(v, len(entries), maxMatches, "matches")
+	var all []Match
+	for _, entry := range entries {
+		m := entry.Mapping("path", "headers", "queryParams")
+		var match Match
+		if field := m.Optional("path"); field.Present() {
+			match.Path = r.path(field)
+		}
+		match.Headers = r.valueMatches(m.Optional("headers"), "header", maxValueLength)
+		match.QueryParams = r.valueMatches(m.Optional("queryParams"), "query parameter", maxQueryLength)
+		if match.Path == nil && len(match.Headers) == 0 && len(match.QueryParams) == 0 {
+			r.Refuse(entry.Path(), "names nothing to match, so that every request would go to the new version: give it a path, headers or queryParams")
+		}
+		all = append(all, match)
+	}
+	return all
+}
+
+func (r *Reader) path(v strictyaml.Value) *PathMatch {
+	m := v.Mapping("type", "value")
+	match := &PathMatch{Type: MatchPathPrefix, Value: "/"}
+	if field := m.Optional("type"); field.Present() {
+		match.Type = oneOf(field, MatchExact, MatchPathPrefix, MatchRegularExpression)
+	}
+	field := m.Optional("value")
+	if !field.Present() {
+		return match
+	}
+	match.Value = field.Text()
+	r.value(field, match.Type, match.Value, maxPathLength)
+	if match.Type != MatchRegularExpression && !strings.HasPrefix(match.Value, "/") {
+		r.Refuse(field.Path(), "must begin with a slash, as every path does, not %s", strictyaml.Quote(match.Value))
+	}
+	return match
+}
+
+// valueMatches reads a list of headers or query parameters that all have to match.
+func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []ValueMatch {
+	entries := v.List()
+	r.atMost(v, len(entries), maxValues, v.Path()[strings.LastIndex(v.Path(), ".")+1:])
+	var all []ValueMatch
+	first := map[string]int{}
+	for i, entry := range entries {
+		m := entry.Mapping("type", "name", "value")
+		match := ValueMatch{Type: MatchExact, Name: m.Optional("name").Text(), Value: m.Optional("value").Text()}
+		if field := m.Optional("type"); field.Present() {
+			match.Type = oneOf(field, MatchExact, MatchRegularExpression)
+		}
+		name := match.Name
+		if what == "header" {
+			r.header(m.Field("name"), match.Name)
+			name = strings.ToLower(name)
+		} else {
+			r.text(m.Field("name"), match.Name, maxNameLength)
+		}
+		if !r.text(m.Field("value"), match.Value, longest) {
+			r.expression(m.Field("value"), match.Type, match.Value)
+		}
+		if earlier, taken := first[name]; taken && name != "" {
+			r.Refuse(entry.Path(), "names the %s %s once more, which entry %d of the list does already: all entries have to match, so name each once", what,
+				strictyaml.Quote(match.Name), earlier)
+		} else {
+			first[name] = i
+		}
+		all = append(all, match)
+	}
+	return all
+}
+
+// HeaderModifier reads what is changed in the headers of requests that go to the new version.
+func (r *Reader) HeaderModifier(v strictyaml.Value) *HeaderModifier {
+	if !v.Present() {
+		return nil
+	}
+	m := v.Mapping("set", "add", "remove")
+	named := map[string]string{}
+	modifier := &HeaderModifier{Set: r.headers(m.Optional("set"), named), Add: r.headers(m.Optional("add"), named)}
+	entries := m.Optional("remove").List()
+	r.atMost(m.Field("remove"), len(entries), maxValues, "names")
+	for _, entry := range entries {
+		name := entry.Text()
+		r.header(entry, name)
+		r.once(entry.Path(), name, named)
+		modifier.Remove = append(modifier.Remove, name)
+	}
+	if len(modifier.Set)+len(modifier.Add)+len(modifier.Remove) == 0 {
+		r.Refuse(v.Path(), "changes no header: give it set, add or remove, or leave it out")
+	}
+	return modifier
+}
+
+func (r *Reader) headers(v strictyaml.Value, named map[string]string) []Header {
+	entries := v.List()
+	r.atMost(v, len(entries), maxValues, "headers")
+	var all []Header
+	for _, entry := range entries {
+		m := entry.Mapping("name", "value")
+		h := Header{Name: m.Optional("name").Text(), Value: m.Optional("value").Text()}
+		r.header(m.Field("name"), h.Name)
+		r.text(m.Field("value"), h.Value, maxValueLength)
+		r.once(entry.Path(), h.Name, named)
+		all = append(all, h)
+	}
+	return all
+}
+
+// once refuses a header that is changed twice: which change wins differs from provider to provider.
+func (r *Reader) once(field, name string, named map[string]string) {
+	key := strings.ToLower(name)
+	if earlier, taken := named[key]; taken && key != "" {
+		r.Refuse(field, "changes the header %s once more, which %s does already: change each header once", strictyaml.Quote(name), earlier)
+		return
+	}
+	named[key] = field
+}
+
+func (r *Reader) header(v strictyaml.Value, name string) {
+	if !r.text(v, name, maxNameLength) && !headerName.MatchString(name) {
+		r.Refuse(v.Path(), "%s is not the name of a header: it is made of letters, digits and the characters ! # $ %% & ' * + - . ^ _ ` | ~", strictyaml.Quote(name))
+	}
+}
+
+// text refuses a text that is absent, too long, or holds control characters. Its answer says whether it was refused.
+func (r *Reader) text(v strictyaml.Value, text string, longest int) (refused bool) {
+	switch {
+	case text == "":
+		r.Refuse(v.Path(), "is required")
+	case len(text) > longest:
+		r.Refuse(v.Path(), "is too long: %d bytes, of at most %d", len(text), longest)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		r.Refuse(v.Path(), "holds a control character, such as a line break, which no request can carry there")
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *Reader) value(v strictyaml.Value, kind MatchType, text string, longest int) {
+	if !r.text(v, text, longest) {
+		r.expression(v, kind, text)
+	}
+}
+
+func (r *Reader) expression(v strictyaml.Value, kind MatchType, text string) {
+	if kind != MatchRegularExpression {
+		return
+	}
+	if _, err := regexp.Compile(text); err != nil {
+		r.Refuse(v.Path(), "is not a regular expression of the syntax RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+}
+
+func (r *Reader) atMost(v strictyaml.Value, n, most int, what string) {
+	if n > most {
+		r.Refuse(v.Path(), "has %d %s, of at most %d", n, what, most)
+	}
+}

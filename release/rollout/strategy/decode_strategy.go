@@ -1,0 +1,155 @@
+package strategy
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// draft is a strategy as it was read, with what the rules have to know about its text.
+type draft struct {
+	Strategy
+	// body is the path of its canary or blueGreen, "" when there is none.
+	body string
+	// refField is where the TrafficRouting is named, extraField where the style is asked for.
+	refField, extraField string
+	// legacy says that it has the form of v1alpha1, deployment that it is for a Deployment, which alone can have an extra workload.
+	legacy, deployment bool
+}
+
+// strategy reads a strategy of either version. The style of v1alpha1 stays open: annotations say it.
+func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
+	d := draft{legacy: legacy}
+	if !v.Present() {
+		r.Refuse(v.Path(), "is required: say how the new version is released, under canary or blueGreen")
+		return d
+	}
+	keys := []string{"paused", "canary"}
+	if !legacy {
+		// The source document prints trafficRoutingRef beside canary; the definition of the kind has it within. Both are taken.
+		keys = append(keys, "blueGreen", "trafficRoutingRef")
+	}
+	m := v.Mapping(keys...)
+	if r.found.Unreadable(v.Path()) {
+		return d
+	}
+	d.Paused = m.Optional("paused").Truth()
+	canary, blueGreen := m.Optional("canary"), m.Optional("blueGreen")
+	switch {
+	case canary.Present() && blueGreen.Present():
+		r.Refuse(v.Path(), "has both canary and blueGreen: keep one")
+	case blueGreen.Present():
+		r.blueGreen(&d, blueGreen)
+	case canary.Present():
+		r.canary(&d, canary)
+	case legacy:
+		r.Refuse(v.Path(), "must have canary, the only strategy of v1alpha1")
+	default:
+		r.Refuse(v.Path(), "must have one of canary and blueGreen")
+	}
+	r.routingRef(&d, m.Optional("trafficRoutingRef"))
+	return d
+}
+
+func (r *Reader) canary(d *draft, v strictyaml.Value) {
+	keys := []string{"steps", "trafficRoutings", "failureThreshold", "patchPodTemplateMetadata", "disableGenerateCanaryService"}
+	if !d.legacy {
+		keys = append(keys, "enableExtraWorkloadForCanary", "trafficRoutingRef")
+	}
+	m := v.Mapping(keys...)
+	d.Style = StylePartition
+	if field := m.Optional("enableExtraWorkloadForCanary"); field.Present() {
+		d.extraField = field.Path()
+		if field.Truth() {
+			d.Style = StyleCanary
+		}
+	}
+	r.common(d, v, m)
+	if field := m.Optional("patchPodTemplateMetadata"); field.Present() {
+		d.PatchPodTemplateMetadata = r.podMetadata(field)
+	}
+}
+
+func (r *Reader) blueGreen(d *draft, v strictyaml.Value) {
+	m := v.Mapping("steps", "trafficRoutings", "failureThreshold", "trafficRoutingRef", "disableGenerateCanaryService")
+	d.Style = StyleBlueGreen
+	r.common(d, v, m)
+}
+
+// common reads what canary and blueGreen have in common.
+func (r *Reader) common(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
+	d.body = v.Path()
+	d.DisableGenerateCanaryService = m.Optional("disableGenerateCanaryService").Truth()
+	for _, entry := range m.Optional("steps").List() {
+		d.Steps = append(d.Steps, r.step(entry, d))
+	}
+	d.Routings = r.Routings(m.Optional("trafficRoutings"), !d.DisableGenerateCanaryService)
+	d.FailureThreshold = amount(m.Optional("failureThreshold"), 0)
+	r.routingRef(d, m.Optional("trafficRoutingRef"))
+}
+
+// routingRef takes the name of a TrafficRouting. It may be said in several places as long as they say the same.
+func (r *Reader) routingRef(d *draft, v strictyaml.Value) {
+	if !v.Present() {
+		return
+	}
+	r.setRoutingRef(d, v.Path(), v.Text())
+}
+
+func (r *Reader) setRoutingRef(d *draft, field, name string) {
+	if d.TrafficRoutingRef != "" && name != "" && name != d.TrafficRoutingRef {
+		r.Refuse(field, "names the TrafficRouting %s, but %s names %s: keep one", strictyaml.Quote(name), d.refField, strictyaml.Quote(d.TrafficRoutingRef))
+		return
+	}
+	d.TrafficRoutingRef, d.refField = name, field
+}
+
+// step reads one step. A step without replicas has the number 0, which is no legal one.
+func (r *Reader) step(v strictyaml.Value, d *draft) Step {
+	share := "traffic"
+	if d.legacy {
+		share = "weight"
+	}
+	m := v.Mapping(share, "replicas", "pause", "matches", "requestHeaderModifier")
+	var s Step
+	if field := m.Optional(share); field.Present() {
+		if d.legacy {
+			weight := int32(field.Integer(1, 100))
+			s.Traffic = &weight
+		} else {
+			s.Traffic = percent(field, d.leastTraffic())
+		}
+	}
+	if replicas := amount(m.Optional("replicas"), 1); replicas != nil {
+		s.Replicas = *replicas
+	} else if d.legacy && s.Traffic != nil {
+		s.Replicas = intstr.FromString(percentText(*s.Traffic))
+	}
+	if field := m.Optional("pause"); field.Present() {
+		duration := field.Mapping("duration").Optional("duration")
+		if !duration.IsEmptyMapping() { // the source document prints "duration: {}" for an absent one
+			s.PauseSeconds = seconds(duration, 0)
+		}
+	}
+	s.Matches = r.Matches(m.Optional("matches"))
+	s.RequestHeaderModifier = r.HeaderModifier(m.Optional("requestHeaderModifier"))
+	return s
+}
+
+// leastTraffic: a blue-green step may keep all traffic on the old version; a canary's would be a step without traffic.
+func (d *draft) leastTraffic() int32 {
+	if d.Style == StyleBlueGreen {
+		return 0
+	}
+	return 1
+}
+
+func (r *Reader) podMetadata(v strictyaml.Value) *PodMetadata {
+	m := v.Mapping("labels", "annotations")
+	metadata := &PodMetadata{Labels: m.Optional("labels").StringMap(), Annotations: m.Optional("annotations").StringMap()}
+	r.checkPodMetadata(v.Path(), metadata)
+	if len(metadata.Labels)+len(metadata.Annotations) == 0 {
+		return nil
+	}
+	return metadata
+}

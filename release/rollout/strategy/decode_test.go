@@ -1,0 +1,255 @@
+package strategy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
+)
+
+func deploymentRef(name string) catalog.WorkloadRef {
+	return catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+}
+
+func share(n int32) *int32             { return &n }
+func pods(n int32) intstr.IntOrString  { return intstr.FromInt32(n) }
+func part(s string) intstr.IntOrString { return intstr.FromString(s) }
+
+// request is a sound request whose lines may be replaced: line 1 is its workload, 2 its images, 3 its strategy.
+func request(strategy string, more ...string) string {
+	return "workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}\nimages: {app: 'order:2'}\nstrategy: " + strategy + "\n" + strings.Join(more, "\n") + "\n"
+}
+
+const (
+	routings = "trafficRoutings: [{service: order, ingress: {name: order}}]"
+	oneStep  = "{canary: {steps: [{replicas: 1}]}}"
+)
+
+func canary(steps string, more ...string) string {
+	return request("{canary: {" + strings.Join(append([]string{"steps: [" + steps + "]"}, more...), ", ") + "}}")
+}
+
+func blueGreen(steps string, more ...string) string {
+	return strings.Replace(canary(steps, more...), "{canary:", "{blueGreen:", 1)
+}
+
+func ofKind(apiVersion, kind, text string) string {
+	return strings.Replace(text, "apiVersion: apps/v1, kind: Deployment", "apiVersion: "+apiVersion+", kind: "+kind, 1)
+}
+
+func TestDecodeRequestRefusals(t *testing.T) {
+	t.Parallel()
+	const steps = "strategy.canary.steps"
+	for name, test := range map[string]struct{ reason, text, field, contains string }{
+		"NoWorkload":       {"release what?", "images: {a: b}\nstrategy: " + oneStep + "\n", "workloadRef", "is required"},
+		"NoStrategy":       {"release how?", strings.Replace(request(oneStep), "strategy", "#", 1), "strategy", "is required"},
+		"NoChange":         {"a change that changes nothing", strings.Replace(request(oneStep), "images", "#", 1), "images", "is required"},
+		"BothChanges":      {"one of the two", request(oneStep, "templatePatch: {spec: {}}"), "templatePatch", "keep one of them"},
+		"PatchOfWorkload":  {"a patch of the wrong object", strings.Replace(request(oneStep), "images: {app: 'order:2'}", "templatePatch: {template: {}}", 1), "templatePatch.template", "is not part of a pod template"},
+		"EmptyPatch":       {"a patch that changes nothing", strings.Replace(request(oneStep), "images: {app: 'order:2'}", "templatePatch: {}", 1), "templatePatch", "changes nothing"},
+		"HugePatch":        {"it travels through the history", strings.Replace(request(oneStep), "images: {app: 'order:2'}", "templatePatch: {metadata: {annotations: {a: "+strings.Repeat("x", MaxTemplatePatch)+"}}}", 1), "templatePatch", "too large"},
+		"BadImage":         {"no image has blanks", strings.Replace(request(oneStep), "order:2", "order 2", 1), "images.app", "is not the name of an image"},
+		"NoImage":          {"an image that was forgotten", strings.Replace(request(oneStep), "order:2", "", 1), "images.app", "has no image"},
+		"UnknownKey":       {"a key nobody reads", request(oneStep, "replicas: 1"), "replicas", "unknown key"},
+		"RepeatedKey":      {"which of them?", request(oneStep, "actor: a", "actor: b"), "actor", "is there twice"},
+		"DocumentItself":   {"nothing says what changes", exampleBeta, "", "put it under the key rollout"},
+		"DocumentAndRef":   {"two workloads", request(oneStep, "rollout: {}"), "workloadRef", "is said by the document under rollout"},
+		"OtherNamespace":   {"two namespaces", string(underRollout(exampleBeta)) + "namespace: shop\n", "namespace", "keep one"},
+		"OtherRolloutID":   {"two numbers", string(underRollout(replaced(exampleAlpha, "annotations:\n", "annotations:\n    rollouts.kruise.io/rollout-id: a\n"))) + "rolloutId: b\n", "rolloutId", "keep one"},
+		"Disabled":         {"it means to stop", string(underRollout(replaced(exampleBeta, "spec:\n", "spec:\n  disabled: true\n"))), "rollout.spec.disabled", "stop it with to: stable"},
+		"BothStyles":       {"one of the two", request("{canary: {steps: [{replicas: 1}]}, blueGreen: {steps: [{replicas: 1}]}}"), "strategy", "keep one"},
+		"NoStyle":          {"one of the two", request("{paused: true}"), "strategy", "must have one of canary and blueGreen"},
+		"NoSteps":          {"nothing to do", canary(""), steps, "at least one step"},
+		"ManySteps":        {"too many", canary(strings.TrimSuffix(strings.Repeat("{replicas: 1},", 51), ",")), steps, "51 steps, of at most 50"},
+		"NoReplicas":       {"no number is guessed", canary("{pause: {}}"), steps + "[0].replicas", "is required"},
+		"ZeroReplicas":     {"a step that does nothing", canary("{replicas: 0}"), steps + "[0].replicas", "from 1 to"},
+		"ZeroShare":        {"a step that does nothing", canary("{replicas: 0%}"), steps + "[0].replicas", `from "1%"`},
+		"LargeShare":       {"more than all", canary("{replicas: 101%}"), steps + "[0].replicas", `to "100%"`},
+		"BareShare":        {"which unit?", canary("{replicas: '20'}"), steps + "[0].replicas", `not "20"`},
+		"Fraction":         {"no half pods", canary("{replicas: 1.5}"), steps + "[0].replicas", "whole number"},
+		"Shrinking":        {"a step never has fewer", canary("{replicas: 5}, {replicas: 3}"), steps + "[1].replicas", "less than the 5 of the step before"},
+		"ShrinkingShare":   {"a step never has fewer", canary("{replicas: 50%}, {replicas: 30%}"), steps + "[1].replicas", "less than the 50%"},
+		"BareTraffic":      {"the reference refuses it too", canary("{replicas: 1, traffic: '20'}", routings), steps + "[0].traffic", "with the sign"},
+		"NumberTraffic":    {"a share is text", canary("{replicas: 1, traffic: 20}", routings), steps + "[0].traffic", "must be text"},
+		"ZeroTraffic":      {"a canary without traffic", canary("{replicas: 1, traffic: 0%}", routings), steps + "[0].traffic", `from "1%"`},
+		"NothingRoutes":    {"traffic by what?", canary("{replicas: 1, traffic: 20%}"), steps + "[0].traffic", "add trafficRoutings"},
+		"MatchesUnrouted":  {"matches by what?", canary("{replicas: 1, matches: [{path: {value: /a}}]}"), steps + "[0].matches", "add trafficRoutings"},
+		"LoneModifier":     {"whose headers?", canary("{replicas: 1, requestHeaderModifier: {remove: [a]}}", routings), steps + "[0].requestHeaderModifier", "has no requests to change"},
+		"LimitOfPartition": {"the reference's limit", canary("{replicas: 60%, traffic: 20%}, {replicas: 100%}", routings), steps + "[0].replicas", "at most 50%"},
+		"LimitAtTheEnd":    {"not all traffic to all pods", canary("{replicas: 100%, traffic: 20%}", routings), steps + "[0].replicas", "at most 50%"},
+		"NegativePause":    {"time goes forwards", canary("{replicas: 1, pause: {duration: -1}}"), steps + "[0].pause.duration", "must be from 0"},
+		"TextPause":        {"seconds are a number", canary("{replicas: 1, pause: {duration: '60'}}"), steps + "[0].pause.duration", "leave out the quotes"},
+		"BadRegex":         {"no such expression", canary("{replicas: 1, matches: [{headers: [{type: RegularExpression, name: a, value: '('}]}]}", routings), steps + "[0].matches[0].headers[0].value", "is not a regular expression"},
+		"BadHeader":        {"no header has blanks", canary("{replicas: 1, matches: [{headers: [{name: a b, value: c}]}]}", routings), steps + "[0].matches[0].headers[0].name", "is not the name of a header"},
+		"BadMatchType":     {"no such type", canary("{replicas: 1, matches: [{headers: [{type: Regex, name: a, value: c}]}]}", routings), steps + "[0].matches[0].headers[0].type", "must be one of Exact, RegularExpression"},
+		"PrefixOfHeader":   {"for paths only", canary("{replicas: 1, matches: [{headers: [{type: PathPrefix, name: a, value: c}]}]}", routings), steps + "[0].matches[0].headers[0].type", "must be one of"},
+		"SameHeader":       {"both have to match", canary("{replicas: 1, matches: [{headers: [{name: a, value: c}, {name: A, value: d}]}]}", routings), steps + "[0].matches[0].headers[1]", "once more"},
+		"EmptyMatch":       {"it matches everything", canary("{replicas: 1, matches: [{}]}", routings), steps + "[0].matches[0]", "names nothing to match"},
+		"ManyMatches":      {"too many", canary("{replicas: 1, matches: ["+strings.TrimSuffix(strings.Repeat("{path: {}},", 17), ",")+"]}", routings), steps + "[0].matches", "17 matches, of at most 16"},
+		"LongHeader":       {"too long", canary("{replicas: 1, matches: [{headers: [{name: a, value: "+strings.Repeat("x", 4097)+"}]}]}", routings), steps + "[0].matches[0].headers[0].value", "too long"},
+		"RelativePath":     {"no path", canary("{replicas: 1, matches: [{path: {value: a}}]}", routings), steps + "[0].matches[0].path.value", "must begin with a slash"},
+		"SetAndRemove":     {"which of them?", canary("{replicas: 1, traffic: 5%, requestHeaderModifier: {set: [{name: a, value: b}], remove: [A]}}", routings), steps + "[0].requestHeaderModifier.remove[0]", "once more"},
+		"NoProvider":       {"nothing routes", canary("{replicas: 1}", "trafficRoutings: [{service: a}]"), "strategy.canary.trafficRoutings[0]", "name one of"},
+		"TwoProviders":     {"exactly one", canary("{replicas: 1}", "trafficRoutings: [{service: a, ingress: {name: b}, gateway: {httpRouteName: c}}]"), "strategy.canary.trafficRoutings[0]", "names ingress and gateway"},
+		"NoService":        {"whose traffic?", canary("{replicas: 1}", "trafficRoutings: [{ingress: {name: b}}]"), "strategy.canary.trafficRoutings[0].service", "is required"},
+		"LongService":      {"its canary has no legal name", canary("{replicas: 1}", "trafficRoutings: [{service: "+strings.Repeat("a", 60)+", ingress: {name: b}}]"), "strategy.canary.trafficRoutings[0].service", "is too long"},
+		"NegativeGrace":    {"time goes forwards", canary("{replicas: 1}", "trafficRoutings: [{service: a, gracePeriodSeconds: -1, ingress: {name: b}}]"), "strategy.canary.trafficRoutings[0].gracePeriodSeconds", "must be from 0"},
+		"SameIngress":      {"one restore for each object", canary("{replicas: 1}", "trafficRoutings: [{service: a, ingress: {name: i}}, {service: b, ingress: {name: i}}]"), "strategy.canary.trafficRoutings[1]", "names Ingress i once more"},
+		"RefAndRoutings":   {"one of the two", canary("{replicas: 1}", routings, "trafficRoutingRef: r"), "strategy.canary.trafficRoutingRef", "keep one"},
+		"RefAndTraffic":    {"the TrafficRouting says it", canary("{replicas: 1, traffic: 5%}", "trafficRoutingRef: r"), steps + "[0].traffic", "says itself what its traffic does"},
+		"TwoRefs":          {"two places, two names", request("{canary: {steps: [{replicas: 1}], trafficRoutingRef: a}, trafficRoutingRef: b}"), "strategy.trafficRoutingRef", "keep one"},
+		"BlindWeight":      {"one Service for both versions", canary("{replicas: 1, traffic: 5%}", routings, "disableGenerateCanaryService: true"), steps + "[0].traffic", "stands for both versions"},
+		"LoneMetadata":     {"there are no such pods", canary("{replicas: 1}", "patchPodTemplateMetadata: {labels: {a: b}}"), "strategy.canary.patchPodTemplateMetadata", "needs the extra workload"},
+		"MetadataOfSet":    {"there is no such workload", ofKind("apps/v1", "StatefulSet", canary("{replicas: 1}", "patchPodTemplateMetadata: {labels: {a: b}}")), "strategy.canary.patchPodTemplateMetadata", "pods it is for: leave it out"},
+		"OwnLabel":         {"it tells versions apart", canary("{replicas: 1}", "enableExtraWorkloadForCanary: true", "patchPodTemplateMetadata: {labels: {pod-template-hash: b}}"), "strategy.canary.patchPodTemplateMetadata.labels.pod-template-hash", "take another"},
+		"BadThreshold":     {"more than all", canary("{replicas: 1}", "failureThreshold: 101%"), "strategy.canary.failureThreshold", `to "100%"`},
+		"ExtraOfSet":       {"only Deployments", ofKind("apps/v1", "StatefulSet", canary("{replicas: 1}", "enableExtraWorkloadForCanary: true")), "strategy.canary.enableExtraWorkloadForCanary", "for Deployments only"},
+		"BlueGreenOfSet":   {"only Deployments and CloneSets", ofKind("apps/v1", "StatefulSet", blueGreen("{replicas: 1}")), "strategy.blueGreen", "Deployments and CloneSets only"},
+		"ExtraInBlueGreen": {"a canary's field", blueGreen("{replicas: 1}", "enableExtraWorkloadForCanary: true"), "strategy.blueGreen.enableExtraWorkloadForCanary", "unknown key"},
+		"ReplicaSet":       {"it does not replace pods", ofKind("apps/v1", "ReplicaSet", request(oneStep)), "workloadRef.kind", "name the Deployment that owns it"},
+		"CloneSetVersion":  {"there is no such version", ofKind("apps.kruise.io/v1beta1", "CloneSet", request(oneStep)), "workloadRef.kind", "write apiVersion: apps.kruise.io/v1alpha1"},
+		"UnknownKind":      {"no workload", ofKind("batch/v1", "Job", request(oneStep)), "workloadRef.kind", "cannot be rolled out"},
+		"Analysis":         {"not built", request(oneStep, "policy: {analysis: {}}"), "policy.analysis", "is not available yet"},
+		"Approvers":        {"nobody is known", request(oneStep, "policy: {approvals: {approvers: [li]}}"), "policy.approvals.approvers", "is not available yet"},
+		"TwoApprovals":     {"nobody is known", request(oneStep, "policy: {approvals: {required: 2}}"), "policy.approvals.required", "can only be 1"},
+		"LoneOnExpiry":     {"nothing expires", request(oneStep, "policy: {approvals: {onExpiry: rollback}}"), "policy.approvals.onExpiry", "without expiresSeconds"},
+		"OnFailure":        {"no such word", request(oneStep, "policy: {onFailure: abort}"), "policy.onFailure", "must be one of pause, rollback"},
+		"Deadline":         {"no time at all", request(oneStep, "policy: {stepDeadlineSeconds: 0}"), "policy.stepDeadlineSeconds", "must be from 1"},
+		"BatchesExtra":     {"every old pod is still there", request("{canary: {enableExtraWorkloadForCanary: true, steps: [{replicas: 1}]}}", "policy: {rollbackInBatches: true}"), "policy.rollbackInBatches", "replace pods in place"},
+		"LongActor":        {"too long", request(oneStep, "actor: "+strings.Repeat("a", 201)), "actor", "too long"},
+		"LongKey":          {"too long", request(oneStep, "key: "+strings.Repeat("a", 256)), "key", "too long"},
+		"BadParty":         {"no name", request(oneStep, "party: A_b"), "party", "is not a legal name"},
+		"AlphaTraffic":     {"v1alpha1 calls it weight", string(underRollout(replaced(exampleAlpha, "weight: 5", "traffic: 5%"))), "rollout.spec.strategy.canary.steps[0].traffic", "unknown key"},
+		"AlphaBlueGreen":   {"v1alpha1 has canaries only", string(underRollout(replaced(exampleAlpha, "canary:", "blueGreen:"))), "rollout.spec.strategy.blueGreen", "unknown key"},
+		"BadStyle":         {"no such style", string(underRollout(replaced(exampleAlpha, "style: partition", "style: rolling"))), "rollout.metadata.annotations.rollouts.kruise.io/rolling-style", "must be canary or partition"},
+		"TwoStyles":        {"two annotations, two styles", string(underRollout(replaced(exampleAlpha, "style: partition", "style: partition\n    rollouts.kruise.io/rolling-type: canary"))), "rollout.metadata.annotations.rollouts.kruise.io/rolling-type", "keep one"},
+		"StyleInBeta":      {"a field says it", string(underRollout(replaced(exampleBeta, "metadata:\n", "metadata:\n  annotations: {rollouts.kruise.io/rolling-style: partition}\n"))), "rollout.metadata.annotations.rollouts.kruise.io/rolling-style", "the strategy asks for canary"},
+		"Misspelt":         {"it would have to do something", string(underRollout(replaced(exampleAlpha, "rolling-style", "roling-style"))), "rollout.metadata.annotations.rollouts.kruise.io/roling-style", "did you mean"},
+		"BatchesWord":      {"yes or no", string(underRollout(replaced(exampleAlpha, "annotations:\n", "annotations:\n    rollouts.kruise.io/rollback-in-batch: \"yes\"\n"))), "rollout.metadata.annotations.rollouts.kruise.io/rollback-in-batch", `must be "true" or "false"`},
+		"Version":          {"no such version", string(underRollout(replaced(exampleBeta, "v1beta1", "v1"))), "rollout.apiVersion", "must be one of"},
+		"UnknownMetadata":  {"a key nobody reads", string(underRollout(replaced(exampleAlpha, "annotations:", "anotations:"))), "rollout.metadata.anotations", `did you mean "annotations"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, errs := DecodeRequest([]byte(test.text))
+			for _, one := range errs {
+				if one.Field == test.field && strings.Contains(one.Reason, test.contains) {
+					require.Positive(t, one.Line, "%s: the line", test.reason)
+					return
+				}
+			}
+			require.Failf(t, "not refused", "%s: want %s: …%s…; got\n%v", test.reason, test.field, test.contains, errs)
+		})
+	}
+}
+
+func TestDecodeRequestTakes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason, text string
+		warnings     []string
+	}{
+		"LimitInPods":    {"the limit is for shares", canary("{replicas: 60, traffic: 20%}", routings), nil},
+		"LimitWithExtra": {"the stable pods stay", canary("{replicas: 60%, traffic: 20%}", routings, "enableExtraWorkloadForCanary: true"), nil},
+		"WholeAtTheEnd":  {"no stable pod is left", canary("{replicas: 50%, traffic: 20%}, {replicas: 100%, traffic: 100%}", routings), nil},
+		"WholeNoTraffic": {"traffic follows the pods", canary("{replicas: 100%}"), nil},
+		"LessTraffic":    {"legal, and sometimes meant", canary("{replicas: 1, traffic: 20%}, {replicas: 2, traffic: 10%}", routings), []string{"steps[1].traffic: is 10%, less than the 20%"}},
+		"UnusedRoutings": {"probably forgotten", canary("{replicas: 1}", routings), []string{"no step moves traffic"}},
+		"SameRefTwice":   {"two places, one name", request("{canary: {steps: [{replicas: 1}], trafficRoutingRef: a}, trafficRoutingRef: a}"), nil},
+		"BlindMatches":   {"headers tell versions apart", canary("{replicas: 1, matches: [{path: {}}]}", routings, "disableGenerateCanaryService: true"), nil},
+		"HugeNumbers":    {"the size is known later", canary("{replicas: 2147483647}"), nil},
+		"MixedUnits":     {"they cannot be compared", canary("{replicas: 5}, {replicas: 1%}"), nil},
+		"AdvancedSet":    {"both versions", ofKind("apps.kruise.io/v1alpha1", "StatefulSet", request(oneStep)), nil},
+		"AdvancedDaemon": {"in place", ofKind("apps.kruise.io/v1alpha1", "DaemonSet", request(oneStep)), nil},
+		"CloneSet":       {"surge", ofKind("apps.kruise.io/v1alpha1", "CloneSet", blueGreen("{replicas: 1}")), nil},
+		"JSON":           {"JSON is taken as well", `{"workloadRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"a"},"images":{"a":"b"},"strategy":{"canary":{"steps":[{"replicas":"10%","pause":null}]}}}`, nil},
+		"SameInDocument": {"they agree", string(underRollout(exampleBeta)) + "namespace: default\nname: rollouts-demo\n", nil},
+		"AlphaUnrouted":  {"a weight is a number of pods", string(underRollout("apiVersion: rollouts.kruise.io/v1alpha1\nkind: Rollout\n" + refAlpha + "  strategy: {canary: {steps: [{weight: 5}]}}\n")), []string{"moves pods only"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, errs := DecodeRequest([]byte(test.text))
+			require.NoError(t, errs.Err(), test.reason)
+			require.Len(t, got.Warnings, len(test.warnings), "%s: %v", test.reason, got.Warnings)
+			for i, part := range test.warnings {
+				require.Contains(t, got.Warnings[i], part, test.reason)
+			}
+		})
+	}
+}
+
+func TestDecodeRequestReadsEverything(t *testing.T) {
+	t.Parallel()
+	got, errs := DecodeRequest([]byte(`
+party: alice
+namespace: shop
+name: order-2
+workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}
+templatePatch: {spec: {containers: [{name: app, env: null}]}}
+strategy:
+  paused: true
+  canary:
+    failureThreshold: 10%
+    disableGenerateCanaryService: true
+    steps:
+    - replicas: 10%
+      matches:
+      - path: {value: /new}
+        headers: [{name: x-user, value: "^a", type: RegularExpression}]
+        queryParams: [{name: v, value: "2"}]
+      requestHeaderModifier: {set: [{name: a, value: b}], add: [{name: c, value: d}], remove: [e]}
+    - {replicas: 100%, pause: {duration: 60}}
+    trafficRoutings:
+    - {service: order, gateway: {httpRouteName: order}}
+policy: {stepDeadlineSeconds: 60, settleSeconds: 5, onFailure: rollback, rollbackInBatches: true, approvals: {required: 1, expiresSeconds: 3600, onExpiry: rollback}}
+rolloutId: 0042
+supersede: true
+actor: li
+reason: why not
+key: k1
+`))
+	require.NoError(t, errs.Err())
+	minute := int64(60)
+	require.Equal(t, Request{
+		Supersede: true, Actor: "li", Reason: "why not", Key: "k1",
+		Spec: Spec{
+			Party: "alice", Namespace: "shop", Name: "order-2", WorkloadRef: deploymentRef("order"), RolloutID: "0042",
+			Change: Change{TemplatePatch: []byte(`{"spec":{"containers":[{"env":null,"name":"app"}]}}`)},
+			Policy: Policy{StepDeadlineSeconds: 60, SettleSeconds: 5, OnFailure: OnFailureRollback, ApprovalExpiresSeconds: 3600, OnExpiry: OnFailureRollback, RollbackInBatches: true},
+			Strategy: Strategy{
+				Style: StylePartition, Paused: true, DisableGenerateCanaryService: true, FailureThreshold: threshold("10%"),
+				Routings: []Routing{{Service: "order", GraceSeconds: DefaultGraceSeconds, HTTPRoute: "order"}},
+				Steps: []Step{
+					{
+						Replicas: part("10%"),
+						Matches: []Match{{
+							Path:        &PathMatch{Type: MatchPathPrefix, Value: "/new"},
+							Headers:     []ValueMatch{{Type: MatchRegularExpression, Name: "x-user", Value: "^a"}},
+							QueryParams: []ValueMatch{{Type: MatchExact, Name: "v", Value: "2"}},
+						}},
+						RequestHeaderModifier: &HeaderModifier{Set: []Header{{"a", "b"}}, Add: []Header{{"c", "d"}}, Remove: []string{"e"}},
+					},
+					{Replicas: part("100%"), PauseSeconds: &minute},
+				},
+			},
+		},
+	}, got)
+}
+
+func threshold(s string) *intstr.IntOrString {
+	t := intstr.FromString(s)
+	return &t
+}
+
+func TestDecodeRequestSaysAllErrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, errs := DecodeRequest([]byte("images: {}\nstrategy:\n  canary:\n    steps:\n    - {replicas: 0}\n    - {replicas: x, wait: 1}\n"))
+	var got []string
+	for _, one := range errs {
+		got = append(got, one.Field)
+	}
+	require.ElementsMatch(t, []string{"workloadRef", "images", "strategy.canary.steps[0].replicas", "strategy.canary.steps[1].replicas", "strategy.canary.steps[1].wait"}, got)
+}

@@ -1,0 +1,167 @@
+package strategy
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// underRollout is a request for the document.
+func underRollout(document string) []byte {
+	return []byte("images: {app: registry/echo:2}\nrollout:\n  " + strings.ReplaceAll(strings.TrimSpace(document), "\n", "\n  ") + "\n")
+}
+
+func replaced(text string, pairs ...string) string {
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+const (
+	refBeta     = "spec:\n  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}\n"
+	refAlpha    = "spec:\n  objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}}\n"
+	anyRoutings = "      trafficRoutings: [{service: echo, ingress: {name: echo}}]\n"
+)
+
+// Every example that is whole decodes as it is; one that shows a part does with the rest filled in.
+func TestExamplesOfTheSourceDocument(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason, text string
+		style        Style
+		steps        int
+	}{
+		"Beta":        {"the first example", exampleBeta, StyleCanary, 3},
+		"Alpha":       {"the first example of v1alpha1", exampleAlpha, StylePartition, 3},
+		"RefBeta":     {"a workload alone, with a strategy", exampleRefBeta + "  strategy: {canary: {steps: [{replicas: 1}]}}\n", StylePartition, 1},
+		"RefAlpha":    {"a workload alone, with a strategy", exampleRefAlpha + "  strategy: {canary: {steps: [{replicas: 1}]}}\n", StylePartition, 1},
+		"SharedAlpha": {"a TrafficRouting by annotation; a Deployment has the extra workload in v1alpha1", exampleSharedAlpha, StyleCanary, 1},
+		"SharedBeta": {"a TrafficRouting beside canary; the metadata is for the extra workload, which the example leaves out",
+			replaced(exampleSharedBeta, "    canary:\n", "    canary:\n      enableExtraWorkloadForCanary: true\n"), StyleCanary, 1},
+		"Routings": {"several routings, each with its own Service", replaced(exampleRoutings, "spec:\n", refBeta, "<your-workload-ns>", "shop", "<traffic-type>", "higress",
+			"- service: <service-name-that-is-related-your-workload>\n        ingress", "- service: a\n        ingress",
+			"- service: <service-name-that-is-related-your-workload>\n        gateway", "- service: b\n        gateway",
+			"- service: <service-name-that-is-related-your-workload>\n        custom", "- service: c\n        custom",
+			"<ingress-name-that-is-related-the-service>", "i", "<gateway-api-httpRoute-name>", "r", "<your-resource-apiVersion>", "example.org/v1",
+			"<your-resource-kind>", "Mesh", "<your-resource-name>", "m") + "      steps: [{replicas: 10%, traffic: 10%}]\n", StylePartition, 1},
+		"CanaryBeta": {"the steps of a canary", replaced(exampleCanaryBeta, "spec:\n", refBeta, "1 or 10%", "10%", "- traffic: 10%\n", "- traffic: 10%\n        replicas: 20%\n") +
+			anyRoutings, StyleCanary, 2},
+		"CanaryAlpha": {"the steps of a canary of v1alpha1", replaced(exampleCanaryAlpha, "spec:\n", refAlpha) + anyRoutings, StyleCanary, 2},
+		"BlueGreen":   {"the steps of a blue-green", replaced(exampleBlueGreen, "spec:\n", refBeta) + anyRoutings, StyleBlueGreen, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, errs := DecodeRequest(underRollout(test.text))
+			require.NoError(t, errs.Err(), test.reason)
+			require.Equal(t, test.style, got.Spec.Strategy.Style, test.reason)
+			require.Len(t, got.Spec.Strategy.Steps, test.steps, test.reason)
+		})
+	}
+}
+
+// What the examples have that is refused as it stands, with the field and the reason.
+func TestExamplesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason, text string
+		fields       map[string]string
+	}{
+		"RefBeta":    {"there is nothing to do without a strategy", exampleRefBeta, map[string]string{"rollout.spec.strategy": "is required"}},
+		"SharedBeta": {"patchPodTemplateMetadata is for pods that there are not", exampleSharedBeta, map[string]string{"rollout.spec.strategy.canary.patchPodTemplateMetadata": "enableExtraWorkloadForCanary: true"}},
+		"CanaryBeta": {"no number is guessed, and nothing routes", exampleCanaryBeta, map[string]string{
+			"rollout.spec.workloadRef": "is required", "rollout.spec.strategy.canary.steps[0].replicas": `not "1 or 10%"`,
+			"rollout.spec.strategy.canary.steps[1].replicas": "is required", "rollout.spec.strategy.canary.steps[0].traffic": "trafficRoutings",
+			"rollout.spec.strategy.canary.steps[0].matches": "trafficRoutings", "rollout.spec.strategy.canary.steps[1].traffic": "trafficRoutings"}},
+		"Status": {"a status is no rollout", exampleStatusCanary, map[string]string{"rollout.apiVersion": "is required", "rollout.spec": "is required"}},
+		"SameService": {"which of them moves the Service?", replaced(exampleRoutings, "spec:\n", refBeta, "<your-workload-ns>", "shop", "<service-name-that-is-related-your-workload>", "a",
+			"<traffic-type>", "nginx", "<ingress-name-that-is-related-the-service>", "i", "<gateway-api-httpRoute-name>", "r", "<your-resource-apiVersion>", "v1",
+			"<your-resource-kind>", "Mesh", "<your-resource-name>", "m") + "      steps: [{replicas: 1, traffic: 1%}]\n", map[string]string{
+			"rollout.spec.strategy.canary.trafficRoutings[1]": "names Service a once more", "rollout.spec.strategy.canary.trafficRoutings[2]": "names Service a once more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, errs := DecodeRequest(underRollout(test.text))
+			got := map[string]string{}
+			for _, one := range errs {
+				got[one.Field] = one.Reason
+				require.Positive(t, one.Line, "%s: %v", test.reason, one)
+			}
+			require.Len(t, got, len(test.fields), "%s: %v", test.reason, errs)
+			for field, part := range test.fields {
+				require.Contains(t, got[field], part, "%s: %s", test.reason, field)
+			}
+		})
+	}
+}
+
+func TestExampleBetaInFull(t *testing.T) {
+	t.Parallel()
+	got, errs := DecodeRequest(underRollout(exampleBeta))
+	require.NoError(t, errs.Err())
+	require.Empty(t, got.Warnings)
+	two, none := int64(7200), int64(0)
+	require.Equal(t, Spec{
+		Party: "default", Namespace: "default", Name: "rollouts-demo", WorkloadRef: deploymentRef("echoserver"),
+		Strategy: Strategy{
+			Style: StyleCanary,
+			Steps: []Step{
+				{Replicas: pods(1), Traffic: share(5)},
+				{Replicas: part("50%"), Traffic: share(50), PauseSeconds: &two},
+				{Replicas: part("100%"), Traffic: share(100), PauseSeconds: &none},
+			},
+			Routings: []Routing{{Service: "echoserver", GraceSeconds: 10, Ingress: &IngressRef{Class: "nginx", Name: "echoserver"}}},
+		},
+		Policy: Policy{StepDeadlineSeconds: 600, SettleSeconds: 60, OnFailure: OnFailurePause, OnExpiry: OnFailurePause},
+		Change: Change{Images: map[string]string{"app": "registry/echo:2"}},
+	}, got.Spec)
+}
+
+func TestExampleAlphaInFull(t *testing.T) {
+	t.Parallel()
+	got, errs := DecodeRequest(underRollout(replaced(exampleCanaryAlpha, "spec:\n", refAlpha) + anyRoutings))
+	require.NoError(t, errs.Err())
+	s := got.Spec.Strategy
+	require.Equal(t, part("5%"), s.Steps[0].Replicas, "a weight is the number of pods where the step says none")
+	require.Equal(t, share(5), s.Steps[0].Traffic)
+	require.Equal(t, int64(1000), *s.Steps[0].PauseSeconds)
+	require.Equal(t, part("10%"), s.Steps[1].Replicas)
+	require.Equal(t, map[string]string{"opensergo.io/canary-gray": "gray"}, s.PatchPodTemplateMetadata.Labels)
+	require.Equal(t, "echo", got.Spec.Name, "the rollout has the workload's name where it has none")
+	require.Len(t, got.Warnings, 1)
+	require.Contains(t, got.Warnings[0], "is not looked at, since the step has matches")
+}
+
+func TestExampleBlueGreenWaitsAtItsEnd(t *testing.T) {
+	t.Parallel()
+	got, errs := DecodeRequest(underRollout(replaced(exampleBlueGreen, "spec:\n", refBeta) + anyRoutings))
+	require.NoError(t, errs.Err())
+	for i, step := range got.Spec.Strategy.Steps {
+		require.Nil(t, step.PauseSeconds, "step %d waits for a person, the last one too", i+1)
+	}
+	require.Equal(t, share(0), got.Spec.Strategy.Steps[0].Traffic, "a blue-green step may keep all traffic on the old version")
+}
+
+func TestDocumentAsKubectlPrintsIt(t *testing.T) {
+	t.Parallel()
+	text := replaced(exampleBeta, "metadata:\n", "metadata:\n  uid: 1b\n  resourceVersion: \"7\"\n  generation: 2\n  creationTimestamp: null\n  managedFields: [{manager: kubectl}]\n"+
+		"  annotations: {rollouts.kruise.io/hash: abc, kubectl.kubernetes.io/last-applied-configuration: \"{}\", rollouts.kruise.io/rollout-id: \"7\"}\n") +
+		"status:\n  phase: Healthy\n  canaryStatus: {currentStepIndex: 3}\n"
+	got, errs := DecodeRequest(underRollout(text))
+	require.NoError(t, errs.Err())
+	require.Equal(t, "7", got.Spec.RolloutID)
+	require.Len(t, got.Warnings, 1)
+	require.Contains(t, got.Warnings[0], "rollout.status: is not looked at")
+}
+
+func TestTheGuidesExampleIsTaken(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/rollouts.md")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(guide), "```yaml\n")
+	body, _, found := strings.Cut(rest, "```")
+	require.True(t, found)
+	got, errs := DecodeRequest([]byte(body))
+	require.NoError(t, errs.Err())
+	require.Empty(t, got.Warnings)
+	require.Len(t, got.Spec.Strategy.Steps, 3)
+}

@@ -1,0 +1,161 @@
+// Package strategy is what a rollout is asked: the strategy with its steps, the policy beside it, the change, how all of them are read from YAML and JSON with
+// every error at once, the rules that they are held against, and the arithmetic of batches.
+package strategy
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Style is how new pods come beside the old ones.
+type Style string
+
+// The three styles (design §6.2).
+const (
+	// StylePartition replaces pods of the workload itself, step by step.
+	StylePartition Style = "partition"
+	// StyleCanary runs the new version in an extra workload beside the stable one.
+	StyleCanary Style = "canary"
+	// StyleBlueGreen adds new pods and keeps every old one until the end.
+	StyleBlueGreen Style = "blueGreen"
+)
+
+// Strategy is the strategy of a Rollout document of either version, in one form.
+type Strategy struct {
+	Style Style `json:"style"`
+	// Paused holds the rollout before its first step until somebody resumes it.
+	Paused bool   `json:"paused,omitempty"`
+	Steps  []Step `json:"steps"`
+	// Routings are the traffic routings; empty: traffic follows the pods.
+	Routings []Routing `json:"routings,omitempty"`
+	// TrafficRoutingRef names a TrafficRouting of the same namespace that is shared with other rollouts; "": none.
+	TrafficRoutingRef string `json:"trafficRoutingRef,omitempty"`
+	// FailureThreshold is how many new pods of a step may be unready (count, or share of the step's pods rounded up); nil: none.
+	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
+	// PatchPodTemplateMetadata is added to the pods of the extra workload; only with StyleCanary.
+	PatchPodTemplateMetadata *PodMetadata `json:"patchPodTemplateMetadata,omitempty"`
+	// DisableGenerateCanaryService leaves out <service>-canary and the pinning of the stable Service: routes name the stable Service only.
+	DisableGenerateCanaryService bool `json:"disableGenerateCanaryService,omitempty"`
+}
+
+// HasTraffic says whether the rollout moves traffic by itself.
+func (s Strategy) HasTraffic() bool { return len(s.Routings) > 0 }
+
+// Step is one step: pods first, then traffic, then a pause.
+type Step struct {
+	// Replicas is how many pods are new after the step: a number, or a share "N%" of the workload's size.
+	Replicas intstr.IntOrString `json:"replicas"`
+	// Traffic is the share of requests that goes to the new version, in percent, 0 to 100; nil: not said.
+	Traffic *int32 `json:"traffic,omitempty"`
+	// Matches send the requests that match one of them to the new version; where there are matches, Traffic is not looked at.
+	Matches []Match `json:"matches,omitempty"`
+	// RequestHeaderModifier changes the headers of requests that go to the new version.
+	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
+	// PauseSeconds is how long the step rests: nil waits for a person, 0 goes on at once.
+	PauseSeconds *int64 `json:"pauseSeconds,omitempty"`
+}
+
+// Routes says whether the step asks anything of the traffic.
+func (s Step) Routes() bool { return s.Traffic != nil || len(s.Matches) > 0 }
+
+// MatchType is how a value is compared.
+type MatchType string
+
+// The types of a match. PathPrefix is for paths only.
+const (
+	MatchExact             MatchType = "Exact"
+	MatchRegularExpression MatchType = "RegularExpression"
+	MatchPathPrefix        MatchType = "PathPrefix"
+)
+
+// Match is met by a request that meets all of its parts.
+type Match struct {
+	Path        *PathMatch   `json:"path,omitempty"`
+	Headers     []ValueMatch `json:"headers,omitempty"`
+	QueryParams []ValueMatch `json:"queryParams,omitempty"`
+}
+
+// PathMatch compares the request's path.
+type PathMatch struct {
+	Type  MatchType `json:"type"`
+	Value string    `json:"value"`
+}
+
+// ValueMatch compares one header or query parameter.
+type ValueMatch struct {
+	Type  MatchType `json:"type"`
+	Name  string    `json:"name"`
+	Value string    `json:"value"`
+}
+
+// HeaderModifier changes request headers, with the fields of the Gateway API's HTTPHeaderFilter.
+type HeaderModifier struct {
+	Set    []Header `json:"set,omitempty"`
+	Add    []Header `json:"add,omitempty"`
+	Remove []string `json:"remove,omitempty"`
+}
+
+// Header is a header's name and value.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// PodMetadata is added to a pod template.
+type PodMetadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// DefaultGraceSeconds is how long a change of routes is left to take effect when the routing does not say.
+const DefaultGraceSeconds = 3
+
+// Routing binds a Service and exactly one provider that routes to it (design §6.1).
+type Routing struct {
+	Service string `json:"service"`
+	// GraceSeconds is how long a change of routes is left to take effect; the decoder fills in the default.
+	GraceSeconds int64 `json:"graceSeconds"`
+	// Ingress, HTTPRoute and Custom: exactly one is set.
+	Ingress   *IngressRef `json:"ingress,omitempty"`
+	HTTPRoute string      `json:"httpRoute,omitempty"`
+	Custom    []ObjectRef `json:"custom,omitempty"`
+}
+
+// CanaryService is the name of the Service that selects the new version's pods.
+func (r Routing) CanaryService() string { return r.Service + CanarySuffix }
+
+// CanarySuffix is appended to the names of the objects that a rollout creates: Service, Ingress, extra Deployment.
+const CanarySuffix = "-canary"
+
+// LabelCanaryOf is on every object that a rollout created and on the pods of the extra workload: the workload's name (its SHA-256, shortened, when
+// that is longer than a label's value may be).
+const LabelCanaryOf = "slipway.io/canary-of"
+
+// IngressRef names an Ingress and the script that knows its class: nginx (default), higress, mse, aliyun-alb, or one of the ConfigMap.
+type IngressRef struct {
+	Class string `json:"class"`
+	Name  string `json:"name"`
+}
+
+// ObjectRef names a custom object of the workload's namespace.
+type ObjectRef struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
+// Traffic is what the routes are asked to do.
+type Traffic struct {
+	// Weight is the new version's share in percent; nil: by matches only.
+	Weight                *int32          `json:"weight,omitempty"`
+	Matches               []Match         `json:"matches,omitempty"`
+	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
+}
+
+// Asks is what a step asks of the traffic.
+func (s Step) Asks() Traffic {
+	t := Traffic{Weight: s.Traffic, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier}
+	if len(s.Matches) > 0 {
+		t.Weight = nil
+	}
+	return t
+}

@@ -1,0 +1,112 @@
+package strategy
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// kind is a kind of workload that can be rolled out, and in which styles (design §6.2).
+type kind struct {
+	apiVersions []string
+	kind        string
+	styles      []Style
+}
+
+var kinds = []kind{
+	{[]string{"apps/v1"}, catalog.Deployment, []Style{StylePartition, StyleCanary, StyleBlueGreen}},
+	{[]string{"apps/v1"}, catalog.StatefulSet, []Style{StylePartition}},
+	{[]string{"apps/v1"}, catalog.DaemonSet, []Style{StylePartition}},
+	{[]string{"apps.kruise.io/v1alpha1"}, "CloneSet", []Style{StylePartition, StyleBlueGreen}},
+	{[]string{"apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}, catalog.StatefulSet, []Style{StylePartition}},
+	{[]string{"apps.kruise.io/v1alpha1"}, catalog.DaemonSet, []Style{StylePartition}},
+}
+
+const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of apps.kruise.io/v1alpha1, StatefulSet of apps.kruise.io/v1beta1 and v1alpha1"
+
+// kindOf is what is known about a workload's kind.
+func kindOf(ref catalog.WorkloadRef) (kind, bool) {
+	for _, k := range kinds {
+		for _, version := range k.apiVersions {
+			if k.kind == ref.Kind && version == ref.APIVersion {
+				return k, true
+			}
+		}
+	}
+	return kind{}, false
+}
+
+// isDeployment says whether the workload is a Deployment, which v1alpha1 gives another default style.
+func isDeployment(ref catalog.WorkloadRef) bool {
+	return ref.APIVersion == "apps/v1" && ref.Kind == catalog.Deployment
+}
+
+// workloadRef reads a reference to a workload.
+func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
+	if !v.Present() {
+		r.Refuse(v.Path(), "is required: name the workload by apiVersion, kind and name")
+		return catalog.WorkloadRef{}
+	}
+	m := v.Mapping("apiVersion", "kind", "name")
+	ref := catalog.WorkloadRef{APIVersion: m.Optional("apiVersion").Text(), Kind: m.Optional("kind").Text(), Name: m.Optional("name").Text()}
+	if ref.APIVersion == "" {
+		r.Refuse(strictyaml.Join(v.Path(), "apiVersion"), "is required: %s can be rolled out", kindNames)
+	}
+	if ref.Kind == "" {
+		r.Refuse(strictyaml.Join(v.Path(), "kind"), "is required: %s can be rolled out", kindNames)
+	}
+	r.Name(strictyaml.Join(v.Path(), "name"), ref.Name, validation.IsDNS1123Subdomain)
+	if _, known := kindOf(ref); !known && ref.APIVersion != "" && ref.Kind != "" {
+		r.refuseKind(strictyaml.Join(v.Path(), "kind"), ref)
+	}
+	return ref
+}
+
+func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
+	if ref.Kind == "ReplicaSet" {
+		r.Refuse(field, "a ReplicaSet does not replace its pods when its template changes: name the Deployment that owns it, or make one")
+		return
+	}
+	var versions, names []string
+	for _, k := range kinds {
+		names = append(names, k.kind)
+		if k.kind == ref.Kind {
+			versions = append(versions, k.apiVersions...)
+		}
+	}
+	if len(versions) > 0 {
+		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind, strictyaml.Quote(ref.APIVersion), strings.Join(versions, " or "))
+		return
+	}
+	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind), strictyaml.Quote(ref.APIVersion), kindNames,
+		strictyaml.DidYouMean(ref.Kind, names))
+}
+
+// checkStyle refuses a style that the kind of workload does not have.
+func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
+	k, known := kindOf(ref)
+	if !known || d.body == "" {
+		return
+	}
+	for _, style := range k.styles {
+		if style == d.Style {
+			if d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix) {
+				r.Refuse(d.body, "cannot make the extra workload of %s: with %q its name would be too long", ref.Name, CanarySuffix)
+			}
+			return
+		}
+	}
+	switch d.Style {
+	case StyleCanary:
+		field := d.extraField
+		if field == "" {
+			field = d.body
+		}
+		r.Refuse(field, "the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced in place, step by step", ref.Kind)
+	default:
+		r.Refuse(d.body, "blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are replaced in place, step by step", ref.Kind)
+	}
+}
