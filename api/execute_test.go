@@ -88,7 +88,7 @@ func TestTheTasksWorkflowIsDressedForTemporal(t *testing.T) {
 	metadata := described.GetExecutionConfig().GetUserMetadata()
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetSummary(), &summary))
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetDetails(), &details))
-	require.Equal(t, "plan shop: 2 services in 2 waves", summary)
+	require.Equal(t, "plan shop: 2 services in 2 waves (what it waits for: see User Metadata)", summary)
 	for _, expected := range []string{"1. priority 3: RESTART 111", "2. priority 1: RESTART 222", "`pause`", "Asked by li"} {
 		require.Contains(t, details, expected)
 	}

@@ -9,14 +9,14 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// The current details travel in the URL of the Temporal UI's renderer: they stay below about 4 KB (temporal-notes §2).
+// The current details travel in the URL of the Temporal UI's renderer: they stay below about 4 KB.
 const (
 	maxDetailRows      = 12
 	maxDetailDecisions = 3
 	maxDetailCell      = 160
 )
 
-// taskDetails is the page of a task in the Temporal UI, as Markdown: where it is, what it waits for, and how to go on (design §4).
+// taskDetails is the page of a task in the Temporal UI, as Markdown: where it is, what it waits for, and how to go on.
 func taskDetails(t plan.Task, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s — plan %s\n\n%s\n\n", t.State, t.Plan, cell(t.Reason, 600))

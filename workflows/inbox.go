@@ -15,7 +15,7 @@ import (
 )
 
 // inbox holds what was sent to one workflow, in the order of its history. The SDK's selectors lose the order across signal names, so
-// an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out (design §4).
+// an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out.
 type inbox struct {
 	pending []*command
 	// rollout is what was sent to a Rollout.

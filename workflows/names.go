@@ -1,4 +1,4 @@
-// Package workflows holds the durable processes of Slipway, one file per Temporal workflow type (design §4).
+// Package workflows holds the durable processes of Slipway, one file per Temporal workflow type.
 // Their code decides nothing by itself: decisions are made in release/, effects in activities, which it knows by name and message only.
 package workflows
 
@@ -25,7 +25,7 @@ const QueryState = workloadops.QueryState
 // KindTask is the SlipwayKind of a task.
 const KindTask = "task"
 
-// The search attributes (design §4). The worker registers them at its start.
+// The search attributes. The worker registers them at its start.
 var (
 	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
 	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
@@ -37,7 +37,7 @@ var (
 	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
 )
 
-// SearchAttributes are what lists and filters are made of (design §4).
+// SearchAttributes are what lists and filters are made of.
 var SearchAttributes = []temporal.SearchAttributeKey{
 	AttributeKind, AttributeState, AttributeName, AttributeNamespace, AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
 }

@@ -39,7 +39,7 @@ func centreWithin(budget time.Duration) workflow.ActivityOptions {
 var heartbeatTimeout = 10 * time.Second
 
 // partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
-// history (temporal-notes §1.3). pickUp is how long a party's queue may be without a worker.
+// history. pickUp is how long a party's queue may be without a worker.
 func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,

@@ -24,8 +24,8 @@ func preflightOptions(queue string) workflow.ActivityOptions {
 	}
 }
 
-// Preflight asks each party's worker, without a write, whether requests can be carried out: what cannot be done is refused at the door
-// (design §1, principle 6). It answers one outcome for each party, in the input's order.
+// Preflight asks each party's worker, without a write, whether requests can be carried out: what cannot be done is refused at the door.
+// It answers one outcome for each party, in the input's order.
 func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, error) {
 	outcomes := make([]PreflightOutcome, len(in.Parties))
 	wg := workflow.NewWaitGroup(ctx)

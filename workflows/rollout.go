@@ -21,7 +21,7 @@ type RolloutResult struct {
 	Reason string        `json:"reason"`
 }
 
-// Rollout is one canary or blue-green release of one workload (design §6).
+// Rollout is one canary or blue-green release of one workload.
 //
 // One loop owns all state, and the machine of release/rollout decides: the loop tells it what was sent and what came out, asks what is to be
 // done next, and does that; one activity, or one rest, at a time. It runs on a disconnected context: Temporal's Cancel means stop to stable.

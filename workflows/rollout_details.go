@@ -61,7 +61,7 @@ func (r *rolloutRun) attributes(now shownRollout) []temporal.SearchAttributeUpda
 // maxDetailSteps is how many steps the page of a rollout shows, around the current one.
 const maxDetailSteps = 10
 
-// rolloutDetails is the page of a rollout in the Temporal UI, as Markdown, below 4 KB: where it is, what it waits for, and how to go on (design §4).
+// rolloutDetails is the page of a rollout in the Temporal UI, as Markdown, below 4 KB: where it is, what it waits for, and how to go on.
 func rolloutDetails(s rollout.Status, now time.Time) string {
 	var b strings.Builder
 	if s.FinishedAt != nil {

@@ -26,7 +26,7 @@ type RolloutInput struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Via    string `json:"via,omitempty"`
-	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so (design §4).
+	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
 	BringHome bool `json:"bringHome,omitempty"`

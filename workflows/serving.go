@@ -44,7 +44,7 @@ type ServingState struct {
 	Ending *serving.Ending `json:"ending,omitempty"`
 }
 
-// Serving is one operation on a serving: a creation, an update, a recreation or a deletion (design §7). The machine of release/serving decides; each party
+// Serving is one operation on a serving: a creation, an update, a recreation or a deletion. The machine of release/serving decides; each party
 // does one step at a time, on its own queue, beside the others. It runs on a disconnected context: Temporal's Cancel means stop.
 func Serving(ctx workflow.Context, in serving.Input) (ServingResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// servingDetails is the page of an operation in the Temporal UI, as Markdown, below 4 KB: where it is, what it waits for since when, and what to do (design §4).
+// servingDetails is the page of an operation in the Temporal UI, as Markdown, below 4 KB: where it is, what it waits for since when, and what to do.
 func servingDetails(in serving.Input, m *serving.Machine) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(), prose(m.Says(), 500))

@@ -22,7 +22,7 @@ func operationOn(kind string, parties ...string) serving.Input {
 	return in
 }
 
-// The page says where an operation is, what it waits for since when and until when, and what to do (design §4).
+// The page says where an operation is, what it waits for since when and until when, and what to do.
 func TestServingDetails(t *testing.T) {
 	t.Parallel()
 	away := func(m *serving.Machine) {

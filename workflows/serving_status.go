@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// coalesce is how long observations are collected before they are written (design §7).
+// coalesce is how long observations are collected before they are written.
 const coalesce = 2 * time.Second
 
 // ServingStatus carries one burst of what parties have seen of a serving to its status, then ends: a quiet serving has no open workflow.

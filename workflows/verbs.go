@@ -24,7 +24,7 @@ const (
 type verbMenu[V ~string, Q any] struct {
 	entries []menuEntry[V]
 	// validate rejects what is malformed. What the state does not allow is accepted and answered with a refusal, since refusals belong to
-	// the record (design §4).
+	// the record.
 	validate func(ctx workflow.Context, verb V, request Q) error
 }
 

@@ -129,7 +129,7 @@ type whole struct {
 func (b *bench) whole(name observer.Name) whole {
 	b.t.Helper()
 	resource := strings.ToLower(name.Kind) + "s"
-	raw, err := b.kube.AppsV1().RESTClient().Get().Namespace(b.namespace).Resource(resource).Name(name.Name).DoRaw(b.t.Context())
+	raw, err := b.kube.AppsV1().RESTClient().Get().Namespace(b.namespace).Resource(resource).Name(name.Name).SetHeader("Accept", "application/json").DoRaw(b.t.Context())
 	require.NoError(b.t, err)
 	var o struct {
 		Metadata struct {

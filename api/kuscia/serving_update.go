@@ -14,8 +14,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// UpdateServing changes a serving: its input configuration, and of the parties that the request names what it says of them. It is all or nothing
-//.
+// UpdateServing changes a serving: its input configuration, and of the parties that the request names what it says of them. It is all or nothing.
 func (s *Service) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest) (*kusciapb.UpdateServingResponse, error) {
 	return &kusciapb.UpdateServingResponse{Status: outcome(s.updateServing(ctx, r), codeUpdateServing)}, nil
 }
@@ -158,8 +157,7 @@ func changeAppImageOf(party *kuscia.Party, name string, images map[string]kuscia
 	return nil
 }
 
-// DeleteServing has a serving taken away. It is gone for whoever asks as soon as this answers; its parties are cleaned up afterwards
-//.
+// DeleteServing has a serving taken away. It is gone for whoever asks as soon as this answers; its parties are cleaned up afterwards.
 func (s *Service) DeleteServing(ctx context.Context, r *kusciapb.DeleteServingRequest) (*kusciapb.DeleteServingResponse, error) {
 	return &kusciapb.DeleteServingResponse{Status: outcome(s.deleteServing(ctx, r.GetServingId()), codeDeleteServing)}, nil
 }

@@ -13,7 +13,7 @@ type releasable struct {
 	words            []string
 }
 
-// releasables are the kinds of design §6.2.
+// releasables are the kinds of workload that can be released (docs/rollouts.md).
 var releasables = []releasable{
 	{"apps/v1", "Deployment", []string{"deployment", "deployments", "deploy"}},
 	{"apps/v1", "StatefulSet", []string{"statefulset", "statefulsets", "sts"}},

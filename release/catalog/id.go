@@ -14,7 +14,7 @@ import (
 const MaxIDLength = 63
 
 var (
-	// idPattern is stricter than the sentence of design §5 at the edges: an ID stands in paths and is the name of an object, where a "." or "-"
+	// idPattern allows letters, digits, "-" and ".", and is stricter at the edges: an ID stands in paths and is the name of an object, where a "." or "-"
 	// at the begin, at the end or beside another "." is not legal.
 	idPattern    = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$`)
 	labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)

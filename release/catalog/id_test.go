@@ -19,7 +19,7 @@ func TestValidID(t *testing.T) {
 		"TooLong":    {"64 characters", strings.Repeat("a", 64), "at most 63"},
 		"Slash":      {"it would be another path", "a/b", "is not a legal ID"},
 		"Blank":      {"a blank", "a b", "is not a legal ID"},
-		"Underscore": {"not among the characters of the design", "a_b", "is not a legal ID"},
+		"Underscore": {"not among the legal characters", "a_b", "is not a legal ID"},
 		"Foreign":    {"letters are ASCII's", "订单", "is not a legal ID"},
 		"Dots":       {"a path would lose it", "..", "is not a legal ID"},
 		"Dash":       {"a command would take it for a flag", "-a", "begin and end"},

@@ -147,7 +147,7 @@ func TestMachineVerbs(t *testing.T) {
 			return m
 		},
 	}
-	// Design §5, "which verb is legal where".
+	// Which verb is legal in which state: the table in docs/plans.md.
 	legal := map[Verb][]TaskState{
 		VerbPause:  {TaskPending, TaskRunning},
 		VerbStop:   {TaskPending, TaskRunning, TaskPausing, TaskPaused, TaskInterrupted},

@@ -44,7 +44,7 @@ func (d Document) check(found *strictyaml.Findings) []Warning {
 	return warnings
 }
 
-// itemRules holds one item against the rules of design §5.
+// itemRules holds one item against the rules of docs/plans.md.
 type itemRules struct {
 	item     Item
 	index    int

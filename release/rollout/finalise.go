@@ -58,7 +58,7 @@ const (
 // stable pods until no new one is left. The claim goes last: what is not yet given back stays somebody's.
 var finaliseBack = []FinalMove{FinalLeave, FinalStable, finalResume, FinalUnpin, FinalRemove, FinalRelease}
 
-// finalising is the order of finalising by style and ending (kruise-semantics §2.3).
+// finalising is the order of finalising by style and ending.
 var finalising = map[strategy.Style]map[Ending][]FinalMove{
 	strategy.StylePartition: {
 		EndSuccess:  {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},

@@ -323,7 +323,7 @@ type Observed struct {
 	Message string `json:"message"`
 }
 
-// RevisionLabel is the label of a workload's pods that tells their revision (kruise-semantics §3.1).
+// RevisionLabel is the label of a workload's pods that tells their revision.
 func RevisionLabel(kind string) string {
 	switch kind {
 	case "Deployment", "CloneSet":

@@ -13,7 +13,7 @@ import (
 )
 
 // RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the rollout, in the
-// safe order of finalising (design §6.1), first to the stable version, then to the new one.
+// safe order of finalising, first to the stable version, then to the new one.
 func RecoverText(saved Saved, w catalog.Workload) string {
 	r := recovery{saved: saved, w: w, resource: resourceOf(w.WorkloadRef)}
 	lines := []string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had nothing to give back."}

@@ -5,7 +5,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Names that a rollout writes on objects (design §6.2). AnnotationClaimedBy and LabelClaimed of release/workloadops hold for rollouts as for every operation.
+// Names that a rollout writes on objects. AnnotationClaimedBy and LabelClaimed of release/workloadops hold for rollouts as for every operation.
 const (
 	// AnnotationSaved stands on the workload from a rollout's first write to its last: Saved, as JSON. While it is there without a claim, a
 	// frozen split is waiting for the next release, or for a rollback.

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Phase is where a rollout stands as a whole (design §6.1).
+// Phase is where a rollout stands as a whole.
 type Phase string
 
 // The phases. Healthy, RolledBack and Cancelled are final; Failed is open until somebody decides, except when nothing had been done yet.
@@ -33,7 +33,7 @@ func (p Phase) Final() bool { return p == PhaseHealthy || p == PhaseRolledBack |
 // StepState is where the current step stands, with the names of the source document.
 type StepState string
 
-// The states of a step (design §6.1).
+// The states of a step.
 const (
 	StateBeforeUpgrade  StepState = "BeforeStepUpgrade"
 	StateUpgrade        StepState = "StepUpgrade"
@@ -48,7 +48,7 @@ const (
 // WaitKind is what a rollout waits for.
 type WaitKind string
 
-// The kinds of waiting (design §8.1). "window" comes with release windows.
+// The kinds of waiting. "window" comes with release windows.
 const (
 	WaitApproval WaitKind = "approval"
 	WaitTimer    WaitKind = "timer"
@@ -65,7 +65,7 @@ type WaitingFor struct {
 	Kind  WaitKind   `json:"kind"`
 	Since time.Time  `json:"since"`
 	Until *time.Time `json:"until,omitempty"`
-	// Gate stands for release, revision, step and visit; approve and promote send it back (design §4).
+	// Gate stands for release, revision, step and visit; approve and promote send it back.
 	Gate    string `json:"gate,omitempty"`
 	Message string `json:"message"`
 }
@@ -91,7 +91,7 @@ type StepStatus struct {
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 }
 
-// Status is a rollout as it is answered over HTTP (design §8.1).
+// Status is a rollout as it is answered over HTTP.
 type Status struct {
 	Party       string              `json:"party"`
 	Namespace   string              `json:"namespace"`
@@ -136,7 +136,7 @@ type Status struct {
 // Verb is what a person can ask of a rollout.
 type Verb = audit.Verb
 
-// The verbs (design §4). VerbSupersede comes from POST /rollouts with supersede: true.
+// The verbs. VerbSupersede comes from POST /rollouts with supersede: true.
 const (
 	VerbApprove   Verb = "approve"
 	VerbPause     Verb = "pause"
@@ -155,7 +155,7 @@ var Verbs = []Verb{VerbApprove, VerbPause, VerbResume, VerbStop, VerbRollback, V
 // StopTo is where a stop leaves the workload.
 type StopTo string
 
-// Where a stop can leave it (design §6.1).
+// Where a stop can leave it.
 const (
 	StopToStable StopTo = "stable"
 	StopToNew    StopTo = "new"
@@ -179,7 +179,7 @@ func (c Command) Entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key}
 }
 
-// WorkflowID is the ID of a rollout's workflow: "rollout/<party>/<namespace>/<name>" (design §4).
+// WorkflowID is the ID of a rollout's workflow: "rollout/<party>/<namespace>/<name>".
 func WorkflowID(party, namespace, name string) string {
 	if party == "" {
 		party = catalog.DefaultParty

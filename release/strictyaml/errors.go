@@ -1,5 +1,5 @@
 // Package strictyaml reads YAML and JSON documents strictly and by nodes: unknown and repeated keys, wrong types and absent values are all errors,
-// each with its field and line, and all of them are reported at once (design §5).
+// each with its field and line, and all of them are reported at once.
 package strictyaml
 
 import (

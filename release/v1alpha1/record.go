@@ -26,7 +26,7 @@ const KindServing = "serving"
 // KindKey is the LabelKind of what is left of a pruned record: the Idempotency-Key still stands for its task, which is shown no more.
 const KindKey = "key"
 
-// KeyLifetime is how long an Idempotency-Key stands for its task (design §8.1).
+// KeyLifetime is how long an Idempotency-Key stands for its task.
 const KeyLifetime = 30 * 24 * time.Hour
 
 // LabelState is the final state of a completed ReleaseRecord, so that records can be told apart without their bodies.

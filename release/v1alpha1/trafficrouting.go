@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TrafficRoutingResource is where the API server serves the TrafficRoutings of the source document (design §6.1).
+// TrafficRoutingResource is where the API server serves the TrafficRoutings of the source document.
 var TrafficRoutingResource = schema.GroupVersionResource{Group: "rollouts.kruise.io", Version: "v1alpha1", Resource: "trafficroutings"}
 
 // TrafficRoutingKind is their kind.
@@ -17,7 +17,7 @@ const TrafficRoutingKind = "TrafficRouting"
 // FinalizerTrafficRouting keeps a TrafficRouting that is held: its last holder has to give the routes back first.
 const FinalizerTrafficRouting = "slipway.io/trafficrouting"
 
-// TrafficRoutingPhase is where a TrafficRouting stands (kruise-semantics §1.4).
+// TrafficRoutingPhase is where a TrafficRouting stands.
 type TrafficRoutingPhase string
 
 // The phases.

@@ -1,4 +1,4 @@
-// Package v1alpha1 holds the objects of API group slipway.io that live in the engine's home cluster (design §1, principle 1).
+// Package v1alpha1 holds the objects of API group slipway.io that live in the engine's home cluster.
 // +kubebuilder:object:generate=true
 // +groupName=slipway.io
 package v1alpha1
@@ -155,7 +155,7 @@ type ReleaseRecordList struct {
 	Items []ReleaseRecord `json:"items"`
 }
 
-// Party is an organisation or a cluster that releases together with others (design §4).
+// Party is an organisation or a cluster that releases together with others.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 type Party struct {

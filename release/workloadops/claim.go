@@ -2,7 +2,7 @@ package workloadops
 
 import "strings"
 
-// Names that Slipway writes on a workload (design §4, §5).
+// Names that Slipway writes on a workload.
 const (
 	// AnnotationClaimedBy holds the workflow and run that is releasing the workload: Holder.String().
 	AnnotationClaimedBy = "slipway.io/claimed-by"

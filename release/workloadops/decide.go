@@ -26,7 +26,7 @@ func Validate(req Request) *failure.Error {
 	return nil
 }
 
-// Refuses says why the operation cannot be carried out on the workload as it is, "" when it can (design §1, principle 6). It changes nothing.
+// Refuses says why the operation cannot be carried out on the workload as it is, "" when it can. It changes nothing.
 func Refuses(req Request, seen Observed) string {
 	if seen.Deleting {
 		return fmt.Sprintf("%s is being deleted", req.Workload)
@@ -52,7 +52,7 @@ func Refuses(req Request, seen Observed) string {
 	return ""
 }
 
-// Decide says what to do next for a request, from one look at its workload (design §5). It is level-based: it goes by what is seen alone, so that
+// Decide says what to do next for a request, from one look at its workload. It is level-based: it goes by what is seen alone, so that
 // a process that was killed at any point is followed by another that goes on from there. The request must have passed Validate.
 func Decide(req Request, seen Observed) Decision {
 	switch {

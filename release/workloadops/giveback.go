@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Restore decides how what an unfinished operation borrowed is given back and its claim released (design §4: no workflow closes while it owes a restore).
+// Restore decides how what an unfinished operation borrowed is given back and its claim released.
 // A workload that the request does not hold is left alone.
 func Restore(req Request, seen Observed) Decision {
 	if seen.Claim != req.Claim {
@@ -49,7 +49,7 @@ func finish(req Request, seen Observed, result Result) Decision {
 	return Decision{Action: ActWrite, Reason: result.Message, Write: w, Result: &result}
 }
 
-// abort ends the operation badly, giving back first what is held: the size and the template stay as they are (design §5: no automatic rollback).
+// abort ends the operation badly, giving back first what is held: the size and the template stay as they are.
 func abort(req Request, seen Observed, e *failure.Error) Decision {
 	if seen.Claim != req.Claim {
 		return failed(e)

@@ -134,7 +134,7 @@ func (r *runner) apply(d workloadops.Decision, version int) bool {
 }
 
 // TestAnyCrash runs operations in a toy cluster whose parts move in any order, with the process killed anywhere and late decisions of killed attempts still
-// taking effect, and checks the promises of design §5 after every single move.
+// taking effect, and checks after every single move that the size, the settings and the number of pods out are as promised.
 func TestAnyCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

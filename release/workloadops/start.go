@@ -7,7 +7,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// beginStarting decides on the first step of START: back to the remembered size, else to the catalogue's (design §5).
+// beginStarting decides on the first step of START: back to the remembered size, else to the catalogue's.
 func beginStarting(req Request, seen Observed) Decision {
 	target, grow := startSize(req, seen)
 	if !grow {

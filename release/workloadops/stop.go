@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// beginStopping decides on the first step of STOP: down to zero, with the size remembered (design §5).
+// beginStopping decides on the first step of STOP: down to zero, with the size remembered.
 func beginStopping(req Request, seen Observed) Decision {
 	if seen.Replicas == 0 {
 		if !seen.PodsSeen {
@@ -69,7 +69,7 @@ func countsTerminating(req Request, seen Observed) bool {
 }
 
 // waitForEnd waits until the pods beyond the size are gone. A StatefulSet that keeps its order takes them down one by one, and stops at the first that is
-// not ready: those that should go are then deleted here (design §5: PARALLEL takes all at once).
+// not ready: those that should go are then deleted here.
 func waitForEnd(req Request, seen Observed) Decision {
 	ordered := req.Workload.WorkloadRef.Kind == KindStatefulSet && seen.OrderedReady && !seen.lagging()
 	if ordered && (req.Method == plan.Parallel || seen.Ready < seen.Total) {

@@ -114,8 +114,8 @@ func counts(req Request, p Pod) bool {
 	}
 }
 
-// stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without end
-// (design §5). They are out already, so that taking them puts no further pod out; one at a time is taken.
+// stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without end.
+// They are out already, so that taking them puts no further pod out; one at a time is taken.
 func stuckPods(req Request, seen Observed) []Pod {
 	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.Operation == plan.Stop || !seen.OrderedReady || seen.lagging() || seen.Revision == "" ||
 		seen.UpdateType != UpdateRolling || onTheirWayOut(seen) > 0 {

@@ -17,7 +17,7 @@ type placed struct {
 	reason string
 }
 
-// matrix is every cell that the design allows: partition for all six kinds, an extra workload for a Deployment, blue-green for a Deployment and a CloneSet,
+// matrix is every cell that is allowed: partition for all six kinds, an extra workload for a Deployment, blue-green for a Deployment and a CloneSet,
 // each with every provider and without one.
 func matrix() []placed {
 	short := map[cell]string{

@@ -24,7 +24,7 @@ type release struct {
 	watch   *observer.RolloutWatch
 }
 
-// cell is a place in the matrix of what design §6.2 and §6.3 allow.
+// cell is a place in the matrix of kind, style and provider.
 type cell struct {
 	kind     harness.Kind
 	style    strategy.Style

@@ -29,7 +29,7 @@ type Kind struct {
 	Kind  string
 }
 
-// The six kinds (design §6.2).
+// The six kinds.
 var (
 	Deployment          = Kind{"Deployment", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment"}
 	StatefulSet         = Kind{"StatefulSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, "StatefulSet"}

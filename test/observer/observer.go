@@ -1,5 +1,5 @@
 // Package observer watches a test's namespace and replays, in order of resourceVersion, what happened there, so that a test can check at every single change what
-// must never be otherwise (design §10).
+// must never be otherwise.
 package observer
 
 import (
@@ -95,7 +95,7 @@ func (o *Observer) catchUp(t *testing.T) {
 	require.NoError(t, o.gap, "the record is not complete")
 }
 
-// RequireAtMostOneOut fails the test when more than one pod of a service was out at any moment while a release held it (design §5, SEQUENTIAL).
+// RequireAtMostOneOut fails the test when more than one pod of a service was out at any moment while a release held it.
 func (o *Observer) RequireAtMostOneOut(t *testing.T, service ...Name) {
 	t.Helper()
 	tl := o.Timeline(t)

@@ -21,7 +21,7 @@ type Rollout struct {
 // extra is the name of the extra workload that the style canary makes.
 func (r Rollout) extra() Name { return Name{r.Workload.Kind, r.Workload.Name + strategy.CanarySuffix} }
 
-// target is how many new pods a step asks for at a size: design §6.2, computed here once more, since the observer is to find the product's mistakes.
+// target is how many new pods a step asks for at a size: the share rounded up, computed here once more, since the observer is to find the product's mistakes.
 func (r Rollout) target(step int, size int32) int32 {
 	asked := r.Steps[step-1].Replicas
 	if asked.Type == intstr.Int {

@@ -36,7 +36,7 @@ const (
 	againMost  = 10 * time.Minute
 )
 
-// Failed takes how an action failed, and decides by the failure's kind (design §6.1): what is the business's holds the rollout or turns it
+// Failed takes how an action failed, and decides by the failure's kind: what is the business's holds the rollout or turns it
 // round, what is the system's is tried again for as long as it takes.
 func (m *Machine) Failed(f Failure, now time.Time) {
 	a := *m.running

@@ -31,7 +31,7 @@ type Setup struct {
 	BringHome bool
 }
 
-// Machine is the state machine of a rollout (design §6.1): what is to be done next and why, what results, failures and verbs change.
+// Machine is the state machine of a rollout: what is to be done next and why, what results, failures and verbs change.
 // It knows no clock, no workflow and no cluster. Everything that it has to remember is its State.
 type Machine struct {
 	setup Setup

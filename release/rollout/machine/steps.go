@@ -27,7 +27,7 @@ func (m *Machine) enterStep(n int, now time.Time) {
 	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &at, nil
 }
 
-// throughSteps is the way of a step: before the pods, the pods, the traffic, the rest (design §6.1).
+// throughSteps is the way of a step: before the pods, the pods, the traffic, the rest.
 func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	s := &m.c.Status
 	switch {
@@ -152,7 +152,7 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 }
 
 // passes: the last step at 100 % of a canary needs no pause, since nothing is left to be looked at beside it; a blue-green's does, since the old
-// version is still there (kruise-semantics §2.3).
+// version is still there.
 func (m *Machine) passes() bool {
 	r := m.step().Replicas
 	return m.setup.Spec.Strategy.Style != strategy.StyleBlueGreen && m.c.Status.CurrentStepIndex == m.steps() && r.Type == intstr.String && r.StrVal == "100%"

@@ -140,7 +140,7 @@ func (m *Machine) releasing() bool {
 	return m.c.Stage == StageFinal && m.c.Status.FinalisingStep == string(rollout.FinalRelease)
 }
 
-// supersede gives way to a newer release of the same workload: back to stable first (design §6.1).
+// supersede gives way to a newer release of the same workload: back to stable first.
 func (m *Machine) supersede() (done, refusal string) {
 	t := m.c.Trouble
 	switch {

@@ -82,7 +82,7 @@ func troubled(t *testing.T, kind failure.Kind) *world {
 	return w
 }
 
-// Which verb is legal in which state (design §6.1). A refusal says what can be done instead.
+// Which verb is legal in which state. A refusal says what can be done instead.
 func TestVerbsByState(t *testing.T) {
 	t.Parallel()
 	legal := map[string][]rollout.Verb{

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Refuses says why a rollout cannot begin on a workload as it is, "" when it can (design §1, principle 6).
+// Refuses says why a rollout cannot begin on a workload as it is, "" when it can.
 func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	switch {
 	case seen.Deleting:

@@ -62,7 +62,7 @@ func clean(v any) any {
 }
 
 // Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch is a strategic
-// merge patch for kinds of apps/v1 and a JSON merge patch for others (design §8.1).
+// merge patch for kinds of apps/v1 and a JSON merge patch for others.
 func Apply(change strategy.Change, apiVersion string, template map[string]any) (map[string]any, error) {
 	copied, _ := clean(template).(map[string]any)
 	if len(change.TemplatePatch) == 0 {

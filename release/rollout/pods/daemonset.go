@@ -13,7 +13,7 @@ import (
 )
 
 // byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller is told to leave the pods alone (OnDelete), and they are deleted by
-// name, within its own maxUnavailable; the controller makes them anew from the live template (design §6.2).
+// name, within its own maxUnavailable; the controller makes them anew from the live template.
 type byDeletion struct{}
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)

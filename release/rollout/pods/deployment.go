@@ -125,7 +125,7 @@ func gated(unavailable, surge int32) []Setting {
 	return []Setting{{pathStrategy, rolling(unavailable, surge)}, {pathMinReadySeconds, gateMinReady}, {pathProgressDeadline, gateDeadline}}
 }
 
-// deploymentPartition replaces a Deployment's own pods (design §6.2): behind the gate no new pod counts as available, so that the controller stops at exactly
+// deploymentPartition replaces a Deployment's own pods: behind the gate no new pod counts as available, so that the controller stops at exactly
 // as many new pods as maxUnavailable says.
 type deploymentPartition struct{ deployment }
 
@@ -283,7 +283,7 @@ func (deploymentExtra) Home(Observed) (first, last []Setting) { return nil, nil 
 // Rest changes nothing.
 func (deploymentExtra) Rest(Task, Observed) []Setting { return nil }
 
-// Next sees to the extra Deployment and its size, which only grows: a step back moves traffic, not pods (design §6.1).
+// Next sees to the extra Deployment and its size, which only grows: a step back moves traffic, not pods.
 func (deploymentExtra) Next(t Task, seen Observed) Decision {
 	e, name := seen.Extra, t.Request.Workload.WorkloadRef.Name
 	switch {

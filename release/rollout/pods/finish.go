@@ -18,7 +18,7 @@ type finish struct {
 	numbers rollout.MoveResult
 }
 
-// Finish decides on the next step of one move of finalising (design §6.1). What was borrowed is read from the workload.
+// Finish decides on the next step of one move of finalising. What was borrowed is read from the workload.
 func Finish(tech Technique, req rollout.FinishRequest, seen Observed) Decision {
 	if req.Action == rollout.FinishAutoscalers {
 		return orphans(req, seen)

@@ -55,7 +55,7 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) Decision {
 	return d
 }
 
-// drifted says whether somebody else has edited the template (design §6.1). The template may be the stable one before the first Move, and while a
+// drifted says whether somebody else has edited the template. The template may be the stable one before the first Move, and while a
 // rollback in batches is under way.
 func (m *move) drifted() (Decision, bool) {
 	saved, live := m.seen.Saved, m.seen.Template

@@ -1,4 +1,4 @@
-// Package pods decides how a rollout moves the pods of one workload (design §6.2): from one look at the workload to the next write, with the reason. It is
+// Package pods decides how a rollout moves the pods of one workload: from one look at the workload to the next write, with the reason. It is
 // level-based: a process that was killed at any point is followed by another that goes on from what it sees.
 package pods
 

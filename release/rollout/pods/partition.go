@@ -37,8 +37,8 @@ func parseStrategy(raw json.RawMessage) updateStrategy {
 	return s
 }
 
-// partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the workload's own limits
-// (design §6.2). One write sets template and partition; nothing of the limits is touched, so that at rest nothing is parked that is not the workload's own.
+// partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the workload's own limits.
+// One write sets template and partition; nothing of the limits is touched, so that at rest nothing is parked that is not the workload's own.
 type partitioned struct {
 	// nested says that the partition stands in rollingUpdate.
 	nested bool

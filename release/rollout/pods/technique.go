@@ -19,7 +19,7 @@ type Technique interface {
 	// Next is the next step of a Move: Set, ActDelete or Wait, or Done when pods and settings are what the task asks while pods move. A write that
 	// sets the template (Task.Placed is false) sets the borrowed fields with it.
 	Next(t Task, seen Observed) Decision
-	// Rest are the settings of a step that rests: nothing dangerous is parked on a workload (design §1, principle 5).
+	// Rest are the settings of a step that rests: nothing dangerous is parked on a workload.
 	Rest(t Task, seen Observed) []Setting
 	// Home are the settings with which the workload's own controller brings all pods to one version, and the last ones, given back after that.
 	// Both are made of what was saved.

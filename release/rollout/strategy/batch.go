@@ -9,7 +9,7 @@ import (
 )
 
 // Target is how many of size pods are new after a step that asks for replicas: a number, or a share rounded up. A share below 100 % never takes
-// the last stable pod; the only pod it takes (design §6.2). It is at least 0 and at most the size.
+// the last stable pod; the only pod it takes. It is at least 0 and at most the size.
 func Target(replicas intstr.IntOrString, size int32) int32 {
 	if size <= 0 {
 		return 0
@@ -22,7 +22,7 @@ func Target(replicas intstr.IntOrString, size int32) int32 {
 }
 
 // BackTarget is how many of the pods that were new when a rollback in batches began (from) are back at the stable version after a step that asks
-// for replicas: a share of them rounded up, or a number, at most all of them (kruise-semantics §4). After the last step finalising takes the rest.
+// for replicas: a share of them rounded up, or a number, at most all of them. After the last step finalising takes the rest.
 func BackTarget(replicas intstr.IntOrString, from int32) int32 {
 	from = max(from, 0)
 	return min(podsOf(replicas, from, up), from)

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// What a step's matches and header changes have at most (kruise-semantics §1.1; the Gateway API has the same limits).
+// What a step's matches and header changes have at most.
 const (
 	maxMatches     = 16
 	maxValues      = 16

@@ -11,7 +11,7 @@ const (
 	MaxApprovalExpiresSeconds = 365 * 24 * 3600
 )
 
-// policy reads the policy beside the strategy, and fills in the defaults (design §6.1). batches says whether it says anything of rollbacks in
+// policy reads the policy beside the strategy, and fills in the defaults. batches says whether it says anything of rollbacks in
 // batches; nil: nothing.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds, OnFailure: OnFailurePause, OnExpiry: OnFailurePause}

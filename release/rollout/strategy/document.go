@@ -116,7 +116,7 @@ type Annotations struct {
 // at is the path of an annotation.
 func (a Annotations) at(key string) string { return strictyaml.Join(a.field, key) }
 
-// The annotations of a Rollout document that mean something (kruise-semantics §1.3 and §1.7).
+// The annotations of a Rollout document that mean something.
 const (
 	annotationRollingStyle = documentGroup + "rolling-style"
 	// annotationRollingType is what the text of the source document calls the one above.

@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Request is the body of a start: the release that is asked for, by whom and why (design §8.1).
+// Request is the body of a start: the release that is asked for, by whom and why.
 type Request struct {
 	// Spec is the release. Its namespace is "" when nobody says it: the caller fills in the party's own.
 	Spec Spec

@@ -44,7 +44,7 @@ const (
 	OnFailureRollback OnFailure = "rollback"
 )
 
-// Policy is Slipway's own addition beside the strategy (design §6.1). The decoder fills in the defaults.
+// Policy is Slipway's own addition beside the strategy. The decoder fills in the defaults.
 type Policy struct {
 	// StepDeadlineSeconds is how long a step's pods may take to get ready; time in which the cluster cannot be reached does not count. Default 600.
 	StepDeadlineSeconds int64 `json:"stepDeadlineSeconds"`

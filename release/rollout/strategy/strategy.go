@@ -9,7 +9,7 @@ import (
 // Style is how new pods come beside the old ones.
 type Style string
 
-// The three styles (design §6.2).
+// The three styles.
 const (
 	// StylePartition replaces pods of the workload itself, step by step.
 	StylePartition Style = "partition"
@@ -109,7 +109,7 @@ type PodMetadata struct {
 // DefaultGraceSeconds is how long a change of routes is left to take effect when the routing does not say.
 const DefaultGraceSeconds = 3
 
-// Routing binds a Service and exactly one provider that routes to it (design §6.1).
+// Routing binds a Service and exactly one provider that routes to it.
 type Routing struct {
 	Service string `json:"service"`
 	// GraceSeconds is how long a change of routes is left to take effect; the decoder fills in the default.

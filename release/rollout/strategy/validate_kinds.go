@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// kind is a kind of workload that can be rolled out, and in which styles (design §6.2).
+// kind is a kind of workload that can be rolled out, and in which styles.
 type kind struct {
 	apiVersions []string
 	kind        string

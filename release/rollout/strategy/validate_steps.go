@@ -11,7 +11,7 @@ import (
 // MaxSteps is how many steps a strategy has at most.
 const MaxSteps = 50
 
-// partitionPercentLimit is up to which share of the pods a partition step may route (kruise-semantics §1.8): the stable version keeps its own
+// partitionPercentLimit is up to which share of the pods a partition step may route: the stable version keeps its own
 // share of the traffic, and has to have the pods for it.
 const partitionPercentLimit = 50
 

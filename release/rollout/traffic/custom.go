@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// IngressInput is what a script for a class of Ingress is given, as the global obj (kruise-semantics §3.2), and its class.
+// IngressInput is what a script for a class of Ingress is given, as the global obj, and its class.
 func IngressInput(stable Object, class string, pair ServicePair, asks strategy.Traffic) Object {
 	weight := "-1"
 	if asks.Weight != nil && len(asks.Matches) == 0 {
@@ -22,7 +22,7 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 	return withAsks(in, asks)
 }
 
-// CustomInput is what a script for a custom object is given, as the global obj (kruise-semantics §3.4), and its namespace. Where there is no weight, canaryWeight is -1 and
+// CustomInput is what a script for a custom object is given, as the global obj, and its namespace. Where there is no weight, canaryWeight is -1 and
 // stableWeight 101.
 func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
 	canary := int64(-1)

@@ -131,7 +131,7 @@ func on(path string, headers ...string) shares.Probe {
 	return p
 }
 
-// TestTheFiveWaysToDamageARoute goes through what the reference implementation damages (kruise-semantics §3.3): the user's rules survive, and each step's traffic is
+// TestTheFiveWaysToDamageARoute goes through what the reference implementation damages: the user's rules survive, and each step's traffic is
 // what that step asks, whatever came before it.
 func TestTheFiveWaysToDamageARoute(t *testing.T) {
 	t.Parallel()

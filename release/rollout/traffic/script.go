@@ -13,7 +13,7 @@ const (
 	GroupIstio         = "networking.istio.io"
 )
 
-// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones (design §6.3). They lie with the objects
+// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones. They lie with the objects
 // that they are for: whoever may change those may write scripts for them, and nobody else's.
 const ScriptsConfigMap = "slipway-traffic-scripts"
 

@@ -1,4 +1,4 @@
-// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object (design §6.3). A script computes a value from a value: it has no
+// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object. A script computes a value from a value: it has no
 // files, no network, no clock and no chance, so that the same input gives the same output. How much time and memory it may take is the caller's to bound.
 package sandbox
 
