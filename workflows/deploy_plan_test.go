@@ -68,10 +68,10 @@ func newStage(t *testing.T) *stage {
 		return workloadops.BeginTaskResult{Superseded: s.superseded}, nil
 	})
 	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error { s.recorded = true; return nil })
-	register(workloadops.ActivityOut, func(_ context.Context, in workloadops.OutRequest) (workloadops.OutResult, error) {
-		var answer workloadops.OutResult
+	register(workloadops.ActivityCountUnavailable, func(_ context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
+		var answer workloadops.UnavailableResult
 		for _, w := range in.Workloads {
-			answer.Out = append(answer.Out, s.out[w.WorkloadRef.Name])
+			answer.Unavailable = append(answer.Unavailable, s.out[w.WorkloadRef.Name])
 		}
 		return answer, nil
 	})

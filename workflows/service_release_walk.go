@@ -114,7 +114,7 @@ func (r *itemRun) next(pending []int) (int, error) {
 	}
 	next := -1
 	for _, q := range r.questions(pending) {
-		missing, err := r.missing(q)
+		unavailable, err := r.unavailable(q)
 		if errors.Is(err, errAbandoned) {
 			return 0, err
 		}
@@ -122,7 +122,7 @@ func (r *itemRun) next(pending []int) (int, error) {
 			continue
 		}
 		for at, i := range q {
-			if at < len(missing) && missing[at] > 0 && (next < 0 || i < next) {
+			if at < len(unavailable) && unavailable[at] > 0 && (next < 0 || i < next) {
 				next = i
 			}
 		}
@@ -146,17 +146,17 @@ func (r *itemRun) questions(pending []int) [][]int {
 	return questions
 }
 
-// missing is how many pods of each workload are asked for and not ready.
-func (r *itemRun) missing(workloads []int) ([]int32, error) {
-	request := workloadops.OutRequest{Workloads: make([]catalog.Workload, len(workloads))}
+// unavailable is how many pods of each workload are asked for and not ready.
+func (r *itemRun) unavailable(workloads []int) ([]int32, error) {
+	request := workloadops.UnavailableRequest{Workloads: make([]catalog.Workload, len(workloads))}
 	for at, i := range workloads {
 		request.Workloads[at] = r.orders[i].Request.Workload
 	}
 	first := r.orders[workloads[0]]
-	var answer workloadops.OutResult
+	var answer workloadops.UnavailableResult
 	err := r.persist(r.ctx, partyName(first.Request), func(int64) error {
 		return workflow.ExecuteActivity(withActivity(r.ctx, partyLook(first.Queue, r.budget), fmt.Sprintf("does one of %d workloads miss a pod?", len(workloads))),
-			workloadops.ActivityOut, request).Get(r.ctx, &answer)
+			workloadops.ActivityCountUnavailable, request).Get(r.ctx, &answer)
 	})
-	return answer.Out, err
+	return answer.Unavailable, err
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -128,7 +127,7 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 			}
 			err = t.unlessKnown(f)
 		}
-		return outcome.Wrap(err)
+		return ApplicationError(err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
@@ -100,7 +99,7 @@ func (t *Attempt) interrupts(f *failure.Error) error {
 
 // unlessKnown leaves a failure that the workflow knows already to the server.
 func (t *Attempt) unlessKnown(f *failure.Error) error {
-	if t.terms.KnownFailure == "" || f.Kind.Retryable() || outcome.Message(f) != t.terms.KnownFailure {
+	if t.terms.KnownFailure == "" || f.Kind.Retryable() || cut(f.Message) != t.terms.KnownFailure {
 		return f
 	}
 	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: t.terms.KnownFailureRetry}

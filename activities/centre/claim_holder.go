@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -63,7 +63,7 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " does not exist any more"}, nil
 	}
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	holders, err := a.living(ctx, found.Status.Holders)
 	if err != nil {
@@ -108,11 +108,11 @@ func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in
 	}
 	otherPlan, err := a.store.PlanOfTask(ctx, other)
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, outcome.WrapPatiently(err)
+		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	if otherPlan != in.Plan || live.Task != in.Task {
 		return alive, nil

@@ -3,7 +3,7 @@ package centre
 import (
 	"context"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -12,10 +12,10 @@ import (
 func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 	snap, err := a.snapshot(ctx, in.Task)
 	if err != nil {
-		return workloadops.LoadItemResult{}, outcome.WrapPatiently(err)
+		return workloadops.LoadItemResult{}, attempt.RetriedError(err)
 	}
 	if in.Item < 1 || in.Item > len(snap.Document.Items) {
-		return workloadops.LoadItemResult{}, outcome.Wrap(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
+		return workloadops.LoadItemResult{}, attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
 	}
 	item := snap.Document.Items[in.Item-1]
 	service := snap.Services[item.ServiceID]
@@ -28,7 +28,7 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 		})
 	}
 	if len(result.Workloads) == 0 {
-		return result, outcome.Wrap(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects", item.ServiceID, item.DeployLabel))
+		return result, attempt.ApplicationError(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects", item.ServiceID, item.DeployLabel))
 	}
 	return result, nil
 }

@@ -3,8 +3,8 @@ package centre
 import (
 	"context"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -24,7 +24,7 @@ func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteReq
 	}
 	failpoint.Hit("rollout.record.complete.before")
 	if err := a.store.CompleteRollout(ctx, in.Record, status, a.recordLimit); err != nil {
-		return outcome.WrapPatiently(err)
+		return attempt.RetriedError(err)
 	}
 	failpoint.Hit("rollout.record.complete.after")
 	return nil

@@ -7,8 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -85,7 +85,7 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 	case failure.Is(err, failure.NotFound):
 		return serving.BeginResult{Gone: true}, nil
 	case err != nil:
-		return result, outcome.WrapPatiently(err)
+		return result, attempt.RetriedError(err)
 	case result.Newer || result.Served != nil:
 		return result, nil
 	}
@@ -111,7 +111,7 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 	if in.Served {
 		packed, digest, err := a.versions.Packed(ctx, in.Source)
 		if err != nil {
-			return outcome.WrapPatiently(err)
+			return attempt.RetriedError(err)
 		}
 		served = &kuscia.Served{Generation: in.Operation.Generation, Digest: digest, Version: packed}
 	}
@@ -132,7 +132,7 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 		return nil
 	})
 	if err != nil && !failure.Is(err, failure.NotFound) {
-		return outcome.WrapPatiently(err)
+		return attempt.RetriedError(err)
 	}
 	return a.completeServing(ctx, in)
 }
@@ -152,7 +152,7 @@ func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) e
 			return nil
 		}
 		if err != nil {
-			return outcome.WrapPatiently(err)
+			return attempt.RetriedError(err)
 		}
 		if !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
 			return nil
@@ -164,10 +164,10 @@ func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) e
 			return nil
 		}
 		if !failure.Is(err, failure.Conflict) {
-			return outcome.WrapPatiently(err)
+			return attempt.RetriedError(err)
 		}
 	}
-	return outcome.WrapPatiently(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID + " keeps being changed by others"})
+	return attempt.RetriedError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID + " keeps being changed by others"})
 }
 
 // expectedPage is how many servings are looked through at once.
@@ -180,7 +180,7 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 		return serving.ExpectedPage{}, nil // this engine has no servings
 	}
 	if err != nil {
-		return serving.ExpectedPage{}, outcome.WrapPatiently(err)
+		return serving.ExpectedPage{}, attempt.RetriedError(err)
 	}
 	page := serving.ExpectedPage{Next: next}
 	for i := range servings {
@@ -200,5 +200,5 @@ func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveReque
 	if failure.Is(err, failure.NotFound) {
 		return nil // what is left of a serving that is gone is nobody's news
 	}
-	return outcome.WrapPatiently(err)
+	return attempt.RetriedError(err)
 }

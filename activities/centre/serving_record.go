@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
@@ -24,7 +24,7 @@ func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) 
 	if refusedRecord(err) {
 		return err.Error(), nil
 	}
-	return "", outcome.WrapPatiently(err)
+	return "", attempt.RetriedError(err)
 }
 
 // completeServing writes how an operation has ended into its record. A record that could not be written at the start is written now.
@@ -47,11 +47,11 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 	failpoint.Hit("serving.record.complete.after")
 	switch {
 	case failure.Is(err, failure.Conflict):
-		return outcome.Wrap(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: err.Error()})
+		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: err.Error()})
 	case refusedRecord(err):
-		return outcome.Wrap(err)
+		return attempt.ApplicationError(err)
 	}
-	return outcome.WrapPatiently(err)
+	return attempt.RetriedError(err)
 }
 
 // refusedRecord says that trying again writes no record either, until somebody helps. A home cluster that is away is waited for, as for the status.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -15,7 +15,7 @@ import (
 func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return workloadops.BeginTaskResult{}, outcome.WrapPatiently(err)
+		return workloadops.BeginTaskResult{}, attempt.RetriedError(err)
 	}
 	if live.Task != "" && live.Task != in.Task {
 		return workloadops.BeginTaskResult{Superseded: live.Task}, nil
@@ -48,7 +48,7 @@ func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequ
 	}
 	failpoint.Hit("record.complete.before")
 	if err := a.store.CompleteTask(ctx, task, a.recordLimit); err != nil {
-		return outcome.WrapPatiently(err)
+		return attempt.RetriedError(err)
 	}
 	failpoint.Hit("record.complete.after")
 	a.forget(in.Task)

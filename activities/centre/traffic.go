@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/trafficrouting"
@@ -51,7 +51,7 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil {
-		return rollout.HoldTrafficResult{}, outcome.WrapPatiently(inTime(details, in, err))
+		return rollout.HoldTrafficResult{}, attempt.RetriedError(inTime(details, in, err))
 	}
 	return result, nil
 }
@@ -106,7 +106,7 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 		return result, nil
 	}
 	if err != nil && !failure.Is(err, failure.NotFound) {
-		return rollout.LeaveTrafficResult{}, outcome.WrapPatiently(err)
+		return rollout.LeaveTrafficResult{}, attempt.RetriedError(err)
 	}
 	return result, nil
 }

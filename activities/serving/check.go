@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/serving"
 )
@@ -31,7 +31,7 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 		case apierrors.IsNotFound(err):
 			result.Gone = append(result.Gone, expected.Gone())
 		case err != nil:
-			return result, outcome.WrapPatiently(err)
+			return result, attempt.RetriedError(err)
 		}
 	}
 	return result, nil

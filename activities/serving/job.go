@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
@@ -30,7 +29,7 @@ type job struct {
 // run makes one attempt at a job.
 func (a *Activities) run(ctx context.Context, j *job) error {
 	if err := a.check(j.req); err != nil {
-		return outcome.Wrap(err)
+		return attempt.ApplicationError(err)
 	}
 	j.a = a
 	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now, FrozenAfter: frozenFor}, attempt.Terms{

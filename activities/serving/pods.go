@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/podstatus"
+	"slipway.io/slipway/kube"
 )
 
 // mostPods is how many pods are asked why they do not serve.
@@ -29,7 +30,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	var newest *corev1.Pod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if podword.Ready(pod) || pod.DeletionTimestamp != nil {
+		if podstatus.Ready(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
@@ -40,7 +41,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 		reason, message = uncreated(d)
 		return reason, message, nil
 	}
-	reason, message = podword.Of(newest)
+	reason, message = podstatus.Reason(newest)
 	return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 }
 
@@ -48,7 +49,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 func uncreated(d *appsv1.Deployment) (reason, message string) {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return c.Reason, podword.Line(c.Message)
+			return c.Reason, kube.Line(c.Message)
 		}
 	}
 	return "", ""

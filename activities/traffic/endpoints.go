@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/podstatus"
 )
 
 var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
@@ -17,7 +17,7 @@ var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices
 func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
 	out := map[string]bool{}
 	_, err := a.reader.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
-		if pod.DeletionTimestamp == nil && podword.Ready(pod) {
+		if pod.DeletionTimestamp == nil && podstatus.Ready(pod) {
 			out[pod.Name] = true
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -36,7 +35,7 @@ type routeJob struct {
 // in time.
 func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollout.RouteResult, error) {
 	if f := a.check(req); f != nil {
-		return rollout.RouteResult{}, outcome.Wrap(f)
+		return rollout.RouteResult{}, attempt.ApplicationError(f)
 	}
 	if req.DeadlineSeconds <= 0 {
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds

@@ -78,14 +78,14 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
-		workloadops.ActivityRun:       a.Run,
-		workloadops.ActivityRestore:   a.Restore,
-		workloadops.ActivityOut:       a.Out,
-		workloadops.ActivityPreflight: a.Preflight,
-		rollout.ActivityPreflight:     a.PreflightRollout,
-		rollout.ActivityBegin:         a.Begin,
-		rollout.ActivityMove:          a.Move,
-		rollout.ActivityFinish:        a.Finish,
+		workloadops.ActivityRun:              a.Run,
+		workloadops.ActivityRestore:          a.Restore,
+		workloadops.ActivityCountUnavailable: a.CountUnavailable,
+		workloadops.ActivityPreflight:        a.Preflight,
+		rollout.ActivityPreflight:            a.PreflightRollout,
+		rollout.ActivityBegin:                a.Begin,
+		rollout.ActivityMove:                 a.Move,
+		rollout.ActivityFinish:               a.Finish,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

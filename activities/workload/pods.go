@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
-	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -79,13 +79,13 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.
 			seen.Ordinal = int32(n)
 		}
 	}
-	seen.Reason, seen.Message = podword.Of(pod)
-	if c := podword.Condition(pod, corev1.PodReady); c != nil {
+	seen.Reason, seen.Message = podstatus.Reason(pod)
+	if c := podstatus.Condition(pod, corev1.PodReady); c != nil {
 		seen.Ready = c.Status == corev1.ConditionTrue
 		settled := c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second)
 		seen.Available = seen.Ready && (minReadySeconds == 0 || !now.Before(settled))
 		// A crash loop passes through readiness again and again: it has lasted since the pod was made.
-		if !seen.Ready && seen.Reason != podword.ReasonCrashLoop && c.LastTransitionTime.After(seen.Since) {
+		if !seen.Ready && seen.Reason != podstatus.CrashLoopBackOff && c.LastTransitionTime.After(seen.Since) {
 			seen.Since = c.LastTransitionTime.Time
 		}
 	}

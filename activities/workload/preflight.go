@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout/pods"
@@ -25,7 +25,7 @@ const listFrom = 4
 func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
 	if err := p.run(ctx); err != nil {
-		return workloadops.PreflightResult{}, outcome.Wrap(p.failure(err))
+		return workloadops.PreflightResult{}, attempt.ApplicationError(p.failure(err))
 	}
 	var out workloadops.PreflightResult
 	for i, reason := range p.reasons {

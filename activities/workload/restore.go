@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
@@ -26,7 +25,7 @@ type restoreJob struct {
 func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest) (workloadops.Result, error) {
 	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{Subject: req.Workload.String()}), persist: req.Persist}
 	if f := a.check(req.Request); f != nil {
-		return workloadops.Result{}, outcome.Wrap(job.Failed(ctx, f))
+		return workloadops.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
 	}
 	if err := job.Attempt.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -18,7 +17,7 @@ import (
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, req.Strategy.Style)
 	if err != nil {
-		return rollout.BeginResult{}, outcome.Wrap(err)
+		return rollout.BeginResult{}, attempt.ApplicationError(err)
 	}
 	t.beginning = true
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Begin(t.tech, req, seen) }
@@ -35,7 +34,7 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, req.Style)
 	if err != nil {
-		return rollout.MoveResult{}, outcome.Wrap(err)
+		return rollout.MoveResult{}, attempt.ApplicationError(err)
 	}
 	t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Move(t.tech, req, seen) }
@@ -55,7 +54,7 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.FinishResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, "")
 	if err != nil {
-		return rollout.FinishResult{}, outcome.Wrap(err)
+		return rollout.FinishResult{}, attempt.ApplicationError(err)
 	}
 	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew, req.Action == rollout.FinishAutoscalers
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Finish(t.tech, req, seen) }

@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -20,10 +20,10 @@ import (
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	p := &rolloutPreflight{a: a, req: req}
 	if err := p.pods(ctx); err != nil {
-		return rollout.PreflightResult{}, outcome.Wrap((&preflight{a: a}).failure(err))
+		return rollout.PreflightResult{}, attempt.ApplicationError((&preflight{a: a}).failure(err))
 	}
 	if err := p.traffic(ctx); err != nil {
-		return rollout.PreflightResult{}, outcome.Wrap((&preflight{a: a}).failure(err))
+		return rollout.PreflightResult{}, attempt.ApplicationError((&preflight{a: a}).failure(err))
 	}
 	return p.result, nil
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -104,7 +104,7 @@ func replicaFailure(o *unstructured.Unstructured) string {
 		condition, _ := c.(map[string]any)
 		if condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
 			message, _ := condition["message"].(string)
-			return podword.Line(message)
+			return kube.Line(message)
 		}
 	}
 	return ""

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/outcome"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout/pods"
@@ -42,7 +41,7 @@ type operationJob struct {
 // NotReady is to be tried again. What it knows travels from attempt to attempt as heartbeat details (workloadops.Progress).
 func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
-		return workloadops.Result{}, outcome.Wrap(f)
+		return workloadops.Result{}, attempt.ApplicationError(f)
 	}
 	ref := req.Workload.WorkloadRef
 	job := a.operationJob(ctx, req, attempt.Terms{

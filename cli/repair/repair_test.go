@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
 
-	failures "slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
@@ -52,7 +52,7 @@ func (h *recorded) answer(call, claim string) error {
 	h.calls, h.claims = append(h.calls, call), append(h.claims, claim)
 	if left := h.answers[call]; len(left) > 0 {
 		h.answers[call] = left[1:]
-		return failures.Wrap(left[0])
+		return attempt.ApplicationError(left[0])
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ const (
 	ActivityRun = "workload.Run"
 	// ActivityRestore gives back what an unfinished Run borrowed and releases the claim. RestoreRequest → Result.
 	ActivityRestore = "workload.Restore"
-	// ActivityOut counts the pods of workloads that are out now. OutRequest → OutResult.
-	ActivityOut = "workload.Out"
+	// ActivityCountUnavailable counts the pods of workloads that are unavailable now. UnavailableRequest → UnavailableResult.
+	ActivityCountUnavailable = "workload.Out"
 	// ActivityPreflight checks, without a write, that every request of a batch can be carried out. PreflightRequest → PreflightResult.
 	ActivityPreflight = "workload.Preflight"
 )
@@ -66,14 +66,14 @@ type PreflightRequest struct {
 	Requests []Request `json:"requests"`
 }
 
-// OutRequest asks how many pods of each workload are out: asked for, and not ready.
-type OutRequest struct {
+// UnavailableRequest asks how many pods of each workload are unavailable: asked for, and not ready.
+type UnavailableRequest struct {
 	Workloads []catalog.Workload `json:"workloads"`
 }
 
-// OutResult has one number for each workload of the request, in its order; 0 for one that does not exist.
-type OutResult struct {
-	Out []int32 `json:"out"`
+// UnavailableResult has one number for each workload of the request, in its order; 0 for one that does not exist.
+type UnavailableResult struct {
+	Unavailable []int32 `json:"out"`
 }
 
 // PreflightResult lists what cannot be done; empty: everything can.

@@ -1,4 +1,4 @@
-package outcome_test
+package attempt_test
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
-	"slipway.io/slipway/activities/outcome"
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
 )
 
-func TestWrap(t *testing.T) {
+func TestApplicationError(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason    string
@@ -50,7 +50,7 @@ func TestWrap(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := outcome.Wrap(tc.err)
+			err := attempt.ApplicationError(tc.err)
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app, tc.reason)
 			require.Equal(t, reflect.TypeOf(app), reflect.TypeOf(err), "the Temporal error must not be wrapped itself")
@@ -65,18 +65,18 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-func TestWrapLeavesOthersAlone(t *testing.T) {
+func TestApplicationErrorLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	require.Same(t, boom, outcome.Wrap(boom), "an error without a kind is left to the caller's retry policy")
-	require.NoError(t, outcome.Wrap(nil))
+	require.Same(t, boom, attempt.ApplicationError(boom), "an error without a kind is left to the caller's retry policy")
+	require.NoError(t, attempt.ApplicationError(nil))
 }
 
-func TestWrapCutsLongMessages(t *testing.T) {
+func TestApplicationErrorCutsLongMessages(t *testing.T) {
 	t.Parallel()
-	err := outcome.Wrap(failure.New(failure.WorkloadFailed, "%s", strings.Repeat("é", 3000)))
+	err := attempt.ApplicationError(failure.New(failure.WorkloadFailed, "%s", strings.Repeat("é", 3000)))
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
-	require.LessOrEqual(t, len(app.Message()), outcome.MessageLimit)
+	require.LessOrEqual(t, len(app.Message()), 2000)
 	require.True(t, utf8.ValidString(app.Message()), "a character must not be cut in two")
 }

@@ -1,20 +1,22 @@
-// Package podword is what a pod says of itself: why it does not serve, in the words of the cluster.
-package podword
+// Package podstatus reads why a pod does not serve from its status, in the words of the cluster.
+package podstatus
 
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"slipway.io/slipway/kube"
 )
 
-// ReasonCrashLoop is the reason of a container that ends again and again.
-const ReasonCrashLoop = "CrashLoopBackOff"
+// CrashLoopBackOff is the reason of a container that ends again and again.
+const CrashLoopBackOff = "CrashLoopBackOff"
 
-// Of is the pod's own word on why it does not serve: of the first of its parts, in the order in which a pod comes up, that is not as it should be.
-func Of(pod *corev1.Pod) (reason, message string) {
+// Reason is why a pod does not serve: what its status says of the first of its parts, in the order in which a pod comes up, that is not as it should
+// be.
+func Reason(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)
 		if pod.DeletionGracePeriodSeconds != nil {
@@ -23,10 +25,10 @@ func Of(pod *corev1.Pod) (reason, message string) {
 		return "Terminating", fmt.Sprintf("it should be gone by %s, after %d s of grace", pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return cmp.Or(pod.Status.Reason, "Failed"), Line(pod.Status.Message)
+		return cmp.Or(pod.Status.Reason, "Failed"), kube.Line(pod.Status.Message)
 	}
 	if c := Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return cmp.Or(c.Reason, "Unschedulable"), Line(c.Message)
+		return cmp.Or(c.Reason, "Unschedulable"), kube.Line(c.Message)
 	}
 	if reason, message = containerReason(pod.Status.InitContainerStatuses); reason != "" {
 		return reason, message
@@ -35,7 +37,7 @@ func Of(pod *corev1.Pod) (reason, message string) {
 		return reason, message
 	}
 	if c := Condition(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
-		return cmp.Or(notReadyReason(c.Reason), "NotReady"), Line(c.Message)
+		return cmp.Or(notReadyReason(c.Reason), "NotReady"), kube.Line(c.Message)
 	}
 	return "Pending", "its node has not reported on it yet"
 }
@@ -54,12 +56,12 @@ func containerReason(list []corev1.ContainerStatus) (reason, message string) {
 		switch s := c.State; {
 		case s.Waiting != nil && (s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" || s.Waiting.Reason == ""):
 			if reason == "" {
-				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), Line(s.Waiting.Message)
+				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), kube.Line(s.Waiting.Message)
 			}
 		case s.Waiting != nil:
-			return s.Waiting.Reason, Line(s.Waiting.Message + lastExit(c.LastTerminationState.Terminated))
+			return s.Waiting.Reason, kube.Line(s.Waiting.Message + lastExit(c.LastTerminationState.Terminated))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
-			return cmp.Or(s.Terminated.Reason, "Error"), Line(fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message)))
+			return cmp.Or(s.Terminated.Reason, "Error"), kube.Line(fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message)))
 		}
 	}
 	return reason, message
@@ -87,18 +89,6 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 		}
 	}
 	return nil
-}
-
-// LineLimit is the longest text, in bytes, that is taken over from the cluster into a message.
-const LineLimit = 500
-
-// Line makes a text of the cluster fit into a sentence.
-func Line(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > LineLimit {
-		text = strings.ToValidUTF8(text[:LineLimit], "") + " …"
-	}
-	return text
 }
 
 // Ready says whether a pod is ready.

@@ -1,7 +1,6 @@
-package podword_test
+package podstatus_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/podword"
+	"slipway.io/slipway/activities/podstatus"
 )
 
 func waiting(reason, message string) corev1.ContainerStatus {
@@ -51,14 +50,8 @@ func TestPodReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reason, message := podword.Of(&tc.pod)
+			reason, message := podstatus.Reason(&tc.pod)
 			require.Equal(t, tc.want, [2]string{reason, message}, tc.reason)
 		})
 	}
-}
-
-func TestOneLine(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "a b c", podword.Line("a\n\tb  c\n"))
-	require.LessOrEqual(t, len(podword.Line(strings.Repeat("ä", 900))), podword.LineLimit+len(" …"))
 }
