@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
@@ -230,6 +231,8 @@ func (s *servingRun) serve() {
 		case r.err == nil:
 			s.machine.Done(i, r.step, now)
 		case r.stopped: // it says nothing of the party: a worker that is gone, for one, lets it run into its timeout
+		case kindOf(r.err) == failure.Forbidden && r.step.Owed():
+			s.machine.Failed(i, r.step, message(r.err), now) // its cluster answers: it is no party that is away, and the serving is not let go without it
 		case kindOf(r.err).System():
 			s.machine.Trouble(i, r.step, message(r.err), now)
 		default:

@@ -36,8 +36,9 @@ type fakeParties struct {
 	// away are the domains without a worker: what is asked of them waits.
 	away  map[string]bool
 	begun serving.BeginResult
-	// budgets are those of the calls, by their words.
+	// budgets are those of the calls, by their words, told the failures that they need not tell once more.
 	budgets map[string][]int64
+	told    map[string][]string
 	// upserts are what lists were told.
 	upserts []temporal.SearchAttributes
 	// present is called when an activity runs.
@@ -47,7 +48,7 @@ type fakeParties struct {
 func newParties(t *testing.T) *fakeParties {
 	var suite testsuite.WorkflowTestSuite
 	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
-		away: map[string]bool{}, budgets: map[string][]int64{}}
+		away: map[string]bool{}, budgets: map[string][]int64{}, told: map[string][]string{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
 	p.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
@@ -97,7 +98,7 @@ func (p *fakeParties) step(verb string, r serving.PartyRequest) error {
 		call += " " + r.Version
 	}
 	require.Equal(p.t, r.Version == "old", r.Source.Previous, "a version is read where it stands")
-	p.budgets[call] = append(p.budgets[call], r.UnreachableBudgetSeconds)
+	p.budgets[call], p.told[call] = append(p.budgets[call], r.UnreachableBudgetSeconds), append(p.told[call], r.Told)
 	return p.called(call)
 }
 
@@ -119,6 +120,10 @@ func refused(message string) error {
 
 func unreachable(message string) error {
 	return temporal.NewNonRetryableApplicationError(message, string(failure.Unreachable), nil, failure.Details{})
+}
+
+func forbidden(message string) error {
+	return temporal.NewNonRetryableApplicationError(message, string(failure.Forbidden), nil, failure.Details{})
 }
 
 func (p *fakeParties) at(after time.Duration, do func()) { p.RegisterDelayedCallback(do, after) }

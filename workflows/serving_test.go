@@ -189,6 +189,27 @@ func TestClusterOutOfReachIsNobodysFailure(t *testing.T) {
 	})
 }
 
+func TestALostPermissionIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	t.Run("by a creation", func(t *testing.T) {
+		t.Parallel()
+		p := newParties(t)
+		p.fail["apply bob new"] = []error{forbidden("may not patch")}
+		p.run(servingOf(serving.KindCreate))
+		require.True(t, p.last().Served)
+		require.Equal(t, []string{"", "may not patch"}, p.told["apply bob new"], "what is told each minute for weeks would end in the history limit")
+	})
+	t.Run("by a deletion", func(t *testing.T) {
+		t.Parallel()
+		p := newParties(t)
+		p.fail["remove bob"] = slices.Repeat([]error{forbidden("may not delete")}, 3)
+		p.run(servingOf(serving.KindDelete))
+		require.Equal(t, len(p.calls)-1, slices.Index(p.calls, "release"), "the serving stays for as long as what it runs")
+		require.Equal(t, map[int]string{1: "may not delete"}, p.notes[0].Failures, "and says why")
+		require.Equal(t, []string{"", "", "", "may not delete"}, p.told["remove bob"])
+	})
+}
+
 func TestDeletionReleasesBeforeTheAbsentAreCleanedUp(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)

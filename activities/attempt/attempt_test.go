@@ -125,7 +125,9 @@ func TestRounds(t *testing.T) {
 		"the job fails":     {reason: "the job's own failures are final", rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
 		"the job waits":     {reason: "the job may give the place back itself", rounds: []round{fails(&failure.Error{Kind: failure.NotReady, Message: "of a former serving", RetryAfter: time.Minute})}, did: 1, kind: failure.NotReady, says: "former", again: time.Minute},
 		"known":             {reason: "a failure that the workflow knows is left to the server", terms: attempt.Terms{KnownFailure: "edited", KnownFailureRetry: time.Hour}, rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.NotReady, says: "edited", again: time.Hour},
-		"another is known":  {reason: "a new failure is told", terms: attempt.Terms{KnownFailure: "scaled"}, rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
+		"known trouble": {reason: "a permission may come back any minute", terms: attempt.Terms{KnownFailure: "may not", KnownFailureRetry: time.Hour}, rounds: []round{fails(failure.New(failure.Forbidden, "may not"))}, did: 1,
+			kind: failure.NotReady, says: "may not", again: time.Minute},
+		"another is known": {reason: "a new failure is told", terms: attempt.Terms{KnownFailure: "scaled"}, rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,8 @@ const (
 	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all
 	// rules yet.
 	permissionGrace = 5 * time.Second
+	// knownTroubleRetry is the longest pause before trouble of the system that the workflow knows is looked at again.
+	knownTroubleRetry = time.Minute
 )
 
 // weigh goes on after trouble that may pass (nil), or says how the attempt ends.
@@ -102,5 +104,9 @@ func (t *Attempt) unlessKnown(f *failure.Error) error {
 	if t.terms.KnownFailure == "" || f.Kind.Retryable() || cut(f.Message) != t.terms.KnownFailure {
 		return f
 	}
-	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: t.terms.KnownFailureRetry}
+	after := t.terms.KnownFailureRetry
+	if f.Kind.System() { // whoever grants the permission waits for it
+		after = min(after, knownTroubleRetry)
+	}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: after}
 }

@@ -22,6 +22,9 @@ const (
 	StepRemove  Step = "remove"
 )
 
+// Owed says that a step is tried again until it is done: nothing else can take its place.
+func (s Step) Owed() bool { return s == StepBack || s == StepRemove }
+
 // Stage is how far an operation is.
 type Stage string
 
@@ -201,12 +204,17 @@ func (m *Machine) Budget(party int) int64 {
 // patience is after how many tries in a row what is owed is tried by the server alone, as long as the reason is the same: that costs no history.
 const patience = 3
 
-// Told is the failure that a party need not tell once more; "" when it is to tell every one.
+// Told is the failure that a party need not tell once more; "" when it is to tell every one. A party for which nobody waits with an end
+// may lack a permission for weeks: told once a minute, that would fill the history.
 func (m *Machine) Told(party int) string {
-	if m.parties[party].tries < patience {
+	p := m.parties[party]
+	switch {
+	case p.lost != "" && !m.needs(party):
+		return p.lost
+	case p.tries < patience:
 		return ""
 	}
-	return m.parties[party].owing
+	return p.owing
 }
 
 // Done is told that a party has done a step. A step that is not wanted any more changes nothing.
@@ -232,7 +240,7 @@ func (m *Machine) Done(party int, step Step, now time.Time) {
 func (m *Machine) Failed(party int, step Step, message string, now time.Time) {
 	if m.answered(party, step) {
 		p := &m.parties[party]
-		if step == StepBack || step == StepRemove {
+		if step.Owed() {
 			p.owing = message
 			p.tryAgain(now, pauseLongest)
 		} else {

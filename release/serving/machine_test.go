@@ -157,6 +157,22 @@ func TestWhatIsOwedIsToldUntilItIsKnown(t *testing.T) {
 	require.Empty(t, m.Told(0))
 }
 
+// A creation waits without an end for a party that lacks a permission: told each minute, it would end in the history limit after some days.
+func TestTroubleThatNobodyWaitsForWithAnEndIsToldOnce(t *testing.T) {
+	t.Parallel()
+	m := serving.NewMachine(inputOf(serving.KindCreate, "alice", "bob"), noon)
+	require.Empty(t, m.Told(0))
+	m.Trouble(0, serving.StepPrepare, "no permission", noon)
+	require.Equal(t, "no permission", m.Told(0), "from now on the server tries alone")
+	require.Empty(t, m.Told(1))
+	m.Done(0, serving.StepPrepare, noon)
+	require.Empty(t, m.Told(0))
+
+	update := serving.NewMachine(inputOf(serving.KindUpdate, "alice", "bob"), noon)
+	update.Trouble(0, serving.StepPrepare, "no permission", noon)
+	require.Empty(t, update.Told(0), "an update counts how long it lasts")
+}
+
 func TestARemovalThatFailsIsTold(t *testing.T) {
 	t.Parallel()
 	m := serving.NewMachine(inputOf(serving.KindDelete, "alice"), noon)
