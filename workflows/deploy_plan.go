@@ -204,7 +204,7 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 
 // launch starts what may start, and has interrupted items give up where no verb could help them any more.
 func (r *taskRun) launch() {
-	if next := r.machine.Next(); workflow.GetInfo(r.ctx).GetCurrentHistoryLength() < drainAt && !(r.machine.Running() == 0 && historyIsLong(r.ctx)) {
+	if next := r.machine.Next(); workflow.GetInfo(r.ctx).GetCurrentHistoryLength() < drainAt && (r.machine.Running() > 0 || !historyIsLong(r.ctx)) {
 		for _, n := range next {
 			r.startItem(n)
 		}

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -39,7 +38,7 @@ func TestDeployPlanKnowsAKeyInItsNextRun(t *testing.T) {
 	s.RegisterDelayedCallback(func() { s.SetContinueAsNewSuggested(true) }, 30*time.Second)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
 	var again *workflow.ContinueAsNewError
-	require.True(t, errors.As(s.GetWorkflowError(), &again), "a long history goes on in a new run once nothing runs: %v", s.GetWorkflowError())
+	require.ErrorAs(t, s.GetWorkflowError(), &again, "a long history goes on in a new run once nothing runs")
 	var in DeployPlanInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.NotNil(t, in.State)

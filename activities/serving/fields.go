@@ -128,7 +128,7 @@ type part struct {
 
 // DeepCopyObject copies it.
 func (b *part) DeepCopyObject() runtime.Object {
-	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.ObjectMeta.DeepCopy(), drift: b.drift}
+	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift}
 }
 
 // toPart makes a part of what comes from the API server.

@@ -27,7 +27,7 @@ func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest
 	if f := a.check(req.Request); f != nil {
 		return workloadops.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
 	}
-	if err := job.Attempt.Run(ctx, job); err != nil {
+	if err := job.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err
 	}
 	return job.result, nil

@@ -59,7 +59,7 @@ func templateManager(o *unstructured.Unstructured) (name string, at metav1.Time)
 				Template map[string]any `json:"f:template"`
 			} `json:"f:spec"`
 		}
-		if json.Unmarshal(entry.FieldsV1.Raw, &fields) == nil && len(fields.Spec.Template) > 0 {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && len(fields.Spec.Template) > 0 {
 			name, at = entry.Manager, *entry.Time
 		}
 	}

@@ -60,7 +60,7 @@ func (t *rolloutJob) run(ctx context.Context) (pods.Decision, error) {
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
 	defer t.sub.leave()
-	if err := t.Attempt.Run(ctx, t); err != nil {
+	if err := t.Run(ctx, t); err != nil {
 		return pods.Decision{}, err
 	}
 	return t.end, nil

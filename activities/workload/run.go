@@ -50,7 +50,7 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	})
 	job.sub = a.notifier.subscribe(target{pods.Key(ref), req.Workload.Namespace, ref.Name})
 	defer job.sub.leave()
-	if err := job.Attempt.Run(ctx, job); err != nil {
+	if err := job.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err
 	}
 	return *job.end.Result, nil

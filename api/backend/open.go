@@ -37,6 +37,7 @@ func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workfl
 	return described.GetWorkflowExecutionInfo(), nil
 }
 
+// Find asks Temporal's visibility which of the workflows are open, page by page, and fills Found.
 func (o *OpenWorkflows) Find(ctx context.Context) error {
 	found := map[string]*workflowpb.WorkflowExecutionInfo{}
 	for token := []byte(nil); ; {

@@ -79,6 +79,7 @@ func (h *Backend) workflowURL(workflowID, runID string) string {
 	return address + "/" + url.PathEscape(runID) + "/user-metadata"
 }
 
+// WorkflowRef names a run of a workflow, with its page in the Temporal UI where there is one.
 func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
 	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
 }

@@ -45,6 +45,7 @@ type Kind struct {
 	Advice string
 }
 
+// The kinds of problems: a status, a title, and what to do.
 var (
 	Malformed        = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
 	CrossSite        = Kind{"cross-site", http.StatusForbidden, "The request comes from another site", "Send it from a program, or from a page that this engine serves."}

@@ -98,7 +98,7 @@ func (s *rolloutStart) run(ctx context.Context, via string) (rollout.Status, err
 		return rollout.Status{}, err
 	}
 	asked := s.request
-	s.Start = start.New(s.Handlers.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Prefix: s.key.name,
+	s.Start = start.New(s.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Prefix: s.key.name,
 		Actor: asked.Actor, Reason: asked.Reason, Via: via, Key: asked.Key,
 		Asked: rolloutDigest{asked.Spec, asked.Supersede, s.bringHome, asked.Actor, asked.Reason},
 		Busy:  "other releases of this name keep beginning and ending: repeat the request"})

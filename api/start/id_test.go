@@ -24,8 +24,10 @@ func TestIDs(t *testing.T) {
 		require.Regexp(t, `^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`, of(c.prefix, "key").keyedID(""), c.reason)
 		require.LessOrEqual(t, len(of(c.prefix, "key").keyedID("")), 63, c.reason)
 	}
-	require.NotEqual(t, of("shop", "").newID(at), of("shop", "").newID(at), "two releases in one second are two")
-	require.Equal(t, of("shop", "k").keyedID(""), of("shop", "k").keyedID(""), "one key is one release")
+	first, second := of("shop", "").newID(at), of("shop", "").newID(at)
+	require.NotEqual(t, first, second, "two releases in one second are two")
+	keyed, repeated := of("shop", "k").keyedID(""), of("shop", "k").keyedID("")
+	require.Equal(t, keyed, repeated, "one key is one release")
 	require.NotEqual(t, of("shop", "k").keyedID(""), of("shop", "l").keyedID(""), "another key is another")
 	require.NotEqual(t, of("shop", "k").keyedID(""), of("shop", "k").keyedID("shop-abc"), "a key that is used again after its time is another")
 	require.Len(t, KeyLabel("k"), 40, "a label has at most 63 characters")
@@ -35,6 +37,7 @@ func TestTheDigestTellsRequestsApart(t *testing.T) {
 	t.Parallel()
 	of := func(asked any) string { return New(nil, nil, Request{Asked: asked}).digest() }
 	type request struct{ Image string }
-	require.Equal(t, of(request{"app:2"}), of(request{"app:2"}), "a repeat is the same request")
+	asked, repeated := of(request{"app:2"}), of(request{"app:2"})
+	require.Equal(t, asked, repeated, "a repeat is the same request")
 	require.NotEqual(t, of(request{"app:2"}), of(request{"app:3"}), "another body under the same key is refused")
 }

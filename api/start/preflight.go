@@ -30,6 +30,7 @@ type Preflight struct {
 	Summary string
 }
 
+// Run asks the parties' workers and answers one outcome for each party.
 func (p Preflight) Run(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()

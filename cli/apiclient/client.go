@@ -25,6 +25,7 @@ const (
 	PageSize = 500
 )
 
+// NewClient is a client of the engine at an address.
 func NewClient(address string) (*client.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
@@ -136,6 +137,7 @@ func OutcomeUnknown(err error) bool {
 	return false
 }
 
+// JSONBody is the media type of what is sent.
 const JSONBody = "application/json"
 
 // YAMLBody is the content type of what is sent; JSON is read as well, since a document may be either.

@@ -34,7 +34,7 @@ func withoutFirst(detail string, errors []client.FieldProblem) string {
 
 func (e *ProblemError) Error() string { return render.OneLine(e.Detail) }
 
-// UnreachableError: the API does not answer.
+// UnreachableError says that the API does not answer.
 type UnreachableError struct {
 	Address string
 	Cause   error

@@ -47,6 +47,7 @@ var kusciaHints = []struct{ words, hint string }{
 	{"does not exist", "An update changes parties that the serving has; to add or remove one, use kubectl apply."},
 }
 
+// Codes of Kuscia's API that the command line treats apart.
 const (
 	kusciaCodeMalformed      = 11100
 	kusciaCodeUnexpected     = 11101
@@ -109,6 +110,7 @@ func ReadKuscia(data json.RawMessage, into proto.Message) error {
 // KusciaToken is the token of Kuscia's API, for an engine that asks for one.
 type KusciaToken struct{ file string }
 
+// Flags adds --token-file.
 func (k *KusciaToken) Flags(command *cobra.Command) {
 	command.Flags().StringVar(&k.file, "token-file", "", "`file` of the token of Kuscia's API, where the engine asks for one (--kuscia-protocol TLS or MTLS)")
 	_ = command.MarkFlagFilename("token-file")

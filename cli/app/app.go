@@ -33,6 +33,7 @@ type App struct {
 	Begun bool
 }
 
+// New is the command line on these streams.
 func New(in io.Reader, out, errors *os.File) *App {
 	a := &App{In: in, Out: out, Err: errors, Now: time.Now, Wait: waitFor}
 	a.Screen = func() (int, int, bool) {
@@ -66,4 +67,5 @@ func (a *App) Printf(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
 
+// Drawing draws as this terminal shows it.
 func (a *App) Drawing() render.Drawing { return render.Drawing{Colour: a.Colour, Now: a.Now} }

@@ -60,6 +60,7 @@ func contextOf(c *cobra.Command) context.Context {
 	return context.Background()
 }
 
+// ServiceIDs are the IDs of the catalogue, for shell completion.
 func ServiceIDs(ctx context.Context, api *client.Client) ([]string, error) {
 	limit := apiclient.PageSize
 	page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit}))
@@ -70,6 +71,7 @@ func ServiceIDs(ctx context.Context, api *client.Client) ([]string, error) {
 	return entries, err
 }
 
+// PlanNames are the names of the plans, for shell completion.
 func PlanNames(ctx context.Context, api *client.Client) ([]string, error) {
 	limit := apiclient.PageSize
 	page, err := apiclient.Read[client.PlanList](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit}))
@@ -80,6 +82,7 @@ func PlanNames(ctx context.Context, api *client.Client) ([]string, error) {
 	return entries, err
 }
 
+// PartyNames are the names of the parties, for shell completion.
 func PartyNames(ctx context.Context, api *client.Client) ([]string, error) {
 	limit := apiclient.PageSize
 	page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit}))

@@ -46,6 +46,7 @@ func (a *App) DeleteCommand(d Deletion) *cobra.Command {
 	return command
 }
 
+// DeleteAll deletes one after the other, tells each outcome, and fails when one of them failed.
 func (a *App) DeleteAll(c *cobra.Command, api *client.Client, d Deletion, names []string, output string) error {
 	var outcomes []deleted
 	failed := false

@@ -129,6 +129,7 @@ func namesIn(value any) []string {
 // Age is how long ago that was, for a table.
 func (a *App) Age(t time.Time) string { return render.ShortDuration(a.Now().Sub(t)) }
 
+// AgeIfAny is Age, "" for a time that is not known.
 func (a *App) AgeIfAny(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -15,6 +15,7 @@ type Who struct {
 	Actor, Reason string
 }
 
+// Flags adds the flags that say who acts, and why.
 func (w *Who) Flags(command *cobra.Command) {
 	command.Flags().StringVar(&w.Actor, "actor", "", "in whose `name` to act; it is recorded (default: the operating system's user)")
 	command.Flags().StringVarP(&w.Reason, "reason", "m", "", "why; it is recorded, and shown in the report")

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
+// Command is `slipway appimage`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "appimage",

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
+// The pauses of a follower.
 const (
 	// FirstBackoff and lastBackoff bound the pause before a lost stream is opened again; it doubles from the one to the other.
 	FirstBackoff = 500 * time.Millisecond

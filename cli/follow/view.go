@@ -163,6 +163,7 @@ type LiveView[T any] struct {
 	closed       bool
 }
 
+// Show takes an update and draws it.
 func (v *LiveView[T]) Show(u Update[T]) {
 	now := v.app.Now().Format(time.TimeOnly)
 	switch {
@@ -176,6 +177,7 @@ func (v *LiveView[T]) Show(u Update[T]) {
 	v.Tick()
 }
 
+// Tick draws the state anew: ages and countdowns move on.
 func (v *LiveView[T]) Tick() {
 	width, height, ok := v.app.Screen()
 	if !ok {
@@ -211,6 +213,7 @@ func (v *LiveView[T]) draw(lines []string, width int) {
 // mostAtEnd is how many lines the last drawing has at most. It is not redrawn, so it may scroll, and all of a usual task stays to be read.
 const mostAtEnd = 200
 
+// End draws the last state whole, with what follows it, and answers the exit code as an error.
 func (v *LiveView[T]) End(code int) error {
 	if width, _, ok := v.app.Screen(); ok {
 		lines := append(v.portrait.Fit(v.Drawing, v.state, render.Unbounded, mostAtEnd), "")
@@ -220,6 +223,7 @@ func (v *LiveView[T]) End(code int) error {
 	return endWith(code)
 }
 
+// Close gives the terminal its cursor back.
 func (v *LiveView[T]) Close() {
 	if !v.closed && v.drawn > 0 {
 		v.app.Printf(v.app.Out, "\x1b[?25h") // show the cursor

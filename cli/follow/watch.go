@@ -28,6 +28,7 @@ type Watched[T any] struct {
 	Portrait Portrait[T]
 }
 
+// ErrTimeout ends a watch whose --timeout is over.
 var ErrTimeout = errors.New("the time to follow is over")
 
 // Watch follows a release and ends with the exit code that says how it ended.

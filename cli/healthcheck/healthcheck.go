@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
+// The bounds of a check, and what it says of an answer that it cannot read.
 const (
 	exampleHealthURL   = "http://127.0.0.1:8080/readyz"
 	healthTimeout      = 5 * time.Second

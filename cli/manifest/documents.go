@@ -69,6 +69,7 @@ func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding,
 	return documents, findings, nil
 }
 
+// ReadFile reads a file, "-" for standard input; shown is how messages name it.
 func ReadFile(a *app.App, file string) (text []byte, shown string, err error) {
 	if file == standardInput {
 		text, err = io.ReadAll(a.In)

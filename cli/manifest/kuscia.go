@@ -92,6 +92,7 @@ func ReadInto(a *app.App, files []string, r *KusciaReader) error {
 	return nil
 }
 
+// Refuse notes what is wrong with a field.
 func (r *KusciaReader) Refuse(file string, line int, field, format string, args ...any) {
 	r.Findings = append(r.Findings, apiclient.Finding{File: file, Wrong: strictyaml.FieldError{Line: line, Field: field, Reason: fmt.Sprintf(format, args...)}})
 }

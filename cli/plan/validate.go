@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
+// ValidateCommand is `slipway validate`.
 func ValidateCommand(a *app.App) *cobra.Command {
 	var output string
 	var offline bool

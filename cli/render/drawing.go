@@ -16,6 +16,7 @@ type Drawing struct {
 // Line is a line of text in pieces of one colour each.
 type Line []Span
 
+// Span is a piece of text in one colour.
 type Span struct {
 	Text   string
 	Colour Colour
@@ -65,6 +66,7 @@ func (d Drawing) renderLine(l Line, width int) string {
 // Colour is a graphic rendition of ECMA-48.
 type Colour string
 
+// The renditions in use.
 const (
 	Bold   Colour = "1"
 	Dim    Colour = "2"

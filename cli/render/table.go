@@ -9,6 +9,7 @@ type table struct {
 	rows [][]string
 }
 
+// NewTable is a table with these titles.
 func NewTable(titles ...string) *table { return &table{rows: [][]string{titles}} }
 
 func (t *table) Add(cells ...string) { t.rows = append(t.rows, cells) }

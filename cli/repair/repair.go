@@ -45,6 +45,7 @@ type options struct {
 // defaultTimeout is how long pods may take to come home.
 const defaultTimeout = 30 * time.Minute
 
+// Command is `slipway repair`.
 func Command(a *app.App) *cobra.Command {
 	var o options
 	command := &cobra.Command{

@@ -25,7 +25,7 @@ type startRequest struct {
 }
 
 func (r *startRequest) flags(command *cobra.Command) {
-	r.Place.Flags(command)
+	r.Flags(command)
 	f := command.Flags()
 	f.StringVarP(&r.file, "file", "f", "", "`file` with the request, or with a whole Rollout document; - for the standard input")
 	f.StringVar(&r.workload, "workload", "", "what to release: `KIND/NAME`, such as deployment/web")

@@ -21,6 +21,7 @@ import (
 var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
+// Command is `slipway task`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "task",

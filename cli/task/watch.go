@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
+// WatchExitCodes is the part of the help that lists the exit codes of a watch.
 const WatchExitCodes = `  0    Succeeded
   1    Failed, or the command itself failed
   2    wrong usage
@@ -64,6 +65,7 @@ type WatchOptions struct {
 	exitOnPaused      bool
 }
 
+// Flags adds the flags of a watch.
 func (o *WatchOptions) Flags(command *cobra.Command) {
 	command.Flags().DurationVar(&o.timeout, "timeout", 0, "how long to follow at most, such as 30m; the task goes on. 0: to its end")
 	command.Flags().BoolVar(&o.exitOnInterrupted, "exit-on-interrupted", false, "end with exit code 4 when the task is Interrupted")

@@ -1,7 +1,6 @@
 package conditions_test
 
 import (
-	"regexp"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func short(t *testing.T, list []metav1.Condition) map[string]string {
 	t.Helper()
 	said := map[string]string{}
 	for _, c := range list {
-		require.Regexp(t, regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`), c.Reason, "a reason of %s as metav1.Condition has it", c.Type)
+		require.Regexp(t, `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`, c.Reason, "a reason of %s as metav1.Condition has it", c.Type)
 		require.False(t, c.LastTransitionTime.IsZero(), "%s needs a time", c.Type)
 		require.NotContains(t, said, c.Type, "each type once")
 		said[c.Type] = string(c.Status) + "/" + c.Reason

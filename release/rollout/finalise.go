@@ -16,7 +16,7 @@ const (
 	EndGone Ending = "gone"
 )
 
-// side is the version that an ending leaves the pods at.
+// Side is the version that an ending leaves the pods at.
 func (e Ending) Side() Side {
 	if e == EndSuccess || e == EndNew {
 		return SideNew
@@ -24,7 +24,7 @@ func (e Ending) Side() Side {
 	return SideStable
 }
 
-// phase is the phase that an ending ends in.
+// Phase is the phase that an ending ends in.
 func (e Ending) Phase() Phase {
 	switch e {
 	case EndSuccess, EndNew:
@@ -86,7 +86,7 @@ var (
 	finaliseGone      = []FinalMove{FinalUnpin, FinalStable, FinalRemove, FinalLeave, finalScalers}
 )
 
-// borrowed is what there is to be given back.
+// Borrowed is what there is to be given back.
 type Borrowed struct {
 	Style    strategy.Style
 	Traffic  bool
@@ -98,7 +98,7 @@ type Borrowed struct {
 	Untouched bool
 }
 
-// finalMoves lists the moves of finalising for what was borrowed, in their order. Without traffic the pods cost one activity.
+// FinalMoves lists the moves of finalising for what was borrowed, in their order. Without traffic the pods cost one activity.
 func FinalMoves(b Borrowed, ending Ending) []FinalMove {
 	table := finalising[b.Style][ending]
 	switch {

@@ -175,6 +175,7 @@ type Command struct {
 	ToStep int    `json:"toStep,omitempty"`
 }
 
+// Entry is the command as the audit log keeps it.
 func (c Command) Entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key}
 }

@@ -21,7 +21,7 @@ func entry(manager, subresource, fields string, at time.Time) metav1.ManagedFiel
 	}
 	stamp := metav1.NewTime(at)
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, Time: &stamp, FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 const (
