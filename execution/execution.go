@@ -12,13 +12,13 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// Describer is what of a Temporal client is used here.
-type Describer interface {
+// describer is what of a Temporal client is used here.
+type describer interface {
 	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
 // Describe is what Temporal knows of a run of a workflow, without a runID of its newest; nil when it knows no such workflow.
-func Describe(ctx context.Context, from Describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func Describe(ctx context.Context, from describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	described, err := from.DescribeWorkflowExecution(ctx, workflowID, runID)
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {

@@ -25,7 +25,7 @@ func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, err
 	return object.Spec.Namespace, nil
 }
 
-// Queue is the task queue on which a party's worker is found, and whether the party is known at all (design §4): a Party object, or a
+// Queue is the task queue on which a party's worker is found, and whether the party is known at all: a Party object, or a
 // namespace of the home cluster of that name, which the party "default" serves, or "default" itself.
 func (s *Store) Queue(ctx context.Context, party string) (queue string, known bool, err error) {
 	party = cmp.Or(party, catalog.DefaultParty)

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// PruneRecords keeps the newest keep (0: KeepRecords) complete records of a subject, and of the older ones nothing but what an
+// PruneRecords keeps the newest keep (0: keepRecords) complete records of a subject, and of the older ones nothing but what an
 // Idempotency-Key needs for as long as it stands for its task. It says how many it pruned. Never pruned are an incomplete record, since
 // its release may be running, and except, the one that has just been completed.
 func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, keep int) (int, error) {
@@ -23,7 +23,7 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 	if err != nil {
 		return 0, err
 	}
-	keep = cmp.Or(keep, KeepRecords)
+	keep = cmp.Or(keep, keepRecords)
 	pruned := 0
 	for _, old := range complete[min(keep, len(complete)):] {
 		if old.Name == except {

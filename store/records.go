@@ -14,16 +14,10 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// KeepRecords is how many records of one subject are kept unless told otherwise (design §1, principle 1).
-const KeepRecords = 50
+// keepRecords is how many records of one subject are kept unless told otherwise.
+const keepRecords = 50
 
 var recordResource = v1alpha1.GroupVersion.WithResource("releaserecords")
-
-// EncodeBody and DecodeBody are the compressed JSON of a record's snapshot and body.
-var (
-	EncodeBody = v1alpha1.EncodeBody
-	DecodeBody = v1alpha1.DecodeBody
-)
 
 // CreateRecord writes the record of a release that begins. A record of that name that is already there is a Conflict.
 func (s *Store) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord) error {

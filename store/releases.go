@@ -53,7 +53,7 @@ func (s *Store) DeleteRelease(ctx context.Context, name string) error {
 	return nil
 }
 
-// CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name (0: KeepRecords).
+// CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name (0: keepRecords).
 // Repeating it changes nothing.
 func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
 	body, err := v1alpha1.EncodeBody(status)

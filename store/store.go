@@ -24,8 +24,8 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// DefaultNamespace is where the engine keeps its objects unless it is told otherwise.
-const DefaultNamespace = "slipway"
+// defaultNamespace is where the engine keeps its objects unless it is told otherwise.
+const defaultNamespace = "slipway"
 
 const (
 	// callTimeout bounds one call to the API server.
@@ -56,11 +56,11 @@ type Store struct {
 	events *servingEvents
 }
 
-// New prepares a store on the namespace ("": DefaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings in another ("": that of Kuscia).
+// New prepares a store on the namespace ("": defaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings in another ("": that of Kuscia).
 // It calls nobody yet.
 func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
-		namespace = DefaultNamespace
+		namespace = defaultNamespace
 	}
 	config = jsonConfig(config)
 	client, codec, err := typedClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},

@@ -53,13 +53,13 @@ type Fleet struct {
 	trouble error
 }
 
-// NewFleet polls these queues once it is started.
-func NewFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
+// newFleet polls these queues once it is started.
+func newFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
 	return &Fleet{temporal: temporal, queues: queues, options: options, done: make(chan struct{}), trouble: errors.New("the workers are starting")}
 }
 
-// Start returns at once; the workers connect in the background and try again until they succeed.
-func (f *Fleet) Start(context.Context) error {
+// start returns at once; the workers connect in the background and try again until they succeed.
+func (f *Fleet) start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	go func() {
@@ -69,8 +69,8 @@ func (f *Fleet) Start(context.Context) error {
 	return nil
 }
 
-// Stop lets running activities end within StopTimeout.
-func (f *Fleet) Stop(context.Context) error {
+// stop lets running activities end within StopTimeout.
+func (f *Fleet) stop(context.Context) error {
 	f.cancel()
 	<-f.done
 	f.mu.Lock()

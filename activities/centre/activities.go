@@ -21,20 +21,20 @@ type Activities struct {
 	store       *store.Store
 	temporal    client.Client
 	recordLimit int
-	versions    Inputs
+	versions    inputs
 
 	mu        sync.Mutex
 	snapshots map[string]plan.Snapshot
 }
 
-// Inputs reads what operations on servings were started with, as versions.Reader does.
-type Inputs interface {
+// inputs reads what operations on servings were started with, as versions.Reader does.
+type inputs interface {
 	Input(ctx context.Context, source serving.Source) (serving.Input, error)
 	Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error)
 }
 
 // NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of each subject are kept.
-func NewActivities(store *store.Store, temporal client.Client, reader Inputs, recordLimit int) *Activities {
+func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // ClaimHolder says whether the workflow that holds a workload is dead: closed, forgotten, or of an interrupted task of the same plan
-// that the asking task has replaced. Only then may its claim be taken over (design §4).
+// that the asking task has replaced. Only then may its claim be taken over.
 func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(in.Claim); ok {
 		return a.trafficHolder(ctx, namespace, name)

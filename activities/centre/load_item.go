@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// LoadItem reads one item of a task from the task's record: the catalogue as it was when the plan was executed (design §1, principle 1).
+// LoadItem reads one item of a task from the task's record: the catalogue as it was when the plan was executed.
 func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 	snap, err := a.snapshot(ctx, in.Task)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // CompleteRollout asks the rollout's own workflow for its final status and writes it into the record, so that it outlives Temporal's
-// retention (design §1, principle 1).
+// retention.
 func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteRequest) error {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

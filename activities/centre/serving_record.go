@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// recordServing writes what an operation was asked, for good (design §1, principle 1). Repeating it changes nothing. An operation is not held up by a record
+// recordServing writes what an operation was asked, for good. Repeating it changes nothing. An operation is not held up by a record
 // that is refused: unrecorded says why there is none.
 func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) (unrecorded string, err error) {
 	started, err := a.versions.Input(ctx, in.Source)

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task (design §5).
+// BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task.
 // Of a resume and an execute at the same moment one wins: both write the plan's status with the version that they read.
 func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
 	live, err := a.store.LiveTask(ctx, in.Plan)

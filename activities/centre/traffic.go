@@ -21,7 +21,7 @@ import (
 // holdRetry is how long a rollout waits for another one that is giving the routes back.
 const holdRetry = 2 * time.Second
 
-// HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks (design §6.1). Holders whose workflow is dead are
+// HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks. Holders whose workflow is dead are
 // dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
 func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
 	details, stop := heartbeat.Start(ctx, workloadops.Progress{})

@@ -1,6 +1,6 @@
 //go:build failpoints
 
-// Package failpoint kills the process at chosen points, in tests only (design §10).
+// Package failpoint kills the process at chosen points, in tests only.
 //
 // SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens.
 // SLIPWAY_FAILPOINTS_FILE names a file that arms one kill. It holds either one line, a name or a number, or JSON: {"name": "…", "after": 2}.
@@ -17,9 +17,6 @@ import (
 	"sync"
 	"syscall"
 )
-
-// Enabled says whether the failpoints are built in.
-const Enabled = true
 
 // arming is what the armed file asks for.
 type arming struct {

@@ -29,8 +29,8 @@ const (
 	tellTimeout = 10 * time.Second
 )
 
-// Teller starts workflows, with and without a signal, as client.Client does.
-type Teller interface {
+// workflowStarter starts workflows, with and without a signal, as client.Client does.
+type workflowStarter interface {
 	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any, options client.StartWorkflowOptions, workflow any,
 		workflowArgs ...any) (client.WorkflowRun, error)
@@ -40,7 +40,7 @@ type Teller interface {
 // it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities
-	temporal   Teller
+	temporal   workflowStarter
 	queue      workqueue.TypedRateLimitingInterface[name]
 	cancel     context.CancelFunc
 	ending     sync.WaitGroup
@@ -50,7 +50,7 @@ type Observer struct {
 }
 
 // NewObserver makes an observer of what activities' watch sees.
-func NewObserver(activities *Activities, temporal Teller) *Observer {
+func NewObserver(activities *Activities, temporal workflowStarter) *Observer {
 	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
 }

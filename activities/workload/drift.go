@@ -24,8 +24,8 @@ const (
 	signalTimeout = 10 * time.Second
 )
 
-// Signaller sends a signal to a workflow, as client.Client does.
-type Signaller interface {
+// signaller sends a signal to a workflow, as client.Client does.
+type signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 }
 
@@ -35,7 +35,7 @@ type Signaller interface {
 type DriftDetector struct {
 	activities *Activities
 	discovery  discovery.DiscoveryInterface
-	temporal   Signaller
+	temporal   signaller
 
 	cancel context.CancelFunc
 	ending sync.WaitGroup
@@ -49,7 +49,7 @@ type DriftDetector struct {
 }
 
 // NewDriftDetector makes a detector for the cluster of activities. It is to be made before those are called.
-func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal Signaller) *DriftDetector {
+func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal signaller) *DriftDetector {
 	s := &DriftDetector{
 		activities: activities, discovery: d, temporal: temporal,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),

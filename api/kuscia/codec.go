@@ -22,8 +22,8 @@ const (
 	typePlain    = "text/plain"
 )
 
-// MaxBody is how large a request may be, in bytes, on HTTP and gRPC. What it asks for has to fit an object of the home cluster, which holds less.
-const MaxBody = 2 << 20
+// maxBody is how large a request may be, in bytes, on HTTP and gRPC. What it asks for has to fit an object of the home cluster, which holds less.
+const maxBody = 2 << 20
 
 // form is how a request and its answer are written.
 type form int
@@ -134,7 +134,7 @@ func frameworkError(code int32, message string) []byte {
 
 // readBody reads a request's body; one that is too large is refused before it is read to its end.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application fetch what is large", tooLarge.Limit)

@@ -263,7 +263,7 @@ func TestLargeBodies(t *testing.T) {
 	require.Len(t, m.images["large"].Spec.ConfigTemplates["a"], 1<<20)
 	require.Contains(t, ask(h, "/api/v1/appimage/query", `{"name":"large"}`).Body.String(), template)
 
-	answer := ask(h, createPath, `{"serving_input_config":"`+strings.Repeat("x", MaxBody)+`"}`)
+	answer := ask(h, createPath, `{"serving_input_config":"`+strings.Repeat("x", maxBody)+`"}`)
 	require.Equal(t, http.StatusOK, answer.Code)
 	requireBody(t, `{"status":{"code":11100,"message":"the body is larger than 2097152 bytes: nothing so large can be kept; let the application fetch what is large"}}`, answer)
 }

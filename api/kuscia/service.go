@@ -13,12 +13,12 @@ type Service struct {
 	kusciapb.UnimplementedAppImageServiceServer
 	kusciapb.UnimplementedHealthServiceServer
 
-	store Store
+	store homeStore
 	log   *slog.Logger
 }
 
 // NewService answers by what is in the store.
-func NewService(store Store, log *slog.Logger) *Service { return &Service{store: store, log: log} }
+func NewService(store homeStore, log *slog.Logger) *Service { return &Service{store: store, log: log} }
 
 // HealthZ says whether the home cluster, without which nothing can be answered, is there.
 func (s *Service) HealthZ(ctx context.Context, _ *kusciapb.HealthRequest) (*kusciapb.HealthResponse, error) {

@@ -12,9 +12,9 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Store is what this package reads and writes in the home cluster. Errors are failure.Error with the kinds NotFound, Conflict, Refused, Forbidden
+// homeStore is what this package reads and writes in the home cluster. Errors are failure.Error with the kinds NotFound, Conflict, Refused, Forbidden
 // and Unreachable.
-type Store interface {
+type homeStore interface {
 	// ListAppImages reads one page in order of name; next is "" on the last one.
 	ListAppImages(ctx context.Context, limit int, cursor string) (items []kuscia.AppImage, next string, err error)
 	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)

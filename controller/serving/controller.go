@@ -29,8 +29,8 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Home is what a controller needs of the home cluster.
-type Home interface {
+// homeStore is what a controller needs of the home cluster.
+type homeStore interface {
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error
 	UpdateServingStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error
@@ -67,7 +67,7 @@ const (
 
 // Controller starts the operations that KusciaDeployments ask for.
 type Controller struct {
-	home     Home
+	home     homeStore
 	temporal client.Client
 	options  Options
 	informer cache.SharedIndexInformer
@@ -78,7 +78,7 @@ type Controller struct {
 }
 
 // New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
-func New(home Home, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
+func New(home homeStore, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, lookAgain, options.Servings, nil)
 	c := &Controller{home: home, temporal: t, options: options, informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}

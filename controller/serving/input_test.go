@@ -20,7 +20,7 @@ import (
 
 // fakeHome knows the AppImage "app" and every party but mallory. It counts how often a status is written.
 type fakeHome struct {
-	Home
+	homeStore
 	writes int
 }
 
