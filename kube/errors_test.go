@@ -39,6 +39,7 @@ func TestClassify(t *testing.T) {
 		"request":            {"nobody answers a client", request(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused")), kube.Unreachable},
 		"timeout":            {"nobody answers in time", fmt.Errorf("list pods: %w", context.DeadlineExceeded), kube.Unreachable},
 		"cut off":            {"half an answer is none", fmt.Errorf("read the answer: %w", io.ErrUnexpectedEOF), kube.Unreachable},
+		"stream":             {"nor is half an answer over HTTP/2, of which client-go says this", fmt.Errorf("stream error when reading response body, may be caused by closed connection. Please retry. Original error: %w", errors.New("stream error: stream ID 7; INTERNAL_ERROR")), kube.Unreachable},
 		"certificate":        {"a certificate that does not fit is trouble of the system", request(x509.UnknownAuthorityError{}), kube.Unreachable},
 		"500":                {"an error of the server is no verdict", apierrors.NewInternalError(errors.New("etcd")), kube.Unreachable},
 		"503":                {"nor is being overloaded", apierrors.NewServiceUnavailable("x"), kube.Unreachable},
