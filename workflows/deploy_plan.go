@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -74,6 +75,8 @@ type taskRun struct {
 	// shown are the state that was last published, and waiting whether it waits for a person.
 	shown   plan.TaskState
 	waiting bool
+	// tooLarge says that what the task has to remember does not fit into the input of a next run: it ends in this one.
+	tooLarge bool
 }
 
 type finishedItem struct {
@@ -113,6 +116,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	if in.State != nil {
 		r.machine.Recall(in.State.Machine)
 		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services, in.State.Interruptions
+		r.shown, r.waiting = r.machine.State, waitsForResume(r.machine.State) // search attributes go with the workflow into its next run
 	}
 	return r
 }
@@ -121,17 +125,40 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 // alone. The server ends a workflow at 51,200 events.
 const drainAt = 20_000
 
+// maxCarried is how large the input of a next run may be, in bytes: the server fails a workflow that sends more than 2 MiB at once.
+const maxCarried = 1_900_000
+
 // again is the input of the run that goes on where this one is: nil unless the history is long and nothing is under way.
 func (r *taskRun) again() *DeployPlanInput {
-	if !historyIsLong(r.ctx) || !r.begun || r.recording || r.machine.Over() || r.machine.Running() > 0 {
+	if !historyIsLong(r.ctx) || !r.begun || r.recording || r.machine.Over() || r.machine.Running() > 0 || !r.fits() {
 		return nil
 	}
 	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil || r.hasNews() {
 		return nil
 	}
+	in := r.carried()
+	return &in
+}
+
+func (r *taskRun) carried() DeployPlanInput {
 	in := r.in
 	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: r.task.StartedAt, Services: r.task.Services, Interruptions: r.task.Interruptions}
-	return &in
+	return in
+}
+
+// fits says whether the task can be continued as new. What it remembers only grows.
+func (r *taskRun) fits() bool {
+	if !r.tooLarge {
+		input, err := json.Marshal(r.carried())
+		r.tooLarge = err != nil || len(input) > maxCarried
+	}
+	return !r.tooLarge
+}
+
+// drains says that nothing more begins, so that the task can be continued as new soon.
+func (r *taskRun) drains() bool {
+	long := workflow.GetInfo(r.ctx).GetCurrentHistoryLength() >= drainAt || r.machine.Running() == 0 && historyIsLong(r.ctx)
+	return long && r.fits()
 }
 
 // begin asks whether the task is the live one of its plan; the loop goes on serving meanwhile.
@@ -204,7 +231,7 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 
 // launch starts what may start, and has interrupted items give up where no verb could help them any more.
 func (r *taskRun) launch() {
-	if next := r.machine.Next(); workflow.GetInfo(r.ctx).GetCurrentHistoryLength() < drainAt && (r.machine.Running() > 0 || !historyIsLong(r.ctx)) {
+	if next := r.machine.Next(); len(next) > 0 && !r.drains() {
 		for _, n := range next {
 			r.startItem(n)
 		}
@@ -337,10 +364,14 @@ func (r *taskRun) publish() {
 // WaitingForResume is the SlipwayWaitingFor of a task that goes on when a person resumes it.
 const WaitingForResume = "resume"
 
+func waitsForResume(state plan.TaskState) bool {
+	return state == plan.TaskPaused || state == plan.TaskInterrupted
+}
+
 // attributes are what lists find the task by: its state, and what it waits for since when, if for a person.
 func (r *taskRun) attributes() []temporal.SearchAttributeUpdate {
 	updates := []temporal.SearchAttributeUpdate{AttributeState.ValueSet(string(r.task.State))}
-	waits := r.task.State == plan.TaskPaused || r.task.State == plan.TaskInterrupted
+	waits := waitsForResume(r.task.State)
 	switch {
 	case waits && !r.waiting:
 		updates = append(updates, AttributeWaitingFor.ValueSet(WaitingForResume), AttributeWaitingSince.ValueSet(workflow.Now(r.ctx)))

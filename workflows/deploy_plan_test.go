@@ -51,6 +51,8 @@ type stage struct {
 	recorded bool
 	// began are the services in the order in which they began.
 	began []string
+	// upserts are the search attributes that were written.
+	upserts []temporal.SearchAttributes
 }
 
 func newStage(t *testing.T) *stage {
@@ -104,7 +106,9 @@ func newStage(t *testing.T) *stage {
 		return workloadops.Result{}, nil
 	})
 	s.OnUpsertMemo(mock.Anything).Return(nil).Maybe()
-	s.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Maybe()
+	s.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		s.upserts = append(s.upserts, args.Get(0).(temporal.SearchAttributes))
+	}).Return(nil).Maybe()
 	return s
 }
 

@@ -135,10 +135,11 @@ func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(payload.GetData()))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
+	var syntax *json.SyntaxError
 	switch {
 	case err == nil:
 		return nil
-	case bytes.ContainsAny(payload.GetData(), "“”"):
+	case errors.As(err, &syntax) && bytes.ContainsAny(payload.GetData(), "“”"):
 		return errors.New(`its quotes are typographic: write " in place of “ and ”`)
 	default:
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))

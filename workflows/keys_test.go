@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestDeployPlanKnowsAKeyInItsNextRun(t *testing.T) {
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, plan.TaskPaused, s.task().State, "it is where it was")
+		require.Empty(t, s.upserts, "since when it waits stands in its search attributes, which go with it")
 		s.keyed(50, request, &answers)
 		request.Reason = "dinner"
 		s.keyed(1, request, &others)
@@ -70,4 +72,15 @@ func TestDeployPlanKnowsAKeyInItsNextRun(t *testing.T) {
 	require.Equal(t, []plan.Verb{plan.VerbPause, plan.VerbPause, plan.VerbResume}, verbs, "one pause, one refusal, one resume")
 	require.NotNil(t, task.StartedAt)
 	require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "what the first run has done is told")
+}
+
+// What a task remembers goes into its next run in one payload: one that is too large for that ends in the run in which it is.
+func TestDeployPlanThatIsTooLargeToBeContinuedAsNew(t *testing.T) {
+	s := newStage(t)
+	s.SetContinueAsNewSuggested(true)
+	in := planOf(2, 1)
+	in.Comment = strings.Repeat("x", maxCarried)
+	s.ExecuteWorkflow(TypeDeployPlan, in)
+	require.NoError(t, s.GetWorkflowError(), "the server would fail a workflow that sends so much")
+	require.Equal(t, plan.TaskSucceeded, s.task().State)
 }

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"strings"
+
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/rollout"
@@ -24,7 +26,9 @@ const maxShownReason = 1000
 
 // remember writes the memo.
 func (s Shown) remember(ctx workflow.Context) {
-	s.Reason = cell(s.Reason, maxShownReason)
+	if len(s.Reason) > maxShownReason {
+		s.Reason = strings.ToValidUTF8(s.Reason[:maxShownReason], "") + "…"
+	}
 	if s.WaitingFor != nil {
 		w := *s.WaitingFor
 		w.Message = ""

@@ -28,6 +28,7 @@ func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
 		{"a misspelt gate beside a step", `{"step":1,"gaet":"x"}`, `unknown field "gaet"`},
 		{"no JSON", `{step:2}`, "invalid character"},
 		{"quotes as word processors and web pages show them", `{“step”:2}`, "typographic"},
+		{"such quotes in a text are none of its quotes", `{"stp":2,"reason":"“good”"}`, `unknown field "stp"`},
 	} {
 		read := rolloutMenu.read(nil, signalOf("approve", c.payload))
 		if c.malformed == "" {
