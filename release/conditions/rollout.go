@@ -19,10 +19,13 @@ func OfRollout(r rollout.Status) []metav1.Condition {
 	} else {
 		s.add(Waiting, fact{metav1.ConditionFalse, reasonNothing, "", since})
 	}
-	// A failed rollout leaves its split where it is until somebody decides.
-	if r.Phase == rollout.PhaseFailed {
+	// A failed rollout, and one that somebody else's edit holds, leave their split where it is until a person decides.
+	switch {
+	case r.Phase == rollout.PhaseFailed:
 		s.add(Stalled, fact{metav1.ConditionTrue, string(r.Phase), r.Reason, since})
-	} else {
+	case r.WaitingFor != nil && r.WaitingFor.Kind == rollout.WaitDrift:
+		s.add(Stalled, fact{metav1.ConditionTrue, camel(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since})
+	default:
 		s.add(Stalled, fact{metav1.ConditionFalse, reasonSound, "", r.CreatedAt})
 	}
 	if r.Phase.Final() || r.Phase == rollout.PhaseFailed {

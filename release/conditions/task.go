@@ -14,7 +14,7 @@ func OfTask(t plan.Task) []metav1.Condition {
 	var s set
 	runs := t.State == plan.TaskPending || t.State == plan.TaskRunning || t.State == plan.TaskPausing || t.State == plan.TaskStopping
 	s.add(Progressing, fact{statusOf(runs), string(t.State), t.Reason, since})
-	if t.State == plan.TaskPaused {
+	if t.State == plan.TaskPaused || t.State == plan.TaskInterrupted {
 		s.add(Waiting, fact{metav1.ConditionTrue, reasonResume, t.Reason, since})
 	} else {
 		s.add(Waiting, fact{metav1.ConditionFalse, reasonNothing, "", latest(&t.CreatedAt, t.StartedAt)})
