@@ -32,8 +32,8 @@ func IsOpen(described *workflowservice.DescribeWorkflowExecutionResponse) bool {
 	return described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }
 
-// HasRun says whether a run is the one described, or the one with which it began before it was continued as new. One workflow of an ID runs at a
-// time, and what names a run may have been written under either. No runID means any.
+// HasRun says whether a run is the one described, or the one with which it began before it was continued as new. One workflow of an ID runs
+// at a time, and what names a run may have been written under either. No runID means any.
 func HasRun(described *workflowservice.DescribeWorkflowExecutionResponse, runID string) bool {
 	info := described.GetWorkflowExecutionInfo()
 	return runID == "" || runID == info.GetExecution().GetRunId() || runID == info.GetFirstRunId()

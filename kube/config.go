@@ -12,7 +12,8 @@ import (
 
 // Options say which cluster to talk to, and how fast.
 type Options struct {
-	// Kubeconfig is a file, "": the pod's own account, KUBECONFIG or ~/.kube/config, whichever is there first. Context is one of its contexts, "": the current one.
+	// Kubeconfig is a file, "": the pod's own account, KUBECONFIG or ~/.kube/config, whichever is there first. Context is one of its
+	// contexts, "": the current one.
 	Kubeconfig, Context string
 	// QPS and Burst bound the requests per second of each client. 0: the API server's own fairness is the only bound.
 	QPS   float32
@@ -30,8 +31,8 @@ func Connect(o Options) (*rest.Config, error) {
 	return Configure(config, o), nil
 }
 
-// Configure is a copy of config for clients whose errors Classify understands. Every client of a cluster is made from what it returns: this is the one place
-// that bounds requests.
+// Configure is a copy of config for clients whose errors Classify understands. Every client of a cluster is made from what it returns: this
+// is the one place that bounds requests.
 func Configure(config *rest.Config, o Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.UserAgent = o.QPS, o.Burst, o.UserAgent

@@ -20,8 +20,8 @@ type Class int
 
 // The classes.
 const (
-	// Internal: the error comes neither from an API server nor from the way to it: an error of Temporal, a decoding error, a cancelled context, a bug.
-	// It says nothing about any cluster.
+	// Internal: the error comes neither from an API server nor from the way to it: an error of Temporal, a decoding error, a cancelled
+	// context, a bug. It says nothing about any cluster.
 	Internal Class = iota
 	// Unreachable: the server did not answer, or not with a verdict; it is asked again. Trouble of the system.
 	Unreachable
@@ -37,8 +37,8 @@ const (
 	Refused
 )
 
-// Classify says of which class an error of a request to an API server is. A 403 is Refused where an access review said that we have the permission
-// (see Configure), and Forbidden otherwise.
+// Classify says of which class an error of a request to an API server is. A 403 is Refused where an access review said that we have the
+// permission (see Configure), and Forbidden otherwise.
 func Classify(err error) Class {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -45,8 +45,8 @@ func NewPermissions(client authorization.SelfSubjectAccessReviewsGetter, timeout
 	return &Permissions{reviews: client.SelfSubjectAccessReviews(), timeout: timeout, answers: map[Permission]bool{}}
 }
 
-// Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of requests however
-// many namespaces there are.
+// Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of
+// requests however many namespaces there are.
 func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
 	everywhere, single := map[Permission]bool{}, map[Permission]bool{}
 	for _, n := range needs {

@@ -19,14 +19,14 @@ import (
 // reviewPath is where the API server answers what the asking account may do.
 const reviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-// refusals tells the two kinds of 403 apart: a lacking permission, and the refusal of an admission rule (a webhook, a policy, a quota, pod security). The
-// texts do not tell, so it asks the API server for a review of the permission that the request took.
+// refusals tells the two kinds of 403 apart: a lacking permission, and the refusal of an admission rule (a webhook, a policy, a quota, pod
+// security). The texts do not tell, so it asks the API server for a review of the permission that the request took.
 type refusals struct{ base http.RoundTripper }
 
 func reviewRefusals(base http.RoundTripper) http.RoundTripper { return &refusals{base: base} }
 
-// RoundTrip makes a request. When it is answered with 403 although we have the permission, it makes the request once more, since an API server that has just
-// started may say no before it has read all its rules; a 403 to that too is marked with causePermitted.
+// RoundTrip makes a request. When it is answered with 403 although we have the permission, it makes the request once more, since an API
+// server that has just started may say no before it has read all its rules; a 403 to that too is marked with causePermitted.
 func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	answer, err := r.base.RoundTrip(req)
 	if err != nil || answer.StatusCode != http.StatusForbidden || strings.HasSuffix(req.URL.Path, reviewPath) || !r.permitted(req) {
@@ -59,7 +59,8 @@ func repetition(req *http.Request) *http.Request {
 	return again
 }
 
-// permitted says whether reviews answer that we may do all that a request takes. A review that fails counts as a no: the request may be tried again.
+// permitted says whether reviews answer that we may do all that a request takes. A review that fails counts as a no: the request may be
+// tried again.
 func (r *refusals) permitted(req *http.Request) bool {
 	for _, spec := range specsOf(req) {
 		if !r.review(req.Context(), req, spec) {
@@ -138,7 +139,8 @@ func specsOf(req *http.Request) []authv1.SelfSubjectAccessReviewSpec {
 	return out
 }
 
-// attributesOf reads the steps of /api/v1/namespaces/shop/pods/web/status or /apis/apps/v1/namespaces/shop/deployments/web; ok is false for anything else.
+// attributesOf reads the steps of /api/v1/namespaces/shop/pods/web/status or /apis/apps/v1/namespaces/shop/deployments/web; ok is false for
+// anything else.
 func attributesOf(steps []string) (a authv1.ResourceAttributes, ok bool) {
 	switch {
 	case len(steps) >= 3 && steps[0] == "api":

@@ -13,7 +13,8 @@ const (
 	togetherPause = time.Second
 )
 
-// Together makes requests, at most eight at once, and returns the first error. A request that gets no answer is made once more: a short hiccup is no verdict.
+// Together makes requests, at most eight at once, and returns the first error. A request that gets no answer is made once more: a short
+// hiccup is no verdict.
 func Together(ctx context.Context, jobs []func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

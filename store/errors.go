@@ -12,7 +12,8 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// failed turns the API server's answer about one object ("plan shop") into a typed failure. What says nothing of the home cluster stays untyped.
+// failed turns the API server's answer about one object ("plan shop") into a typed failure. What says nothing of the home cluster stays
+// untyped.
 func failed(err error, object string) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -36,7 +37,8 @@ func failed(err error, object string) error {
 	return fmt.Errorf("%s: %w", object, err)
 }
 
-// tooLarge knows the limits: the API server's on a request's body, and etcd's on one object and on one message, which come back as internal errors.
+// tooLarge knows the limits: the API server's on a request's body, and etcd's on one object and on one message, which come back as internal
+// errors.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "etcdserver: request is too large") ||
 		strings.Contains(err.Error(), "trying to send message larger than max")

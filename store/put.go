@@ -73,7 +73,8 @@ func (p putter[T]) fresh() T {
 	return object
 }
 
-// sameJSON says whether two values are the same document: raw JSON inside them may come back from the API server with its keys in another order.
+// sameJSON says whether two values are the same document: raw JSON inside them may come back from the API server with its keys in another
+// order.
 func sameJSON(a, b any) bool {
 	left, errLeft := generic(a)
 	right, errRight := generic(b)

@@ -24,8 +24,8 @@ const (
 	seenPoll = 5 * time.Millisecond
 )
 
-// Run keeps the list of records in memory, and tells of changes of servings, until the context ends. Without it the store reads lists from the API server,
-// and tells nothing.
+// Run keeps the list of records in memory, and tells of changes of servings, until the context ends. Without it the store reads lists from
+// the API server, and tells nothing.
 func (s *Store) Run(ctx context.Context) {
 	var watches sync.WaitGroup
 	watches.Go(func() { s.seen.RunWithContext(ctx) })

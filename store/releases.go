@@ -24,7 +24,8 @@ func (s *Store) GetRelease(ctx context.Context, name string) (*v1alpha1.ReleaseR
 	return record, nil
 }
 
-// CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes nothing.
+// CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes
+// nothing.
 func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alpha1.ReleaseOutcome) error {
 	for range maxAttempts {
 		record, err := s.GetRelease(ctx, name)

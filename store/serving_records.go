@@ -31,8 +31,8 @@ func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
 	return err
 }
 
-// CompleteServing writes how an operation on a serving ended into its record and keeps the newest keep records of that serving (0: keepRecords). Repeating it
-// changes nothing; an ending with more decisions than the record has takes its place.
+// CompleteServing writes how an operation on a serving ended into its record and keeps the newest keep records of that serving (0:
+// keepRecords). Repeating it changes nothing; an ending with more decisions than the record has takes its place.
 func (s *Store) CompleteServing(ctx context.Context, name string, end serving.Ending, keep int) error {
 	for range maxAttempts {
 		record, err := s.GetRelease(ctx, name)

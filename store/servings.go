@@ -43,8 +43,8 @@ func (s *Store) CreateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 	return failed(err, "serving "+serving.Name)
 }
 
-// UpdateServing replaces the spec and the metadata of the serving that was read, and leaves its status; a change since is a Conflict. What was
-// written is in serving afterwards.
+// UpdateServing replaces the spec and the metadata of the serving that was read, and leaves its status; a change since is a Conflict. What
+// was written is in serving afterwards.
 func (s *Store) UpdateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -56,8 +56,8 @@ func (s *Store) UpdateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 	return nil
 }
 
-// UpdateServingStatus replaces the status of the serving that was read, and leaves the rest; a change since is a Conflict. What was written is
-// in serving afterwards.
+// UpdateServingStatus replaces the status of the serving that was read, and leaves the rest; a change since is a Conflict. What was written
+// is in serving afterwards.
 func (s *Store) UpdateServingStatus(ctx context.Context, serving *kuscia.KusciaDeployment) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

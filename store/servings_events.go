@@ -10,8 +10,8 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// servingEvents tells whoever follows a serving that it has changed, by one watch for all of them. The watch brings no bodies: who is told reads the serving
-// as it is then.
+// servingEvents tells whoever follows a serving that it has changed, by one watch for all of them. The watch brings no bodies: who is told
+// reads the serving as it is then.
 type servingEvents struct {
 	informer cache.SharedIndexInformer
 
@@ -56,8 +56,8 @@ func (e *servingEvents) tell(object any) {
 	}
 }
 
-// FollowServing tells of changes of a serving, its deletion included, until leave is called. Changes that come faster than they are received are told as
-// one. It tells nothing unless Run was called.
+// FollowServing tells of changes of a serving, its deletion included, until leave is called. Changes that come faster than they are
+// received are told as one. It tells nothing unless Run was called.
 func (s *Store) FollowServing(id string) (changed <-chan struct{}, leave func()) {
 	e, follower := s.events, make(chan struct{}, 1)
 	e.mu.Lock()

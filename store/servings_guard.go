@@ -11,8 +11,8 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// GuardServing puts the finalizer on a serving as it was read, or takes it off. It touches nothing else: what somebody has applied stays as it was
-// applied, and its generation with it.
+// GuardServing puts the finalizer on a serving as it was read, or takes it off. It touches nothing else: what somebody has applied stays as
+// it was applied, and its generation with it.
 func (s *Store) GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package store reads and writes the objects of the home cluster: what is declared there (services, plans, parties, AppImages, servings) and what has
-// been (records).
+// Package store reads and writes the objects of the home cluster: what is declared there (services, plans, parties, AppImages, servings)
+// and what has been (records).
 package store
 
 import (
@@ -34,8 +34,8 @@ const (
 	maxAttempts = 5
 )
 
-// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of kuscia.secretflow in theirs.
-// All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,
+// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of kuscia.secretflow in
+// theirs. All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,
 // Forbidden and Unreachable.
 type Store struct {
 	namespace, servingNamespace string
@@ -56,8 +56,8 @@ type Store struct {
 	events *servingEvents
 }
 
-// New prepares a store on the namespace ("": defaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings in another ("": that of Kuscia).
-// It calls nobody yet.
+// New prepares a store on the namespace ("": defaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings
+// in another ("": that of Kuscia). It calls nobody yet.
 func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
 		namespace = defaultNamespace

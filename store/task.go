@@ -54,7 +54,8 @@ func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
 	return Live{Task: found.Status.Task, ResourceVersion: found.ResourceVersion}, nil
 }
 
-// CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). Repeating it changes nothing.
+// CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). Repeating it changes
+// nothing.
 func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
 	body, err := v1alpha1.EncodeBody(task)
 	if err != nil {

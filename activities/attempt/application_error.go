@@ -12,9 +12,9 @@ import (
 // maxMessage is the longest message, in bytes, that is given to Temporal, whose server cuts what it keeps of a failed attempt at 4 KiB.
 const maxMessage = 2000
 
-// ApplicationError turns a failure.Error into Temporal's ApplicationError, of which workflows read the type, which is the failure's kind, and the
-// details, which are failure.Details. Only a retryable kind is tried again, after RetryAfter, and counts as benign. Any other error is returned as it is,
-// so that the caller's retry policy decides.
+// ApplicationError turns a failure.Error into Temporal's ApplicationError, of which workflows read the type, which is the failure's kind,
+// and the details, which are failure.Details. Only a retryable kind is tried again, after RetryAfter, and counts as benign. Any other error
+// is returned as it is, so that the caller's retry policy decides.
 //
 // What it returns must be returned from the activity as it is: the SDK does not look into a wrapped ApplicationError.
 func ApplicationError(err error) error {
@@ -33,8 +33,8 @@ func ApplicationError(err error) error {
 	return temporal.NewApplicationErrorWithOptions(cut(f.Message), string(f.Kind), options)
 }
 
-// RetriedError is the ApplicationError of an activity that has no budget of its own: trouble of the system is tried again for as long as the workflow
-// allows, since only the workflow knows how long the release can wait.
+// RetriedError is the ApplicationError of an activity that has no budget of its own: trouble of the system is tried again for as long as
+// the workflow allows, since only the workflow knows how long the release can wait.
 func RetriedError(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {

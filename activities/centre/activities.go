@@ -33,7 +33,8 @@ type inputs interface {
 	Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error)
 }
 
-// NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of each subject are kept.
+// NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of
+// each subject are kept.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
 }

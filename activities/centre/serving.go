@@ -17,8 +17,8 @@ import (
 // errNothingNew ends a change of a status that would change nothing.
 var errNothingNew = failure.New(failure.Conflict, "nothing is new")
 
-// onServing changes the status of a serving as it is now, and again when somebody else was faster. A serving that is not there, or is another one of its
-// name, is NotFound. why tells the failpoints of the write apart.
+// onServing changes the status of a serving as it is now, and again when somebody else was faster. A serving that is not there, or is
+// another one of its name, is NotFound. why tells the failpoints of the write apart.
 func (a *Activities) onServing(ctx context.Context, id, uid, why string, change func(kd *kuscia.KusciaDeployment) error) error {
 	for range maxAttempts {
 		kd, err := a.store.GetServing(ctx, id)

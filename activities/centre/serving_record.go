@@ -54,7 +54,8 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 	return attempt.RetriedError(err)
 }
 
-// refusedRecord says that trying again writes no record either, until somebody helps. A home cluster that is away is waited for, as for the status.
+// refusedRecord says that trying again writes no record either, until somebody helps. A home cluster that is away is waited for, as for the
+// status.
 func refusedRecord(err error) bool {
 	var typed *failure.Error
 	return errors.As(err, &typed) && typed.Kind != failure.Unreachable && typed.Kind != failure.NotReady

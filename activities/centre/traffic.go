@@ -56,7 +56,8 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 	return result, nil
 }
 
-// inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not counted.
+// inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not
+// counted.
 func inTime(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
 	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
 	var f *failure.Error

@@ -2,10 +2,10 @@
 
 // Package failpoint kills the process at chosen points, in tests only.
 //
-// SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens.
-// SLIPWAY_FAILPOINTS_FILE names a file that arms one kill. It holds either one line, a name or a number, or JSON: {"name": "…", "after": 2}.
-// A name kills at the first hit of that name (after that many more, with "after"); a number n, or {"ordinal": n}, at the n-th hit of any name. Hits count
-// from the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
+// SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens. SLIPWAY_FAILPOINTS_FILE
+// names a file that arms one kill. It holds either one line, a name or a number, or JSON: {"name": "…", "after": 2}. A name kills at the
+// first hit of that name (after that many more, with "after"); a number n, or {"ordinal": n}, at the n-th hit of any name. Hits count from
+// the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
 package failpoint
 
 import (

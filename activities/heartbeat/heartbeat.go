@@ -12,8 +12,8 @@ import (
 // unasked is how often to tell when no heartbeat timeout asks for it.
 const unasked = 10 * time.Second
 
-// Details holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so that
-// nothing is lost but by a crash.
+// Details holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so
+// that nothing is lost but by a crash.
 type Details[P any] struct {
 	mu       sync.Mutex
 	progress P

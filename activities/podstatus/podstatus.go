@@ -14,8 +14,8 @@ import (
 // CrashLoopBackOff is the reason of a container that ends again and again.
 const CrashLoopBackOff = "CrashLoopBackOff"
 
-// Reason is why a pod does not serve: what its status says of the first of its parts, in the order in which a pod comes up, that is not as it should
-// be.
+// Reason is why a pod does not serve: what its status says of the first of its parts, in the order in which a pod comes up, that is not as
+// it should be.
 func Reason(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)

@@ -1,5 +1,6 @@
-// Package serving holds a serving's objects in a party's namespace: a ConfigMap, Services and a Deployment, which it creates, changes, watches and
-// removes. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is level-based and idempotent.
+// Package serving holds a serving's objects in a party's namespace: a ConfigMap, Services and a Deployment, which it creates, changes,
+// watches and removes. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is
+// level-based and idempotent.
 package serving
 
 import (
@@ -23,8 +24,8 @@ type Options struct {
 	Namespaces []string
 	// Queues are the task queues that this worker serves.
 	Queues []string
-	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the same cluster is
-	// that one's news.
+	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the
+	// same cluster is that one's news.
 	Engine string
 	// ListenFor is how long one attempt waits for pods before it gives its place back; default 10 s.
 	ListenFor time.Duration

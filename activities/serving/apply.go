@@ -40,7 +40,8 @@ func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) erro
 	}})
 }
 
-// Apply brings the party to a version and waits until all its pods run it. It fails with a failure.Kind as the error's type; NotReady is to be tried again.
+// Apply brings the party to a version and waits until all its pods run it. It fails with a failure.Kind as the error's type; NotReady is to
+// be tried again.
 func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) error {
 	wake, leave := a.watch.subscribe(name{req.Domain, req.Deployment})
 	defer leave()

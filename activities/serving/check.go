@@ -37,7 +37,8 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 	return result, nil
 }
 
-// checkAll asks once, for each queue that this worker serves, what should be there: somebody may have deleted it while no worker was running.
+// checkAll asks once, for each queue that this worker serves, what should be there: somebody may have deleted it while no worker was
+// running.
 func (o *Observer) checkAll(ctx context.Context) {
 	for _, queue := range o.activities.options.Queues {
 		for pause := tellShortest; ; pause = min(2*pause, tellLongest) {

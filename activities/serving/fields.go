@@ -20,7 +20,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// applyBody is what is applied to an object that is there: the fields that are to be Slipway's. It is meant for that version of it, and for no other one.
+// applyBody is what is applied to an object that is there: the fields that are to be Slipway's. It is meant for that version of it, and for
+// no other one.
 func applyBody(wanted, is object) ([]byte, error) {
 	wanted = wanted.DeepCopyObject().(object)
 	deployment, isDeployment := wanted.(*appsv1.Deployment)

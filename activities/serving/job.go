@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// frozenFor is after how long without a sign of life an attempt takes itself for dead, as Temporal does (the heartbeat timeout of the workflows): another
-// attempt, or another operation, has gone on, and where a Deployment was removed since nothing tells so.
+// frozenFor is after how long without a sign of life an attempt takes itself for dead, as Temporal does (the heartbeat timeout of the
+// workflows): another attempt, or another operation, has gone on, and where a Deployment was removed since nothing tells so.
 const frozenFor = 10 * time.Second
 
 // job is one activity of a party.

@@ -36,8 +36,8 @@ type workflowStarter interface {
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
-// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatus workflow. When nothing changes
-// it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
+// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatus workflow. When nothing
+// changes it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities
 	temporal   workflowStarter
@@ -150,8 +150,8 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 // lacks says that a Deployment does not run what it is asked with all its pods: these are worth asking.
 func lacks(s serving.Seen) bool { return s.UnavailableReplicas > 0 || s.UpdatedReplicas < s.Replicas }
 
-// ask notes what the pods of a Deployment say. Without their word the numbers are told all the same, with what they said last of the same version: a
-// question that fails is no news.
+// ask notes what the pods of a Deployment say. Without their word the numbers are told all the same, with what they said last of the same
+// version: a question that fails is no news.
 func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.Seen, last serving.Seen) {
 	reason, message, err := o.activities.podTrouble(ctx, d)
 	if err != nil && last.DeploymentUID == now.DeploymentUID && last.Version == now.Version {

@@ -23,8 +23,8 @@ const mistrust = 30 * time.Second
 // name is one Deployment of a serving.
 type name struct{ namespace, deployment string }
 
-// Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects it sees none.
-// Whoever waits for a Deployment is woken when it changes, and the Observer hears of every change.
+// Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects
+// it sees none. Whoever waits for a Deployment is woken when it changes, and the Observer hears of every change.
 type Watch struct {
 	factories []informers.SharedInformerFactory
 	// scopes are what is watched by namespace; "" when one covers all. One that lacks a permission leaves the others alone.

@@ -128,7 +128,8 @@ func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T
 	return apply(ctx, w, c, wanted, is)
 }
 
-// create makes an object that is not there. An apply would not do: it writes over what another attempt, or somebody else, has made in the meantime.
+// create makes an object that is not there. An apply would not do: it writes over what another attempt, or somebody else, has made in the
+// meantime.
 func create[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
 	var none T
 	if err := w.mayGoOn(ctx); err != nil {
@@ -177,7 +178,8 @@ func (w *writer) applying() metav1.PatchOptions {
 	return metav1.PatchOptions{FieldManager: serving.FieldManager, Force: &force, DryRun: w.dryRun()}
 }
 
-// seal notes the digest of what the API server has made of an object, where that is not what was sent: an admission webhook may have changed it.
+// seal notes the digest of what the API server has made of an object, where that is not what was sent: an admission webhook may have
+// changed it.
 func seal[T object](ctx context.Context, w *writer, c kindClient[T], wanted, made T) (T, error) {
 	digest, err := appliedDigest(made)
 	if err != nil || digest == made.GetAnnotations()[serving.AnnotationApplied] {
@@ -233,8 +235,8 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 	return nil
 }
 
-// same says whether an object was written as this before, by this very step. Where nothing but the fencing token is new the token is written, so that an
-// attempt that was frozen with an earlier one is refused.
+// same says whether an object was written as this before, by this very step. Where nothing but the fencing token is new the token is
+// written, so that an attempt that was frozen with an earlier one is refused.
 func same(is, wanted metav1.Object) bool {
 	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationToken, workloadops.AnnotationClaimedBy}
 	return !slices.ContainsFunc(keys, func(key string) bool { return is.GetAnnotations()[key] != wanted.GetAnnotations()[key] })

@@ -133,7 +133,8 @@ func TestPreflightPermissions(t *testing.T) {
 	require.Contains(t, refusals[0].Reason, "may not create services, delete services, get httproutes, get services, list endpointslices, list pods, patch httproutes, patch services")
 }
 
-// TestOwnScript has a script of the workload's namespace come before the built-in one, and its refusal reach the step's field; one that breaks is refused with its line.
+// TestOwnScript has a script of the workload's namespace come before the built-in one, and its refusal reach the step's field; one that
+// breaks is refused with its line.
 func TestOwnScript(t *testing.T) {
 	b, w := newBench(t), ways["ingress"]
 	b.set(w)

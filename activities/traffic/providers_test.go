@@ -75,8 +75,8 @@ func (b *bench) set(w way) *unstructured.Unstructured {
 	return b.object(w.kind, "order")
 }
 
-// TestEveryProviderThroughARelease takes each provider through a whole release, each change twice: the second time nothing is written. At the end the user's objects
-// are what they were, and nothing of ours is left.
+// TestEveryProviderThroughARelease takes each provider through a whole release, each change twice: the second time nothing is written. At
+// the end the user's objects are what they were, and nothing of ours is left.
 func TestEveryProviderThroughARelease(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {

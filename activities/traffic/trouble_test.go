@@ -37,7 +37,8 @@ var edits = map[string]struct{ kind, name, patch string }{
 	"custom":    {"VirtualService", "order", `{spec: {http: [{route: [{destination: {host: order}}]}]}}`},
 }
 
-// TestAnothersEdit has somebody edit a route in mid-release: it is not written over until a person says so, and then the originals are still known.
+// TestAnothersEdit has somebody edit a route in mid-release: it is not written over until a person says so, and then the originals are
+// still known.
 func TestAnothersEdit(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
@@ -116,7 +117,8 @@ func TestAnothersClaim(t *testing.T) {
 	}
 }
 
-// TestDeletedByHand has somebody delete what a release made or borrowed: what it made it makes again; what it borrowed is a person's to decide, and nothing to give back.
+// TestDeletedByHand has somebody delete what a release made or borrowed: what it made it makes again; what it borrowed is a person's to
+// decide, and nothing to give back.
 func TestDeletedByHand(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {

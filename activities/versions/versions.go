@@ -1,5 +1,5 @@
-// Package versions reads what an operation on a serving was started with, from the first event of its workflow (release/serving, Input): versions travel
-// through history once, however many parties there are.
+// Package versions reads what an operation on a serving was started with, from the first event of its workflow (release/serving, Input):
+// versions travel through history once, however many parties there are.
 package versions
 
 import (

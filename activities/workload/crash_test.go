@@ -41,9 +41,9 @@ func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int
 	return err != nil
 }
 
-// TestKilledAtChanges kills the process before and after changes of an operation, with nothing remembered, and lets the next one go on: the outcome is the same,
-// no pod is restarted twice, and the spec is changed no more often than without the kill. Before one change is after the one before it, but for what the process
-// knew: TestSoakKilledAtEveryChange has those, and the later changes.
+// TestKilledAtChanges kills the process before and after changes of an operation, with nothing remembered, and lets the next one go on: the
+// outcome is the same, no pod is restarted twice, and the spec is changed no more often than without the kill. Before one change is after
+// the one before it, but for what the process knew: TestSoakKilledAtEveryChange has those, and the later changes.
 func TestKilledAtChanges(t *testing.T) {
 	t.Parallel()
 	killAtChanges(t, func(changes int, after bool) bool { return changes <= 2 && (after || changes == 0) })
@@ -125,7 +125,8 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 	require.Equal(b.t, generation, b.whole(name).generation, "once more changes nothing (%s)", again.Message)
 }
 
-// TestTheAnswerIsNotLost kills the process after its last write: the next attempt, which finds a workload that nobody holds, still knows what was done.
+// TestTheAnswerIsNotLost kills the process after its last write: the next attempt, which finds a workload that nobody holds, still knows
+// what was done.
 func TestTheAnswerIsNotLost(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 3, nil)

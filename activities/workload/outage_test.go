@@ -46,7 +46,8 @@ func TestOutOfReach(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
 
-// TestOutageInTheMiddle loses the cluster for longer than the whole deadline after the operation has begun: it goes on, and the outage does not count.
+// TestOutageInTheMiddle loses the cluster for longer than the whole deadline after the operation has begun: it goes on, and the outage does
+// not count.
 func TestOutageInTheMiddle(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 0, slowDeployment)
@@ -182,7 +183,8 @@ func TestPreflightNamesMissingPermissions(t *testing.T) {
 	}, patience, tick, "the refusal must name what is missing")
 }
 
-// TestForbiddenByAPolicy has an admission policy that forbids the change: that is a refusal, not a lack of permissions, though both are 403.
+// TestForbiddenByAPolicy has an admission policy that forbids the change: that is a refusal, not a lack of permissions, though both are
+// 403.
 func TestForbiddenByAPolicy(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)

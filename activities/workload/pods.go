@@ -40,7 +40,8 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 	return out, err
 }
 
-// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the failpoints.
+// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the
+// failpoints.
 func (a *Activities) deletePods(ctx context.Context, namespace string, list []workloadops.Pod, before, after string) error {
 	for _, p := range list {
 		uid, version := types.UID(p.UID), p.Version

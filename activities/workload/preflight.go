@@ -119,8 +119,8 @@ func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNa
 	p.reasons[i] = workloadops.Refuses(p.requests[i], k.observe(o).seen)
 }
 
-// withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a misspelt namespace
-// is not to be created, but looked for elsewhere.
+// withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a
+// misspelt namespace is not to be created, but looked for elsewhere.
 func (a *Activities) withoutNamespace(ctx context.Context, namespace string) string {
 	call, cancel := a.call(ctx)
 	defer cancel()

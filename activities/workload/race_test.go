@@ -22,7 +22,8 @@ func (b *bench) before(n int32, happen func()) {
 	})
 }
 
-// Two releases look at a free workload at the same moment: the one whose write comes second finds that it is taken, and has changed nothing.
+// Two releases look at a free workload at the same moment: the one whose write comes second finds that it is taken, and has changed
+// nothing.
 func TestTwoReleasesOfOneMoment(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)

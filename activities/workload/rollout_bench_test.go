@@ -232,7 +232,8 @@ func intText(n int32) string {
 // realWrites counts the patches that the server took until now, dry runs left out.
 func (b *bench) realWrites() int { return b.traffic.written() }
 
-// requireHome checks that a Deployment is what it was but for its template, that nothing of a rollout is left on it, and that all pods are of one image.
+// requireHome checks that a Deployment is what it was but for its template, that nothing of a rollout is left on it, and that all pods are
+// of one image.
 func (b *bench) requireHome(before whole, name, image string, size int) {
 	b.t.Helper()
 	b.reaches(name, map[string]int{image: size})

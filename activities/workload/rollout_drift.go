@@ -12,8 +12,8 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app (x:9, was x:2),
-// by kubectl-set at 2026-03-01T09:00:00Z".
+// edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app
+// (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
 func (t *rolloutJob) edited(l *snapshot) string {
 	base := t.written(l)
 	if base == nil {
@@ -30,7 +30,8 @@ func (t *rolloutJob) edited(l *snapshot) string {
 	return fmt.Sprintf(": %s, by %s at %s", fields, manager, at.UTC().Format(time.RFC3339))
 }
 
-// written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known any more.
+// written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known
+// any more.
 func (t *rolloutJob) written(l *snapshot) map[string]any {
 	saved := l.seen.Saved
 	if saved == nil {

@@ -17,7 +17,8 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestADeletedWorkloadGivesItsAutoscalerBack: nobody else would, and it would keep the next workload of the name at the size that it was pinned to.
+// TestADeletedWorkloadGivesItsAutoscalerBack: nobody else would, and it would keep the next workload of the name at the size that it was
+// pinned to.
 func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
 	for _, c := range []struct {
 		reason, edit string
@@ -66,8 +67,8 @@ func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsGoneBesideTheWorkload deletes what a rollout borrows or makes beside its workload right before it is written: that it is not there says nothing of the
-// workload itself, and the rollout goes on.
+// TestWhatIsGoneBesideTheWorkload deletes what a rollout borrows or makes beside its workload right before it is written: that it is not
+// there says nothing of the workload itself, and the rollout goes on.
 func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 	t.Run("an autoscaler that is to be pinned", func(t *testing.T) {
 		b := newBench(t)

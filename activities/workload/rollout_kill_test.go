@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestRolloutKilled ends every attempt at a different write, before or after the server has taken it, and begins the activity again from nothing: it comes to
-// the same end as without.
+// TestRolloutKilled ends every attempt at a different write, before or after the server has taken it, and begins the activity again from
+// nothing: it comes to the same end as without.
 func TestRolloutKilled(t *testing.T) {
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestRolloutKilled(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// killed runs an activity that is cut off and cancelled at its first write, then at its second, and so on, each time just before or just after the server
-// takes it; then once undisturbed.
+// killed runs an activity that is cut off and cancelled at its first write, then at its second, and so on, each time just before or just
+// after the server takes it; then once undisturbed.
 func (b *bench) killed(run func(context.Context) error) {
 	b.t.Helper()
 	defer b.traffic.set(nil)
@@ -130,7 +130,8 @@ func TestRolloutRefusals(t *testing.T) {
 	require.Zero(t, b.realWrites(), "a preflight writes nothing")
 }
 
-// TestRolloutOfAWorkloadInItsOwnUpdate: what was applied a moment ago is no refusal. The release is told, waits, and begins on one stable revision.
+// TestRolloutOfAWorkloadInItsOwnUpdate: what was applied a moment ago is no refusal. The release is told, waits, and begins on one stable
+// revision.
 func TestRolloutOfAWorkloadInItsOwnUpdate(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 3, func(d *appsv1.Deployment) {

@@ -161,8 +161,8 @@ func (d *dock) home(image string, size int) {
 	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
-// eachKind goes through two kinds in `make test`, a native one and one of Kruise's, and through all six in `make test-soak`. The turn says which two: between them
-// the tests meet every kind four times.
+// eachKind goes through two kinds in `make test`, a native one and one of Kruise's, and through all six in `make test-soak`. The turn says
+// which two: between them the tests meet every kind four times.
 func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
 	half := len(releasables) / 2
 	for i, k := range releasables {

@@ -21,8 +21,8 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-// dieAfterWrite makes the activities anew, and has their process die in the instant of its n-th write: the write is made, but its answer and everything after it
-// is lost. It says whether that came to pass.
+// dieAfterWrite makes the activities anew, and has their process die in the instant of its n-th write: the write is made, but its answer
+// and everything after it is lost. It says whether that came to pass.
 func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 	d.t.Helper()
 	d.use(d.config, workload.Options{ListenFor: 2 * time.Second})
@@ -57,7 +57,8 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 		r := d.release()
 		r.budget = 0
 		stop := d.watchFloor("w", 3, 4)
-		// Each activity is begun by a process that dies after its first write, then by one that dies after its second, and so on, until one ends it.
+		// Each activity is begun by a process that dies after its first write, then by one that dies after its second, and so on, until one
+		// ends it.
 		through := func(name string, req, result any) {
 			t.Helper()
 			for n := int32(1); n < 20; n++ {
@@ -83,7 +84,8 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 	})
 }
 
-// TestKindsHeldInMidStep has a step held while its pods move: those that have moved stay, and no other moves until it goes on, whoever replaces the pods.
+// TestKindsHeldInMidStep has a step held while its pods move: those that have moved stay, and no other moves until it goes on, whoever
+// replaces the pods.
 func TestKindsHeldInMidStep(t *testing.T) {
 	eachKind(t, 6, func(t *testing.T, k releasable) {
 		k.spec = withSlowPods(t, k.spec)

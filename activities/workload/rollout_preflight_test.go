@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the earlier release was
-// brought home for a change that cannot be made, both are lost.
+// TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the
+// earlier release was brought home for a change that cannot be made, both are lost.
 func TestPreflightOverAnEarlierRelease(t *testing.T) {
 	images := func(image string) strategy.Change { return strategy.Change{Images: map[string]string{"app": image}} }
 	cases := []struct {

@@ -127,7 +127,8 @@ func TestPartitionScaling(t *testing.T) {
 	}
 }
 
-// TestPartitionDrift has others edit the template at rest: no ready pod is lost to an undo, one at most to a new image, and the rollout holds.
+// TestPartitionDrift has others edit the template at rest: no ready pod is lost to an undo, one at most to a new image, and the rollout
+// holds.
 func TestPartitionDrift(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("25%", "25%"))
@@ -140,7 +141,8 @@ func TestPartitionDrift(t *testing.T) {
 	look := r.moveRequest(1, "80%")
 	look.Look = true
 	require.Contains(t, r.moveFails(look, failure.Drift).Message(), "set its pod template back to the stable version")
-	// The controller acts on an undo before the ReplicaSet of the stable pods has seen the gate: one pod may go back with it, never a ready one without another.
+	// The controller acts on an undo before the ReplicaSet of the stable pods has seen the gate: one pod may go back with it, never a ready
+	// one without another.
 	require.GreaterOrEqual(t, b.split("web")["x:new"], 7)
 
 	b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:other"}]}}}}`)
@@ -221,7 +223,8 @@ func TestBlueGreen(t *testing.T) {
 	}
 }
 
-// touchScaler has somebody else write an autoscaler, as its controller does at any time, right before every other patch of it; it counts those patches.
+// touchScaler has somebody else write an autoscaler, as its controller does at any time, right before every other patch of it; it counts
+// those patches.
 func (b *bench) touchScaler(name string) *atomic.Int32 {
 	patches := &atomic.Int32{}
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {

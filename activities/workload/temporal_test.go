@@ -87,8 +87,8 @@ func (s served) pending() (attempt int32, p workloadops.Progress) {
 	return attempt, p
 }
 
-// TestProgressTravelsThroughTemporal checks on a real server what the design of the deadline rests on: the last heartbeat of an attempt that ends with an error
-// reaches the next attempt, so that the time that is used adds up.
+// TestProgressTravelsThroughTemporal checks on a real server what the design of the deadline rests on: the last heartbeat of an attempt
+// that ends with an error reaches the next attempt, so that the time that is used adds up.
 func TestProgressTravelsThroughTemporal(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(workload.Options{ListenFor: time.Second})
@@ -111,8 +111,8 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 	require.InDelta(t, 16, time.Since(began).Seconds(), 4, "the pauses between the attempts count too")
 }
 
-// TestEndingOnARealServer looks at Temporal just before the last write: the answer must be on record there by then, whatever the SDK holds back. Then the
-// answer of that write is lost, and the next attempt still knows what was done.
+// TestEndingOnARealServer looks at Temporal just before the last write: the answer must be on record there by then, whatever the SDK holds
+// back. Then the answer of that write is lost, and the next attempt still knows what was done.
 func TestEndingOnARealServer(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(workload.Options{})

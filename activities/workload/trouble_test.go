@@ -147,7 +147,8 @@ func TestHalfStarted(t *testing.T) {
 	require.NotContains(t, after.annotations, workloadops.AnnotationLeftAt)
 }
 
-// TestRestartOfASickStatefulSet begins with pods that are not ready. They are taken first, since they are out already, and never a second one.
+// TestRestartOfASickStatefulSet begins with pods that are not ready. They are taken first, since they are out already, and never a second
+// one.
 func TestRestartOfASickStatefulSet(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.StatefulSet){"ordered": func(*appsv1.StatefulSet) {}, "burst": burst} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is asked again.
+// CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is
+// asked again.
 func (a *Activities) CountUnavailable(ctx context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
 	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {

@@ -66,7 +66,8 @@ func TestManyAttemptsShareOneWatch(t *testing.T) {
 	require.LessOrEqual(t, b.traffic.watchesOf("/apis/apps/v1/deployments"), 1, "%v", b.traffic.calls)
 }
 
-// TestAnAttemptGivesItsPlaceBack waits for pods that do not come: the attempt ends after the time that it may listen, and says how far it is.
+// TestAnAttemptGivesItsPlaceBack waits for pods that do not come: the attempt ends after the time that it may listen, and says how far it
+// is.
 func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})

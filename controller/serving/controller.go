@@ -1,5 +1,6 @@
-// Package serving watches KusciaDeployments, whoever wrote them (the HTTP API or kubectl), and starts the operations that they ask for. It keeps no state of
-// its own: any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what is to be done.
+// Package serving watches KusciaDeployments, whoever wrote them (the HTTP API or kubectl), and starts the operations that they ask for. It
+// keeps no state of its own: any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what
+// is to be done.
 package serving
 
 import (
@@ -229,8 +230,8 @@ func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, i
 	}, workflows.TypeServing, in)
 }
 
-// beside starts an operation although a workflow of its ID is open: that may be the deletion of a former serving of the name, which waits for a party that is
-// away. nil is the operation itself, which was started before.
+// beside starts an operation although a workflow of its ID is open: that may be the deletion of a former serving of the name, which waits
+// for a party that is away. nil is the operation itself, which was started before.
 func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
 	id := fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation)
 	described, err := execution.Describe(ctx, c.temporal, id, open.RunId)
@@ -279,8 +280,9 @@ func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, wh
 	return c.writeStatus(ctx, kd)
 }
 
-// refuseBeside writes that a spec cannot be run while an operation on another one is under way. Its end is a change of the serving, at which it is looked at
-// again, and that may take days: whoever wrote the spec should not wait for it in good faith. It is written once, since each write has the serving looked at.
+// refuseBeside writes that a spec cannot be run while an operation on another one is under way. Its end is a change of the serving, at
+// which it is looked at again, and that may take days: whoever wrote the spec should not wait for it in good faith. It is written once,
+// since each write has the serving looked at.
 func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
 	if said := kd.Status.Refused; said != nil && said.Generation == kd.Generation && said.Message == why {
 		return nil

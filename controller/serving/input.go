@@ -76,8 +76,9 @@ func checkBegun(kd *kuscia.KusciaDeployment, former *serving.Version) string {
 	return ""
 }
 
-// leaving are the parties from which a deletion removes what they run: those of the spec, those of the version that served, and those that an operation
-// has begun with. Of a domain that nobody knows any more the queue of before counts; one that no operation has begun with runs nothing.
+// leaving are the parties from which a deletion removes what they run: those of the spec, those of the version that served, and those that
+// an operation has begun with. Of a domain that nobody knows any more the queue of before counts; one that no operation has begun with runs
+// nothing.
 func (c *Controller) leaving(ctx context.Context, kd *kuscia.KusciaDeployment, former *serving.Version) ([]serving.PartyTarget, error) {
 	parties := slices.Clone(kd.Spec.Parties)
 	if former != nil {

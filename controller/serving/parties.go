@@ -24,8 +24,8 @@ const queueLasts = 30 * time.Second
 // clockSkew is how far the clocks of two processes are apart at most.
 const clockSkew = time.Minute
 
-// parties looks after the presence of the parties' workers while there are servings: who is silent is named in the status of its servings, and operations
-// that are under way are told. Temporal has no watch on heartbeats: one request every few seconds asks for all.
+// parties looks after the presence of the parties' workers while there are servings: who is silent is named in the status of its servings,
+// and operations that are under way are told. Temporal has no watch on heartbeats: one request every few seconds asks for all.
 type parties struct {
 	c        *Controller
 	presence Presence
@@ -61,8 +61,8 @@ func (p *parties) run(ctx context.Context) {
 	}
 }
 
-// nextLook is an Interval after the last one, or earlier: at the moment in which a party's silence reaches its limit, should it last. Otherwise who is silent
-// would be named up to an Interval too late.
+// nextLook is an Interval after the last one, or earlier: at the moment in which a party's silence reaches its limit, should it last.
+// Otherwise who is silent would be named up to an Interval too late.
 func nextLook(found map[string]party.Presence, last time.Time) time.Time {
 	next := last.Add(party.Interval)
 	for _, one := range found {
@@ -201,8 +201,8 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 	}
 }
 
-// saw says whether an operation began when this controller was there already. What was told to one that began before is not known: it is told who is away
-// once more, and also who is there.
+// saw says whether an operation began when this controller was there already. What was told to one that began before is not known: it is
+// told who is away once more, and also who is there.
 func (p *parties) saw(op *kuscia.Operation) bool {
 	return op.StartedAt != nil && op.StartedAt.After(p.began.Add(clockSkew))
 }

@@ -19,13 +19,14 @@ import (
 const Argument = "script-sandbox"
 
 const (
-	// timeLimit is how much of a processor's time a script may take, and hardTime is when it is ended from outside, deep in one call. It is not the time on
-	// the clock: on a busy machine that would fail a script for what others do.
+	// timeLimit is how much of a processor's time a script may take, and hardTime is when it is ended from outside, deep in one call. It is
+	// not the time on the clock: on a busy machine that would fail a script for what others do.
 	timeLimit, hardTime = time.Second, 1200 * time.Millisecond
 	// mostClock bounds the time on the clock as well.
 	mostClock = 10 * time.Second
-	// memoryLimit is how many bytes a script may hold; hardMemory is how many more than at its start the process may get at all, when one step of a script takes
-	// more at once than a look can notice. The runtime maps addresses well ahead of what it uses, so that those have a limit of their own.
+	// memoryLimit is how many bytes a script may hold; hardMemory is how many more than at its start the process may get at all, when one
+	// step of a script takes more at once than a look can notice. The runtime maps addresses well ahead of what it uses, so that those have
+	// a limit of their own.
 	memoryLimit, hardMemory, hardMapped = 64 << 20, 512 << 20, 2 << 30
 	// lookEvery is how often the memory is looked at.
 	lookEvery = 2 * time.Millisecond

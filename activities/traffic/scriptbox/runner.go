@@ -87,7 +87,8 @@ func (r *Runner) remember(key [sha256.Size]byte, answer sandbox.Response) {
 	r.answers[key] = answer
 }
 
-// start runs the process; lasting says that the answer would be the same again, which is not so for one that ran out of time on a busy machine.
+// start runs the process; lasting says that the answer would be the same again, which is not so for one that ran out of time on a busy
+// machine.
 func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Response, lasting bool, err error) {
 	own, cancel := context.WithTimeout(ctx, mostClock+startAllowance)
 	defer cancel()
