@@ -52,7 +52,8 @@ func find(o Options) (*rest.Config, error) {
 			return config, nil
 		}
 	}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 }
 
 // NewClients makes the two clients of one cluster: for the kinds that Kubernetes has itself, and for any.

@@ -72,7 +72,8 @@ func unanswered(err error) bool {
 	}
 	var request *url.Error
 	var network net.Error
-	return errors.As(err, &request) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
+	return errors.As(err, &request) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		strings.Contains(err.Error(), brokenOff)
 }
@@ -84,7 +85,8 @@ const brokenOff = "error when reading response body"
 const causePermitted metav1.CauseType = "slipway.io/permitted"
 
 func permitted(status metav1.Status) bool {
-	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causePermitted })
+	return status.Details != nil &&
+		slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causePermitted })
 }
 
 // textLimit is the longest text, in bytes, that is taken over from a cluster into a message.

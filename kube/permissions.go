@@ -86,7 +86,8 @@ func (p *Permissions) askOne(ctx context.Context, n Permission) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	review, err := p.reviews.Create(ctx, &authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authv1.ResourceAttributes{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name},
+		ResourceAttributes: &authv1.ResourceAttributes{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace,
+			Name: n.Name},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return err

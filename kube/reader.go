@@ -45,7 +45,8 @@ func (l Live) Get(ctx context.Context, resource schema.GroupVersionResource, nam
 }
 
 // List reads objects, page by page.
-func (l Live) List(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error) {
+func (l Live) List(ctx context.Context, resource schema.GroupVersionResource,
+	namespace, selector string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
 	for {

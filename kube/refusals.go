@@ -117,7 +117,8 @@ func specsOf(req *http.Request) []authv1.SelfSubjectAccessReviewSpec {
 	_, steps := splitPath(req.URL.Path)
 	a, ok := attributesOf(steps)
 	if !ok {
-		return []authv1.SelfSubjectAccessReviewSpec{{NonResourceAttributes: &authv1.NonResourceAttributes{Path: req.URL.Path, Verb: strings.ToLower(req.Method)}}}
+		return []authv1.SelfSubjectAccessReviewSpec{{NonResourceAttributes: &authv1.NonResourceAttributes{Path: req.URL.Path,
+			Verb: strings.ToLower(req.Method)}}}
 	}
 	switch a.Verb = verbs[req.Method]; {
 	case a.Verb == "delete" && a.Name == "":
@@ -178,7 +179,8 @@ func marked(answer *http.Response) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: string(said)}
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: string(said)}
 	if object, _, err := statuses.Decode(said, nil, nil); err == nil {
 		if told, ok := object.(*metav1.Status); ok {
 			status = *told

@@ -91,7 +91,8 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 		return err == nil && established(found), err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: look at its conditions", object, establishTimeout)
+		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: look at its conditions", object,
+			establishTimeout)
 	}
 	return failed(err, object)
 }

@@ -39,7 +39,8 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 
 // completeRecords are the completed records of a subject, newest first, without their bodies.
 func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]metav1.PartialObjectMetadata, error) {
-	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind, v1alpha1.LabelSubject: subject}).String() + "," + v1alpha1.LabelState
+	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind, v1alpha1.LabelSubject: subject}).String() + "," +
+		v1alpha1.LabelState
 	call, cancel := bounded(ctx)
 	defer cancel()
 	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(call, metav1.ListOptions{LabelSelector: selector})

@@ -46,7 +46,8 @@ func put[T object](ctx context.Context, what string, p putter[T]) (created, chan
 		case err != nil:
 			return false, false, failed(err, what)
 		case v1alpha1.IDOf(stored) != p.id:
-			return false, false, failure.New(failure.Conflict, "%s cannot be kept: the object of its name belongs to %s; choose another name", what, v1alpha1.IDOf(stored))
+			return false, false, failure.New(failure.Conflict,
+				"%s cannot be kept: the object of its name belongs to %s; choose another name", what, v1alpha1.IDOf(stored))
 		case p.equal(stored):
 			return false, false, nil
 		default:

@@ -88,8 +88,9 @@ func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord
 	call, cancel := bounded(ctx)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": record.ResourceVersion, "labels": map[string]string{v1alpha1.LabelState: outcome.State}},
-		"outcome":  outcome,
+		"metadata": map[string]any{"resourceVersion": record.ResourceVersion,
+			"labels": map[string]string{v1alpha1.LabelState: outcome.State}},
+		"outcome": outcome,
 	})
 	if err != nil {
 		return failed(err, "record "+record.Name)

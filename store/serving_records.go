@@ -22,7 +22,8 @@ func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
 	err = s.CreateRecord(ctx, &v1alpha1.ReleaseRecord{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			v1alpha1.LabelKind: v1alpha1.KindServing, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(in.ID)}},
-		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindServing, Subject: in.ID, Comment: fmt.Sprintf("%s, generation %d", in.Kind, in.Generation),
+		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindServing, Subject: in.ID,
+			Comment:    fmt.Sprintf("%s, generation %d", in.Kind, in.Generation),
 			WorkflowID: asked.WorkflowID, CreatedAt: metav1.MicroTime{Time: asked.StartedAt}, Snapshot: snapshot},
 	})
 	if failure.Is(err, failure.Conflict) {

@@ -37,8 +37,9 @@ func (s *Store) CreateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 	serving.Namespace = s.servingNamespace
 	_, err := s.servings.Create(ctx, serving, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
-		return failure.New(failure.NotFound, "namespace %s, in which servings are kept, or their definition does not exist in the home cluster: "+
-			"start the server with --install-crds, or create both", s.servingNamespace)
+		return failure.New(failure.NotFound,
+			"namespace %s, in which servings are kept, or their definition does not exist in the home cluster: "+
+				"start the server with --install-crds, or create both", s.servingNamespace)
 	}
 	return failed(err, "serving "+serving.Name)
 }

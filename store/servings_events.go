@@ -20,7 +20,8 @@ type servingEvents struct {
 }
 
 func (s *Store) newServingEvents() (*servingEvents, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(s.metadata, kuscia.KusciaDeploymentResource, s.servingNamespace, 0, cache.Indexers{}, nil).Informer()
+	informer := metadatainformer.NewFilteredMetadataInformer(s.metadata, kuscia.KusciaDeploymentResource, s.servingNamespace, 0,
+		cache.Indexers{}, nil).Informer()
 	events := &servingEvents{informer: informer, followers: map[string]map[chan struct{}]bool{}}
 	err := informer.SetTransform(func(value any) (any, error) {
 		if object, ok := value.(*metav1.PartialObjectMetadata); ok {

@@ -64,18 +64,22 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	}
 	config = jsonConfig(config)
 	client, codec, err := typedClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
-		&v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
+		&v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{},
+		&v1alpha1.PartyList{})
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
 		namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace),
 		services: gentype.NewClientWithList("releaseservices", client, codec, namespace,
-			func() *v1alpha1.ReleaseService { return &v1alpha1.ReleaseService{} }, func() *v1alpha1.ReleaseServiceList { return &v1alpha1.ReleaseServiceList{} }),
+			func() *v1alpha1.ReleaseService { return &v1alpha1.ReleaseService{} },
+			func() *v1alpha1.ReleaseServiceList { return &v1alpha1.ReleaseServiceList{} }),
 		plans: gentype.NewClientWithList("deployplans", client, codec, namespace,
-			func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} }, func() *v1alpha1.DeployPlanList { return &v1alpha1.DeployPlanList{} }),
+			func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} },
+			func() *v1alpha1.DeployPlanList { return &v1alpha1.DeployPlanList{} }),
 		records: gentype.NewClientWithList("releaserecords", client, codec, namespace,
-			func() *v1alpha1.ReleaseRecord { return &v1alpha1.ReleaseRecord{} }, func() *v1alpha1.ReleaseRecordList { return &v1alpha1.ReleaseRecordList{} }),
+			func() *v1alpha1.ReleaseRecord { return &v1alpha1.ReleaseRecord{} },
+			func() *v1alpha1.ReleaseRecordList { return &v1alpha1.ReleaseRecordList{} }),
 		parties: gentype.NewClientWithList("parties", client, codec, namespace,
 			func() *v1alpha1.Party { return &v1alpha1.Party{} }, func() *v1alpha1.PartyList { return &v1alpha1.PartyList{} }),
 	}
@@ -118,19 +122,22 @@ func jsonConfig(config *rest.Config) *rest.Config {
 
 // addKuscia prepares the clients of the objects of kuscia.secretflow.
 func (s *Store) addKuscia(config *rest.Config) error {
-	client, codec, err := typedClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{}, &kuscia.KusciaDeploymentList{})
+	client, codec, err := typedClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{},
+		&kuscia.KusciaDeploymentList{})
 	if err != nil {
 		return err
 	}
 	s.appImages = gentype.NewClientWithList(kuscia.AppImageResource.Resource, client, codec, "",
 		func() *kuscia.AppImage { return &kuscia.AppImage{} }, func() *kuscia.AppImageList { return &kuscia.AppImageList{} })
 	s.servings = gentype.NewClientWithList(kuscia.KusciaDeploymentResource.Resource, client, codec, s.servingNamespace,
-		func() *kuscia.KusciaDeployment { return &kuscia.KusciaDeployment{} }, func() *kuscia.KusciaDeploymentList { return &kuscia.KusciaDeploymentList{} })
+		func() *kuscia.KusciaDeployment { return &kuscia.KusciaDeployment{} },
+		func() *kuscia.KusciaDeploymentList { return &kuscia.KusciaDeploymentList{} })
 	return nil
 }
 
 // typedClient is a client of one API group and version that knows these types.
-func typedClient(config *rest.Config, version schema.GroupVersion, types ...runtime.Object) (rest.Interface, runtime.ParameterCodec, error) {
+func typedClient(config *rest.Config, version schema.GroupVersion,
+	types ...runtime.Object) (rest.Interface, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(version, types...)
 	metav1.AddToGroupVersion(scheme, version)

@@ -19,7 +19,8 @@ import (
 func TrafficObject(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
 
 // ListTrafficRoutings reads one page of the TrafficRoutings of a namespace ("": of all), in order of namespace and name.
-func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int, cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
+func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int,
+	cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
 	list, err := listPage(ctx, s.traffic.Namespace(namespace), limit, cursor)
 	if err != nil {
 		return nil, "", failed(err, "the list of TrafficRoutings")
@@ -47,7 +48,8 @@ func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (
 
 // PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case a change since is a
 // Conflict. A spec equal to what is stored writes nothing: changed is false then.
-func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage, stored *v1alpha1.TrafficRouting) (changed bool, err error) {
+func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage,
+	stored *v1alpha1.TrafficRouting) (changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var content map[string]any
@@ -61,7 +63,8 @@ func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, s
 		object.SetName(name)
 		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 		if apierrors.IsNotFound(err) {
-			return false, failure.New(failure.NotFound, "namespace %s does not exist in the home cluster: create it, then send %s again", namespace, TrafficObject(namespace, name))
+			return false, failure.New(failure.NotFound, "namespace %s does not exist in the home cluster: create it, then send %s again",
+				namespace, TrafficObject(namespace, name))
 		}
 		return err == nil, failed(err, TrafficObject(namespace, name))
 	}
@@ -114,7 +117,8 @@ func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, gu
 	if guarded {
 		finalizers = append(finalizers, v1alpha1.FinalizerTrafficRouting)
 	}
-	return s.patchTraffic(ctx, t, map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
+	return s.patchTraffic(ctx, t,
+		map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
 }
 
 // SetTrafficStatus writes the status of a TrafficRouting as it was read; one that was changed since is a Conflict. A definition that drops
@@ -122,10 +126,12 @@ func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, gu
 func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting) error {
 	t.Status.ObservedGeneration = t.Generation
 	want := slices.Clone(t.Status.Holders)
-	err := s.patchTraffic(ctx, t, map[string]any{"metadata": map[string]any{"resourceVersion": t.ResourceVersion}, "status": t.Status}, "status")
+	err := s.patchTraffic(ctx, t,
+		map[string]any{"metadata": map[string]any{"resourceVersion": t.ResourceVersion}, "status": t.Status}, "status")
 	if err == nil && !slices.Equal(want, t.Status.Holders) {
-		return failure.New(failure.Refused, "%s cannot be held: its definition in the home cluster is another product's, which keeps no holders; "+
-			"apply Slipway's definition of TrafficRouting", TrafficObject(t.Namespace, t.Name))
+		return failure.New(failure.Refused,
+			"%s cannot be held: its definition in the home cluster is another product's, which keeps no holders; "+
+				"apply Slipway's definition of TrafficRouting", TrafficObject(t.Namespace, t.Name))
 	}
 	return err
 }
@@ -139,7 +145,8 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 	if err != nil {
 		return failed(err, object)
 	}
-	written, err := s.traffic.Namespace(t.Namespace).Patch(ctx, t.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+	written, err := s.traffic.Namespace(t.Namespace).Patch(ctx, t.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 	if err != nil {
 		return failed(err, object)
 	}
@@ -153,8 +160,9 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 
 func readTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
 	t := &v1alpha1.TrafficRouting{
-		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
-		CreatedAt: object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
+		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
+		Generation: object.GetGeneration(),
+		CreatedAt:  object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
 		Finalizers: object.GetFinalizers(),
 	}
 	var err error

@@ -55,7 +55,8 @@ type Fleet struct {
 
 // newFleet polls these queues once it is started.
 func newFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
-	return &Fleet{temporal: temporal, queues: queues, options: options, done: make(chan struct{}), trouble: errors.New("the workers are starting")}
+	return &Fleet{temporal: temporal, queues: queues, options: options, done: make(chan struct{}),
+		trouble: errors.New("the workers are starting")}
 }
 
 // start returns at once; the workers connect in the background and try again until they succeed.

@@ -28,7 +28,8 @@ type sharedMetrics struct {
 // NewMetricsHandler registers what the SDK measures with registry.
 func NewMetricsHandler(registry prometheus.Registerer) client.MetricsHandler {
 	return metricsHandler{shared: &sharedMetrics{
-		registry: registry, counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{}, timers: map[string]*prometheus.HistogramVec{},
+		registry: registry, counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{},
+		timers: map[string]*prometheus.HistogramVec{},
 	}}
 }
 
@@ -69,7 +70,8 @@ func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 // Timer observes durations, in seconds.
 func (h metricsHandler) Timer(name string) client.MetricsTimer {
 	v := vector(h, h.shared.timers, name, func(name string, labels []string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: "Timed by the Temporal SDK.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: "Timed by the Temporal SDK.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Timer(name)

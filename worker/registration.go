@@ -44,7 +44,8 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	for _, key := range workflows.SearchAttributes {
 		have, ok := known.GetCustomAttributes()[key.GetName()]
 		if ok && have != key.GetValueType() {
-			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it", key.GetName(), namespace, have, key.GetValueType())
+			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it", key.GetName(), namespace, have,
+				key.GetValueType())
 		}
 		if !ok {
 			missing[key.GetName()] = key.GetValueType()
@@ -53,7 +54,8 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	if len(missing) == 0 {
 		return nil
 	}
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	_, err = c.OperatorService().AddSearchAttributes(ctx,
+		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	if err != nil {
 		return fmt.Errorf("cannot add search attributes %v to Temporal namespace %s: %w", slices.Sorted(maps.Keys(missing)), namespace, err)
 	}

@@ -25,7 +25,8 @@ func ApplicationError(err error) error {
 	options := temporal.ApplicationErrorOptions{
 		NonRetryable:   !f.Kind.Retryable(),
 		NextRetryDelay: f.RetryAfter,
-		Details:        []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect, Data: dataOf(f)}},
+		Details: []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect,
+			Data: dataOf(f)}},
 	}
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign

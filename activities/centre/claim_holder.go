@@ -72,7 +72,8 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 	if len(holders) == 0 {
 		return workloadops.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
 	}
-	return workloadops.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object, workflowsOf(holders))}, nil
+	return workloadops.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object,
+		workflowsOf(holders))}, nil
 }
 
 // living are the holders whose workflow still runs.
@@ -100,8 +101,10 @@ func workflowsOf(claims []string) string {
 }
 
 // replaced looks at a holder that is open: an interrupted task of the same plan has been replaced by the task that asks.
-func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
-	alive := workloadops.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}
+func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder,
+	in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	alive := workloadops.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it",
+		holder.WorkflowID)}
 	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)
 	if !ok || other == in.Task {
 		return alive, nil
@@ -125,5 +128,6 @@ func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, in
 	if execution.IsOpen(described) && state != string(plan.TaskInterrupted) {
 		return alive, nil
 	}
-	return workloadops.ClaimHolderResult{Dead: true, Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
+	return workloadops.ClaimHolderResult{Dead: true,
+		Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
 }

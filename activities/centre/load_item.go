@@ -15,7 +15,8 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 		return workloadops.LoadItemResult{}, attempt.RetriedError(err)
 	}
 	if in.Item < 1 || in.Item > len(snap.Document.Items) {
-		return workloadops.LoadItemResult{}, attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
+		return workloadops.LoadItemResult{},
+			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
 	}
 	item := snap.Document.Items[in.Item-1]
 	service := snap.Services[item.ServiceID]
@@ -28,7 +29,8 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 		})
 	}
 	if len(result.Workloads) == 0 {
-		return result, attempt.ApplicationError(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects", item.ServiceID, item.DeployLabel))
+		return result, attempt.ApplicationError(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects",
+			item.ServiceID, item.DeployLabel))
 	}
 	return result, nil
 }

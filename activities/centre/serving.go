@@ -44,7 +44,8 @@ func (a *Activities) onServing(ctx context.Context, id, uid, why string, change 
 			return err
 		}
 	}
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + id + " keeps being changed by others: it is tried again"}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + id +
+		" keeps being changed by others: it is tried again"}
 }
 
 // BeginServing writes that an operation on a serving has begun, and says which one was under way before it.
@@ -167,7 +168,8 @@ func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) e
 			return attempt.RetriedError(err)
 		}
 	}
-	return attempt.RetriedError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID + " keeps being changed by others"})
+	return attempt.RetriedError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID +
+		" keeps being changed by others"})
 }
 
 // expectedPage is how many servings are looked through at once.

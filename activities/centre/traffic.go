@@ -36,10 +36,12 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
 		switch held := len(others) < len(t.Status.Holders); {
 		case t.Deleting && !held:
-			return failure.New(failure.Refused, "%s is being deleted: create it anew when it is gone, then start the rollout again", store.TrafficObject(in.Namespace, in.Name))
+			return failure.New(failure.Refused, "%s is being deleted: create it anew when it is gone, then start the rollout again",
+				store.TrafficObject(in.Namespace, in.Name))
 		case t.Status.Phase == v1alpha1.TrafficFinalizing && len(others) > 0:
 			return &failure.Error{Kind: failure.NotReady, RetryAfter: holdRetry,
-				Message: fmt.Sprintf("%s gives its routes back for %s: this rollout begins after that", store.TrafficObject(in.Namespace, in.Name), workflowsOf(others))}
+				Message: fmt.Sprintf("%s gives its routes back for %s: this rollout begins after that",
+					store.TrafficObject(in.Namespace, in.Name), workflowsOf(others))}
 		case held && t.Status.Phase == v1alpha1.TrafficProgressing:
 			return nil
 		}

@@ -22,7 +22,8 @@ func Reason(pod *corev1.Pod) (reason, message string) {
 		if pod.DeletionGracePeriodSeconds != nil {
 			grace = *pod.DeletionGracePeriodSeconds
 		}
-		return "Terminating", fmt.Sprintf("it should be gone by %s, after %d s of grace", pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
+		return "Terminating", fmt.Sprintf("it should be gone by %s, after %d s of grace",
+			pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
 	}
 	if pod.Status.Phase == corev1.PodFailed {
 		return cmp.Or(pod.Status.Reason, "Failed"), kube.Line(pod.Status.Message)
@@ -54,14 +55,16 @@ func notReadyReason(reason string) string {
 func containerReason(list []corev1.ContainerStatus) (reason, message string) {
 	for _, c := range list {
 		switch s := c.State; {
-		case s.Waiting != nil && (s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" || s.Waiting.Reason == ""):
+		case s.Waiting != nil &&
+			(s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" || s.Waiting.Reason == ""):
 			if reason == "" {
 				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), kube.Line(s.Waiting.Message)
 			}
 		case s.Waiting != nil:
 			return s.Waiting.Reason, kube.Line(s.Waiting.Message + lastExit(c.LastTerminationState.Terminated))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
-			return cmp.Or(s.Terminated.Reason, "Error"), kube.Line(fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message)))
+			ended := fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message))
+			return cmp.Or(s.Terminated.Reason, "Error"), kube.Line(ended)
 		}
 	}
 	return reason, message

@@ -69,7 +69,8 @@ func New(client kubernetes.Interface, reader *versions.Reader, watch *Watch, opt
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
-		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove, serving.ActivityCheck: a.Check,
+		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove,
+		serving.ActivityCheck: a.Check,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}
@@ -78,7 +79,8 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 // check refuses what no look at the cluster could make right.
 func (a *Activities) check(req serving.PartyRequest) error {
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Domain) {
-		return failure.New(failure.Refused, "this party's worker does not serve the namespace %s: start one that does, or name the party that owns it", req.Domain)
+		return failure.New(failure.Refused,
+			"this party's worker does not serve the namespace %s: start one that does, or name the party that owns it", req.Domain)
 	}
 	return nil
 }
@@ -98,7 +100,8 @@ func (a *Activities) render(ctx context.Context, req serving.PartyRequest) (serv
 	}
 	place, has := version.Place(req.Domain, req.Deployment)
 	if !has {
-		return serving.Objects{}, failure.New(failure.Refused, "version %s of serving %s has no Deployment %s of party %s", req.Version, req.ID, req.Deployment, req.Domain)
+		return serving.Objects{}, failure.New(failure.Refused, "version %s of serving %s has no Deployment %s of party %s", req.Version,
+			req.ID, req.Deployment, req.Domain)
 	}
 	objects, err := serving.Render(version, place)
 	if err != nil {

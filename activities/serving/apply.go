@@ -104,7 +104,8 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 
 // read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone.
 func (j *job) read(ctx context.Context) (*appsv1.Deployment, error) {
-	if d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment}); live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim {
+	if d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment}); live && d != nil &&
+		d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim {
 		return d, nil
 	}
 	call, cancel := j.a.call(ctx)
@@ -138,14 +139,16 @@ func (j *job) finish(ctx context.Context, objects serving.Objects, d *appsv1.Dep
 // free gives the Deployment free, unless it is not the operation's any more.
 func (j *job) free(ctx context.Context) error {
 	held := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
-	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held), jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))})
+	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held),
+		jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))})
 	if err != nil {
 		return err
 	}
 	call, cancel := j.a.call(ctx)
 	defer cancel()
 	failpoint.Hit("serving.Deployment.free.before")
-	_, err = j.a.client.AppsV1().Deployments(j.req.Domain).Patch(call, j.req.Deployment, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: serving.FieldManager})
+	_, err = j.a.client.AppsV1().Deployments(j.req.Domain).Patch(call, j.req.Deployment, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: serving.FieldManager})
 	failpoint.Hit("serving.Deployment.free.after")
 	if err != nil && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
 		return nil // it is not ours any more: there is nothing to give free

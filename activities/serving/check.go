@@ -60,8 +60,9 @@ func (o *Observer) startCheck(ctx context.Context, queue string) error {
 	call, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	_, err := o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
-		ID: serving.CheckWorkflowID(queue), TaskQueue: catalog.EngineQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary: "check what the worker of queue " + queue + " should find",
+		ID: serving.CheckWorkflowID(queue), TaskQueue: catalog.EngineQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            "check what the worker of queue " + queue + " should find",
 	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue})
 	return err
 }

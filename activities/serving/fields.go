@@ -55,7 +55,8 @@ func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object)
 	if err != nil || patch == nil {
 		return err
 	}
-	adopted, err := c.patch(ctx, is.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: serving.FieldManager, DryRun: w.dryRun()})
+	adopted, err := c.patch(ctx, is.GetName(), types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: serving.FieldManager, DryRun: w.dryRun()})
 	if err != nil {
 		return err
 	}
@@ -139,6 +140,7 @@ func toPart(from any) (any, error) {
 		return from, nil
 	}
 	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: driftOf(is), ObjectMeta: metav1.ObjectMeta{
-		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(), Labels: is.GetLabels(),
+		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(),
+		Labels: is.GetLabels(),
 	}}, nil
 }

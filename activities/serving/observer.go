@@ -32,7 +32,8 @@ const (
 // workflowStarter starts workflows, with and without a signal, as client.Client does.
 type workflowStarter interface {
 	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
-	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any, options client.StartWorkflowOptions, workflow any,
+	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any,
+		options client.StartWorkflowOptions, workflow any,
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
@@ -80,7 +81,8 @@ func (o *Observer) work(ctx context.Context) {
 			return
 		}
 		if err := o.look(ctx, of); err != nil && ctx.Err() == nil {
-			o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment", of.namespace+"/"+of.deployment, "error", err)
+			o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment",
+				of.namespace+"/"+of.deployment, "error", err)
 			o.queue.AddRateLimited(of)
 		} else {
 			o.queue.Forget(of)
@@ -105,10 +107,12 @@ func (o *Observer) look(ctx context.Context, of name) error {
 	}
 	call, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	_, err := o.temporal.SignalWithStartWorkflow(call, serving.StatusWorkflowID(now.ID), serving.SignalObserved, now, client.StartWorkflowOptions{
-		ID: serving.StatusWorkflowID(now.ID), TaskQueue: catalog.EngineQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary: "what the parties of serving " + now.ID + " see",
-	}, serving.TypeStatus, now.ID)
+	_, err := o.temporal.SignalWithStartWorkflow(call, serving.StatusWorkflowID(now.ID), serving.SignalObserved, now,
+		client.StartWorkflowOptions{
+			ID: serving.StatusWorkflowID(now.ID), TaskQueue: catalog.EngineQueue,
+			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			StaticSummary:            "what the parties of serving " + now.ID + " see",
+		}, serving.TypeStatus, now.ID)
 	if err != nil {
 		return err
 	}
@@ -137,8 +141,9 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 		if drift = append(driftOf(d), drift...); d.Annotations[workloadops.AnnotationClaimedBy] != "" {
 			drift = nil // an operation works on it, and puts back what it finds
 		}
-		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace, Deployment: of.deployment,
-			Seen: serving.See(d, missing, drift)}
+		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace,
+			Deployment: of.deployment,
+			Seen:       serving.See(d, missing, drift)}
 		if lacks(now.Seen) {
 			o.ask(ctx, d, &now.Seen, last.Seen)
 		}

@@ -21,7 +21,8 @@ const lookGone = 250 * time.Millisecond
 // belonging selects what belongs to one Deployment of a serving.
 func belonging(req serving.PartyRequest) string {
 	return strings.Join([]string{
-		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID, kuscia.LabelDeploymentUID + "=" + req.UID,
+		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID,
+		kuscia.LabelDeploymentUID + "=" + req.UID,
 		kuscia.LabelWorkload + "=" + req.Deployment,
 	}, ",")
 }

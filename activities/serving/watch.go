@@ -66,7 +66,9 @@ func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger
 	if !w.namespaced {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	ours := informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName })
+	ours := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName
+	})
 	for _, namespace := range namespaces {
 		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), ours)
 		w.factories = append(w.factories, factory)

@@ -214,22 +214,27 @@ func (w *writer) hit(point string) {
 func (w *writer) mayWrite(kind string, is metav1.Object) error {
 	switch serving.OwnerOf(is, w.req.ID, w.req.UID) {
 	case serving.OwnerForeign:
-		return failure.New(failure.Refused, "domain %s %s %s already exist, please ensure that the %s name can't be duplicated: it is not of serving %s; delete or rename it, then send the serving again",
+		return failure.New(failure.Refused,
+			"domain %s %s %s already exist, please ensure that the %s name can't be duplicated: it is not of serving %s; "+
+				"delete or rename it, then send the serving again",
 			w.req.Domain, strings.ToLower(kind), is.GetName(), strings.ToLower(kind), w.req.ID)
 	case serving.OwnerFormer:
 		return &failure.Error{Kind: failure.NotReady, RetryAfter: retryFormer,
-			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name (uid " + is.GetLabels()[kuscia.LabelDeploymentUID] +
+			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name (uid " +
+				is.GetLabels()[kuscia.LabelDeploymentUID] +
 				"): it is waited for until that serving's deletion has removed it; delete it yourself if no deletion is under way"}
 	}
 	claim := is.GetAnnotations()[workloadops.AnnotationClaimedBy]
 	if !serving.MayTake(claim, w.req.ID, w.req.Generation) {
-		e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until that is over, or stop it", kind, w.req.Domain, is.GetName(),
+		e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until that is over, or stop it", kind,
+			w.req.Domain, is.GetName(),
 			workloadops.ParseHolder(claim).WorkflowID)
 		e.Holder = claim
 		return e
 	}
 	if serving.TokenOf(is).After(w.req.Token()) {
-		return failure.New(failure.ClaimLost, "%s %s/%s was written by a newer operation, or by a later step of this one: this step has nothing to do there any more", kind,
+		return failure.New(failure.ClaimLost,
+			"%s %s/%s was written by a newer operation, or by a later step of this one: this step has nothing to do there any more", kind,
 			w.req.Domain, is.GetName())
 	}
 	return nil

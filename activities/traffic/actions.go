@@ -46,7 +46,8 @@ func pinServices(ctx context.Context, t *routeJob) (string, error) {
 		if err := t.served(ctx, j.namespace, j.pair.Stable); err != nil {
 			return "", err
 		}
-		said = append(said, sentence("%s selects the stable version only (%s)", place{services, j.namespace, j.pair.Stable}, t.req.StableHash))
+		said = append(said,
+			sentence("%s selects the stable version only (%s)", place{services, j.namespace, j.pair.Stable}, t.req.StableHash))
 	}
 	return joined(said), nil
 }

@@ -63,7 +63,8 @@ func (k *kinds) of(apiVersion, name string) (kind, error) {
 			return found, nil
 		}
 	}
-	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition", name, apiVersion)
+	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition",
+		name, apiVersion)
 }
 
 func hasSlash(name string) bool {

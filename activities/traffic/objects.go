@@ -130,7 +130,8 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 	call, cancel := a.call(ctx)
 	defer cancel()
 	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.before")
-	err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Delete(call, p.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Delete(call, p.name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.after")
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -20,7 +20,8 @@ import (
 // routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. holder is the claim that
 // another release has on one of these objects, on names that object. It fails with failure.Unreachable or failure.Forbidden when the
 // cluster does not answer.
-func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error) {
+func (a *Activities) TrafficPreflight(ctx context.Context,
+	req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error) {
 	c := &check{a: a, req: req, root: "strategy.canary"}
 	if req.Strategy.Style == strategy.StyleBlueGreen {
 		c.root = "strategy.blueGreen"
@@ -192,7 +193,8 @@ func (c *check) service(ctx context.Context, j job) error {
 	case len(selector) == 0:
 		return failure.New(failure.Refused, "%s has no selector: a Service that selects no pods cannot be divided", p)
 	case pinned && !j.pair.Same():
-		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does this by itself", p, j.version.Label)
+		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does this by itself", p,
+			j.version.Label)
 	}
 	if c.req.Shared == nil { // a shared TrafficRouting steers whole requests, mostly at a Service further up than this workload's
 		if err := c.selects(ctx, p, selector); err != nil {
@@ -226,7 +228,9 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 	labels := traffic.PodLabels(workload)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value := selector[key]; labels[key] != value {
-			return failure.New(failure.Refused, "%s selects pods by %s=%s, which the pods of %s do not have: name the Service that leads to them", p, key, value, c.req.Workload)
+			return failure.New(failure.Refused,
+				"%s selects pods by %s=%s, which the pods of %s do not have: name the Service that leads to them", p, key, value,
+				c.req.Workload)
 		}
 	}
 	return nil
@@ -265,7 +269,8 @@ func (c *check) failure(err error) error {
 	case errors.As(err, &f):
 		return f
 	case classify(err) == kube.Forbidden:
-		return failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", c.req.Workload, kube.Text(err))
+		return failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", c.req.Workload,
+			kube.Text(err))
 	case classify(err) == kube.Unreachable:
 		return failure.New(failure.Unreachable, "%s: its cluster cannot be reached: %s", c.req.Workload, kube.Text(err))
 	case classify(err) == kube.Internal:

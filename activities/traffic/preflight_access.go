@@ -51,7 +51,8 @@ func (c *check) permissions(ctx context.Context, j job) (string, error) {
 	for gvr, verbs := range byResource {
 		namespace, name := j.namespace, ""
 		if gvr == configMapsGVR {
-			namespace, name = cmp.Or(c.a.options.ScriptsNamespace, namespace), c.a.options.ScriptsConfigMap // no other is read, so none has to be permitted
+			// no other is read, so none has to be permitted
+			namespace, name = cmp.Or(c.a.options.ScriptsNamespace, namespace), c.a.options.ScriptsConfigMap
 		}
 		for _, n := range kube.Needs(gvr.Group, gvr.Resource, namespace, verbs...) {
 			n.Name = name

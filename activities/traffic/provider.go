@@ -70,7 +70,8 @@ func jobs(req rollout.RouteRequest) []job {
 }
 
 // borrow has an object be what derive makes of its original.
-func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand, derive func(traffic.Object) (traffic.Object, []string, error)) (bool, error) {
+func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand,
+	derive func(traffic.Object) (traffic.Object, []string, error)) (bool, error) {
 	live, err := a.get(ctx, p.kind, p.namespace, p.name)
 	if err != nil {
 		return false, err

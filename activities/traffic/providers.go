@@ -91,7 +91,8 @@ func (customProvider) places(a *Activities, j job) ([]place, error) {
 }
 
 // derive is what the script makes of the original of one object.
-func (customProvider) derive(ctx context.Context, a *Activities, j job, ref strategy.ObjectRef) func(traffic.Object) (traffic.Object, []string, error) {
+func (customProvider) derive(ctx context.Context, a *Activities, j job,
+	ref strategy.ObjectRef) func(traffic.Object) (traffic.Object, []string, error) {
 	return func(original traffic.Object) (traffic.Object, []string, error) {
 		raw, name, err := a.evaluate(ctx, j, traffic.CustomScript(ref), traffic.CustomInput(original, j.pair, j.asks))
 		if err != nil {

@@ -41,8 +41,9 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
 	job := &routeJob{a: a, req: req, look: shortestLook}
-	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now}, attempt.Terms{Subject: req.Workload.String(),
-		DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now},
+		attempt.Terms{Subject: req.Workload.String(),
+			DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
 		job.modified() // the last attempt may have died right after a write: rather wait the grace period once too often
 	}
@@ -105,7 +106,8 @@ func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 func (t *routeJob) wait(reason string) (attempt.Next, error) {
 	if t.Overdue() {
 		p := t.Progress()
-		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload, int64(p.Elapsed()/time.Second), reason)
+		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload,
+			int64(p.Elapsed()/time.Second), reason)
 	}
 	t.look = min(t.look*2, longestLook)
 	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.look}, nil

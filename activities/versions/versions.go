@@ -89,7 +89,8 @@ func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, e
 	var gone *serviceerror.NotFound
 	switch {
 	case errors.As(err, &gone):
-		return in, failure.New(failure.NotFound, "Temporal does not know %s (run %s) any more, and so not what it was to bring about", key.WorkflowID, key.RunID)
+		return in, failure.New(failure.NotFound, "Temporal does not know %s (run %s) any more, and so not what it was to bring about",
+			key.WorkflowID, key.RunID)
 	case err != nil:
 		// Not wrapped: an error of Temporal must not be taken for one of a cluster.
 		return in, fmt.Errorf("ask Temporal what %s was started with: %s", key.WorkflowID, err.Error())

@@ -9,7 +9,8 @@ import (
 
 // needs are the permissions that operations on a kind take, in one namespace.
 func (a *Activities) needs(s scope) []kube.Permission {
-	return slices.Concat(kube.Needs(kinds[s.kind].resource.Group, kinds[s.kind].resource.Resource, s.namespace, "get", "list", "watch", "patch"),
+	return slices.Concat(kube.Needs(kinds[s.kind].resource.Group, kinds[s.kind].resource.Resource, s.namespace, "get", "list",
+		"watch", "patch"),
 		kube.Needs("", "pods", s.namespace, "list", "watch", "delete"))
 }
 

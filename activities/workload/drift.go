@@ -52,8 +52,9 @@ type DriftDetector struct {
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal signaller) *DriftDetector {
 	s := &DriftDetector{
 		activities: activities, discovery: d, temporal: temporal,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
-		told:  map[target]string{}, gone: map[target]*resting{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
+		told: map[target]string{}, gone: map[target]*resting{},
 	}
 	activities.notifier.passOn(s.hear)
 	return s

@@ -71,7 +71,8 @@ func (r *resting) changed(t target) *rollout.Observed {
 	case r.template != r.rest.Template:
 		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("somebody else has edited the pod template of the %s", t)}
 	case r.sized && r.rest.Replicas > 0 && r.size != r.rest.Replicas:
-		return &rollout.Observed{What: "scaled", Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
+		return &rollout.Observed{What: "scaled",
+			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
 	}
 	return nil
 }

@@ -91,19 +91,23 @@ var kinds = map[string]kind{
 	"apps/Deployment": {
 		resource: deploymentsResource, sets: true, size: []string{"spec", "replicas"},
 		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas",
-		operated: &operated{strategy: "strategy", borrowed: []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge},
+		operated: &operated{strategy: "strategy",
+			borrowed: []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge},
 			revision: countedRevision, owns: ownedByReplicaSet},
 	},
 	"apps/StatefulSet": {
 		resource: resourceOf("apps", "v1", "statefulsets"), size: []string{"spec", "replicas"},
 		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas", hash: revisionName,
-		operated: &operated{strategy: "updateStrategy", borrowed: []string{workloadops.PathUpdateStrategy, workloadops.PathUpdateUnavailable},
+		operated: &operated{strategy: "updateStrategy",
+			borrowed: []string{workloadops.PathUpdateStrategy, workloadops.PathUpdateUnavailable},
 			revision: updateRevision, owns: owned},
 	},
 	"apps/DaemonSet": {
 		resource: resourceOf("apps", "v1", "daemonsets"), size: []string{"status", "desiredNumberScheduled"},
-		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled", hash: revisionHash,
-		operated: &operated{strategy: "updateStrategy", borrowed: []string{workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}, owns: owned},
+		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled",
+		hash: revisionHash,
+		operated: &operated{strategy: "updateStrategy",
+			borrowed: []string{workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}, owns: owned},
 	},
 	"apps.kruise.io/CloneSet": {
 		resource: resourceOf("apps.kruise.io", "v1alpha1", "clonesets"), size: []string{"spec", "replicas"},
@@ -115,7 +119,8 @@ var kinds = map[string]kind{
 	},
 	"apps.kruise.io/DaemonSet": {
 		resource: resourceOf("apps.kruise.io", "v1alpha1", "daemonsets"), size: []string{"status", "desiredNumberScheduled"},
-		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled", hash: revisionHash,
+		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled",
+		hash: revisionHash,
 	},
 }
 

@@ -211,7 +211,8 @@ func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
 	}
 	first := w.troubled.Swap(n.options.Now().UnixNano()) == 0
 	if first && !apierrors.IsNotFound(err) {
-		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second", "error", err)
+		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second",
+			"error", err)
 	}
 }
 

@@ -34,7 +34,8 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
 		Settings:     settingsOf(o, k.operated.borrowed),
-		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt], Trouble: replicaFailure(o),
+		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt],
+		Trouble: replicaFailure(o),
 	}
 	s.UpdateType, _, _ = unstructured.NestedString(o.Object, "spec", k.operated.strategy, "type")
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")

@@ -42,7 +42,8 @@ func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 		if len(templateAnnotations(o)) == 0 {
 			changes = append(changes, jsonpatch.Add("/spec/template/metadata/annotations", map[string]string{}))
 		}
-		changes = append(changes, jsonpatch.Add("/spec/template/metadata/annotations/"+jsonpatch.Escape(workloadops.AnnotationRestartedBy), w.Stamp))
+		changes = append(changes,
+			jsonpatch.Add("/spec/template/metadata/annotations/"+jsonpatch.Escape(workloadops.AnnotationRestartedBy), w.Stamp))
 	}
 	changes = append(changes, metadata(o.Unstructured, w)...)
 	return json.Marshal(append(tests, changes...))

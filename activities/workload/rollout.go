@@ -56,7 +56,8 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 	if err != nil {
 		return rollout.FinishResult{}, attempt.ApplicationError(err)
 	}
-	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew, req.Action == rollout.FinishAutoscalers
+	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew,
+		req.Action == rollout.FinishAutoscalers
 	t.decide = func(seen pods.Observed) pods.Decision { return pods.Finish(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil {
@@ -72,7 +73,8 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 	case !known:
 		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
 	case !a.serves(s.Workload.Namespace):
-		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload, s.Workload.Namespace)
+		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload,
+			s.Workload.Namespace)
 	}
 	first := style
 	if first == "" {
@@ -82,8 +84,9 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 	if !ok {
 		return nil, failure.New(failure.Refused, "%s cannot be rolled out in the style %s", s.Workload, first)
 	}
-	t := attempt.Start(ctx, a.attempts(), attempt.Terms{Subject: s.Workload.String(), DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
-		UnreachableBudgetSeconds: s.UnreachableBudgetSeconds})
+	t := attempt.Start(ctx, a.attempts(),
+		attempt.Terms{Subject: s.Workload.String(), DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
+			UnreachableBudgetSeconds: s.UnreachableBudgetSeconds})
 	return &rolloutJob{Attempt: t, a: a, subject: s, style: style, kind: k, tech: tech, nextLook: t.Now().Add(firstLook)}, nil
 }
 

@@ -52,7 +52,8 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 		if kind != ref.Kind || name != ref.Name || version != ref.APIVersion {
 			continue
 		}
-		a := pods.Autoscaler{Name: o.GetName(), Held: o.GetAnnotations()[rollout.AnnotationHeldBy], Min: 1, Max: int32(number(o, "spec", "maxReplicas"))}
+		a := pods.Autoscaler{Name: o.GetName(), Held: o.GetAnnotations()[rollout.AnnotationHeldBy], Min: 1,
+			Max: int32(number(o, "spec", "maxReplicas"))}
 		if n, there, _ := unstructured.NestedInt64(o.Object, "spec", "minReplicas"); there {
 			a.Min = int32(n)
 		}
@@ -72,7 +73,8 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 	if c.Pin == nil {
 		undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore])
 		if err != nil {
-			return failure.New(failure.Refused, "%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
+			return failure.New(failure.Refused,
+				"%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
 				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
 		}
 		ops = undoing(o, undo)
@@ -98,7 +100,8 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 
 // pinning pins an autoscaler, and leaves on it the patch that undoes that.
 func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
-	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy))}
+	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)),
+		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy))}
 	undo = append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)))
 	var ops []jsonpatch.Op
 	for _, field := range limitFields {
@@ -118,7 +121,8 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 		panic(err) // it was JSON before: it always marshals
 	}
 	return append(ops, jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRestore), string(restore)),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pinnedTo(int64(size))))
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim),
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pinnedTo(int64(size))))
 }
 
 // limits is where an autoscaler's limits stand, limitFields are their names.

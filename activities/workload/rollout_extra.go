@@ -31,13 +31,17 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 		return err
 	}
 	l.extra = o
-	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], Of: o.GetLabels()[strategy.LabelCanaryOf],
-		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"), Deleting: o.GetDeletionTimestamp() != nil,
-		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"), Updated: count(o, "updatedReplicas"),
+	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy],
+		Of:         o.GetLabels()[strategy.LabelCanaryOf],
+		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
+		Deleting: o.GetDeletionTimestamp() != nil,
+		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"),
+		Updated: count(o, "updatedReplicas"),
 		Trouble: replicaFailure(o)}
 	live := pods.Digest(templateOf(o))
 	var rest rollout.Rest
-	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live && json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) == nil {
+	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live &&
+		json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) == nil {
 		// It is what we wrote: then it counts as what it was made of, without what was added.
 		e.Template = rest.Template
 	}
@@ -74,20 +78,25 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.Extra
 	case c.Delete != "":
 		return t.deleteExtra(ctx, l, c.Delete)
 	case c.Replicas != nil:
-		return t.patchExtra(ctx, l, "scale", []jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Add("/spec/replicas", *c.Replicas)})
+		return t.patchExtra(ctx, l, "scale",
+			[]jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()),
+				jsonpatch.Add("/spec/replicas", *c.Replicas)})
 	}
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
 		return err
 	}
-	return t.patchExtra(ctx, l, "put-back", []jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Replace("/spec/template", template),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String())})
+	return t.patchExtra(ctx, l, "put-back",
+		[]jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Replace("/spec/template", template),
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)),
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String())})
 }
 
 func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, ops []jsonpatch.Op) error {
 	if l.seen.Extra.Claim != t.subject.Claim {
 		// It is of an earlier claim on this very workload, which was taken over.
-		ops = append([]jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim), jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}, ops[1:]...)
+		ops = append([]jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim),
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}, ops[1:]...)
 	}
 	body, err := json.Marshal(ops)
 	if err != nil {
@@ -149,7 +158,8 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	call, cancel := t.a.call(ctx)
 	defer cancel()
 	failpoint.Hit(pointExtra + ".before/create")
-	_, err = t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o, metav1.CreateOptions{FieldManager: fieldManager})
+	_, err = t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o,
+		metav1.CreateOptions{FieldManager: fieldManager})
 	failpoint.Hit(pointExtra + ".after/create")
 	if apierrors.IsAlreadyExists(err) {
 		return nil // an attempt of before made it: the next look tells

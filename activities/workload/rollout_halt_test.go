@@ -16,7 +16,8 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestAMoveThatFailsComesToRest: nobody decides for a while, and what somebody else edits meanwhile may take no more pods than at the rest of a step.
+// TestAMoveThatFailsComesToRest: nobody decides for a while, and what somebody else edits meanwhile may take no more pods than at the rest
+// of a step.
 func TestAMoveThatFailsComesToRest(t *testing.T) {
 	for _, c := range []struct {
 		reason string
@@ -78,8 +79,8 @@ func (b *bench) hurries(path string) {
 	})
 }
 
-// refuses has the server refuse a change of an object as an admission rule would, the n-th that is made from now on, also when the client repeats it because it
-// has the permission (kube.Configure); the next ones it takes.
+// refuses has the server refuse a change of an object as an admission rule would, the n-th that is made from now on, also when the client
+// repeats it because it has the permission (kube.Configure); the next ones it takes.
 func (b *bench) refuses(path string, n int32) {
 	var made atomic.Int32
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {

@@ -66,10 +66,14 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
 	switch {
 	case !known || !pods.Known(w.WorkloadRef):
-		p.refuse("workloadRef", w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced DaemonSet")
+		p.refuse("workloadRef",
+			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, "+
+				"CloneSet, Advanced StatefulSet or Advanced DaemonSet")
 		return nil
 	case !ok:
-		p.refuse("strategy", "a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+": an extra workload is for a Deployment only, blue-green for a Deployment or CloneSet")
+		p.refuse("strategy",
+			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+": an extra workload is for a Deployment only, "+
+				"blue-green for a Deployment or CloneSet")
 		return nil
 	case !p.a.serves(w.Namespace):
 		p.refuse("namespace", "this party's worker does not serve the namespace "+w.Namespace)
@@ -170,7 +174,8 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	case saved == nil && pods.Digest(template) == l.seen.Template:
 		p.refuse(field, p.req.Workload.String()+" is of that version already: the change changes nothing")
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
-		p.refuse(field, p.req.Workload.String()+" goes home to that very version: the change changes nothing, roll the earlier release back instead")
+		p.refuse(field, p.req.Workload.String()+" goes home to that very version: the change changes nothing, "+
+			"roll the earlier release back instead")
 	}
 	return nil
 }

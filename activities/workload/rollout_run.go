@@ -108,7 +108,8 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case pods.ActWrite:
 		return t.writes(ctx, l, d)
 	case pods.ActDelete:
-		return attempt.Next{}, t.a.deletePods(ctx, t.subject.Workload.Namespace, d.Delete, "rollout.pod.delete.before", "rollout.pod.delete.after")
+		return attempt.Next{}, t.a.deletePods(ctx, t.subject.Workload.Namespace, d.Delete, "rollout.pod.delete.before",
+			"rollout.pod.delete.after")
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
 	case pods.ActAutoscaler:

@@ -78,7 +78,8 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		Deleting: o.GetDeletionTimestamp() != nil, Replicas: t.kind.asked(o),
 		Settings: settingsOf(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
 		Template: pods.Digest(templateOf(o)),
-		Total:    count(o, t.kind.total), Ready: count(o, t.kind.ready), Available: count(o, t.kind.available), Updated: count(o, t.kind.updated),
+		Total:    count(o, t.kind.total), Ready: count(o, t.kind.ready), Available: count(o, t.kind.available),
+		Updated: count(o, t.kind.updated),
 	}
 	seen.Current, _, _ = unstructured.NestedString(o.Object, "status", "currentRevision")
 	seen.Update, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
@@ -176,7 +177,8 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Counted: true,
-			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"), Available: count(r, "availableReplicas")}, template
+			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
+			Available: count(r, "availableReplicas")}, template
 	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	template := pods.Stripped(raw)

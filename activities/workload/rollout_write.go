@@ -47,7 +47,8 @@ func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 		}
 		ops = append(ops, jsonpatch.Replace("/spec/template", template))
 	}
-	ops = append(ops, metadata(l.object, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
+	ops = append(ops,
+		metadata(l.object, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
 	ops = append(ops, savedLabel(l.object, w)...)
 	return json.Marshal(ops)
 }
@@ -70,7 +71,9 @@ func (t *rolloutJob) newTemplate(l *snapshot, from pods.Template) (map[string]an
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
-			return nil, failure.New(failure.Refused, "%s: its revision %s is gone, so the template cannot be taken from it: set it by hand, then retry", t.subject.Workload, from.Revision)
+			return nil, failure.New(failure.Refused,
+				"%s: its revision %s is gone, so the template cannot be taken from it: set it by hand, then retry", t.subject.Workload,
+				from.Revision)
 		}
 		return template, nil
 	}
@@ -78,7 +81,8 @@ func (t *rolloutJob) newTemplate(l *snapshot, from pods.Template) (map[string]an
 	if l.seen.Saved != nil {
 		kept, ok := l.templates[l.seen.Saved.Stable]
 		if !ok {
-			return nil, failure.New(failure.Refused, "%s: its stable revision %s is gone, so the new version cannot be made of it", t.subject.Workload, l.seen.Saved.Stable)
+			return nil, failure.New(failure.Refused, "%s: its stable revision %s is gone, so the new version cannot be made of it",
+				t.subject.Workload, l.seen.Saved.Stable)
 		}
 		stable = kept
 	}
@@ -122,7 +126,8 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	after, err := t.a.patch(ctx, t.kind.resource, l.object, body, metav1.DryRunAll)
 	if err != nil {
 		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
-			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, kube.Text(err))
+			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload,
+				kube.Text(err))
 		}
 		return nil, err
 	}
@@ -148,7 +153,8 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *pods.Write) erro
 }
 
 // patch makes one write on any object; point and step name its failpoints.
-func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) (*unstructured.Unstructured, error) {
+func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte,
+	point, step string) (*unstructured.Unstructured, error) {
 	resource := t.kind.resource
 	switch point {
 	case pointExtra:
@@ -160,7 +166,8 @@ func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, bo
 	after, err := t.a.patch(ctx, resource, o, body)
 	failpoint.Hit(point + ".after/" + step)
 	if err == nil {
-		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)
+		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object",
+			fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)
 	}
 	return after, err
 }

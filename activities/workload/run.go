@@ -121,7 +121,8 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 	}
 	if t.rejected != "" && t.rejected == o.GetResourceVersion() {
 		// It is still what it was, so the change itself is what the server does not accept.
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload, kube.Text(t.rejectedError))
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload,
+			kube.Text(t.rejectedError))
 	}
 	t.rejected = ""
 	t.Read()

@@ -82,7 +82,8 @@ type Controller struct {
 func New(home homeStore, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, lookAgain, options.Servings, nil)
 	c := &Controller{home: home, temporal: t, options: options, informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
 	c.parties = newParties(c, options.Presence)
 	if err := c.informer.SetTransform(slim); err != nil {
 		return nil, err
@@ -213,7 +214,8 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	if err != nil || run == nil {
 		return err
 	}
-	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason, "workflow", run.GetID(), "run", run.GetRunID())
+	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason, "workflow",
+		run.GetID(), "run", run.GetRunID())
 	return nil
 }
 
@@ -223,16 +225,18 @@ const memoUID = "uid"
 func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, id string) (client.WorkflowRun, error) {
 	return c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: workflows.QueueEngine, WorkflowExecutionErrorWhenAlreadyStarted: true,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		Memo:                  map[string]any{memoUID: in.UID},
-		StaticSummary:         fmt.Sprintf("%s serving %s, generation %d", in.Kind, kd.Name, kd.Generation),
-		TypedSearchAttributes: attributes(kd, in),
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		Memo:                     map[string]any{memoUID: in.UID},
+		StaticSummary:            fmt.Sprintf("%s serving %s, generation %d", in.Kind, kd.Name, kd.Generation),
+		TypedSearchAttributes:    attributes(kd, in),
 	}, workflows.TypeServing, in)
 }
 
 // beside starts an operation although a workflow of its ID is open: that may be the deletion of a former serving of the name, which waits
 // for a party that is away. nil is the operation itself, which was started before.
-func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
+func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input,
+	open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
 	id := fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation)
 	described, err := execution.Describe(ctx, c.temporal, id, open.RunId)
 	if err != nil {
@@ -270,7 +274,8 @@ func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, wh
 		return nil // it has been said
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true, Reason: serving.ReasonValidateFailed, Message: why, StartedAt: &now}
+	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true, Reason: serving.ReasonValidateFailed,
+		Message: why, StartedAt: &now}
 	if served := kd.Status.Served; served != nil {
 		op.Version = served.Digest
 	}
@@ -289,7 +294,8 @@ func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployme
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	kd.Status.Refused, kd.Status.LastReconcileTime = &kuscia.Refused{Generation: kd.Generation, Message: why}, &now
-	c.options.Log.Warn("a spec of a serving cannot be run, and what was under way goes on", "serving", kd.Name, "generation", kd.Generation, "problem", why)
+	c.options.Log.Warn("a spec of a serving cannot be run, and what was under way goes on", "serving", kd.Name, "generation", kd.Generation,
+		"problem", why)
 	return c.writeStatus(ctx, kd)
 }
 

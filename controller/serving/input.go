@@ -71,7 +71,8 @@ func checkBegun(kd *kuscia.KusciaDeployment, former *serving.Version) string {
 		return former.CheckParties(kd.Spec.Parties)
 	}
 	for _, p := range serving.LeftOut(kd) {
-		return fmt.Sprintf("party %s is left out, and an operation has begun with it: put it back, or delete the serving and create it without it", p.Name())
+		return fmt.Sprintf("party %s is left out, and an operation has begun with it: put it back, "+
+			"or delete the serving and create it without it", p.Name())
 	}
 	return ""
 }
@@ -122,7 +123,8 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 		return "", err
 	}
 	if size := len(in.Target) + len(in.Previous); size > serving.MaxInput {
-		return fmt.Sprintf("the serving and its AppImages have %d bytes when they are packed, and at most %d can be handed to its parties: make them smaller", size, serving.MaxInput), nil
+		return fmt.Sprintf("the serving and its AppImages have %d bytes when they are packed, and at most %d can be handed to its "+
+			"parties: make them smaller", size, serving.MaxInput), nil
 	}
 	in.TargetDigest, err = version.Digest()
 	return "", err
@@ -148,17 +150,20 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 }
 
 // targets are parties of a serving with their queues; unknown says which of them nobody knows.
-func (c *Controller) targets(ctx context.Context, id string, parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
+func (c *Controller) targets(ctx context.Context, id string,
+	parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
 	for _, party := range parties {
 		queue, known, err := c.home.Queue(ctx, party.DomainID)
 		if err != nil {
 			return nil, nil, err
 		}
 		if !known {
-			unknown = append(unknown, fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two", party.DomainID))
+			unknown = append(unknown,
+				fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two", party.DomainID))
 			continue
 		}
-		targets = append(targets, serving.PartyTarget{Domain: party.DomainID, Role: party.Role, Deployment: serving.DeploymentName(id, party.Role), Queue: queue})
+		targets = append(targets,
+			serving.PartyTarget{Domain: party.DomainID, Role: party.Role, Deployment: serving.DeploymentName(id, party.Role), Queue: queue})
 	}
 	return targets, unknown, nil
 }

@@ -172,7 +172,8 @@ func (p *parties) write(ctx context.Context, id string, away map[string]string) 
 }
 
 // signal tells an operation which queues are away, and which are back.
-func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
+func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.KusciaDeployment, of map[string]string,
+	found map[string]party.Presence) {
 	told := p.told[op.RunID]
 	if told == nil {
 		told = map[string]bool{}

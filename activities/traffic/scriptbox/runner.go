@@ -110,7 +110,8 @@ func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Respon
 			return answer, false, fmt.Errorf("the script sandbox gave no answer that can be read: %w", err)
 		}
 		return answer, answer.Trouble == nil, nil
-	case errors.As(err, &ended) && (ended.ExitCode() == 2 && strings.Contains(said.String(), "out of memory") || strings.Contains(said.String(), "cannot allocate")):
+	case errors.As(err, &ended) &&
+		(ended.ExitCode() == 2 && strings.Contains(said.String(), "out of memory") || strings.Contains(said.String(), "cannot allocate")):
 		return trouble(errMemory), false, nil
 	case errors.As(err, &ended) && ended.ExitCode() == -1:
 		return trouble(errTime), false, nil // ended by the limit on its processor time
