@@ -155,7 +155,7 @@ func TestDocumentAsKubectlPrintsIt(t *testing.T) {
 
 func TestTheGuidesExampleIsTaken(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/rollouts.md")
+	guide, err := os.ReadFile("../../../docs/rollouts.md")
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(guide), "```yaml\n")
 	body, _, found := strings.Cut(rest, "```")
