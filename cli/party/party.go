@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
+// Command is `slipway party`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "party",

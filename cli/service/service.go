@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
+// Command is `slipway service`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "service",

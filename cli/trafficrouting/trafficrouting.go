@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
+// Command is `slipway trafficrouting`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "trafficrouting",
