@@ -79,7 +79,7 @@ func (p *Place) Named(argument string) (Name, error) {
 	}
 	for _, part := range []string{n.Namespace, n.Name} {
 		if strings.Trim(part, ".") == "" || strings.ContainsAny(part, "/\\?#% \t\n") {
-			return n, Usagef("%q is not the name of a rollout: write NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
+			return n, Usagef("%q is no name: write NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
 		}
 	}
 	return n, nil

@@ -29,7 +29,12 @@ func ParseWorkload(text string) (catalog.WorkloadRef, error) {
 	if !both || word == "" || name == "" || strings.Contains(name, "/") {
 		return catalog.WorkloadRef{}, Usagef("%q names no workload: write KIND/NAME, such as deployment/web", text)
 	}
-	word, group, grouped := strings.Cut(strings.ToLower(word), ".")
+	return WorkloadOfKind(word, name)
+}
+
+// WorkloadOfKind is the workload of that name and of the kind that people call by a word: deployment, sts, statefulset.apps.kruise.io.
+func WorkloadOfKind(kind, name string) (catalog.WorkloadRef, error) {
+	word, group, grouped := strings.Cut(strings.ToLower(kind), ".")
 	for _, r := range releasables {
 		own, _, _ := strings.Cut(r.apiVersion, "/")
 		bare := strings.ToLower(r.kind)
@@ -41,5 +46,5 @@ func ParseWorkload(text string) (catalog.WorkloadRef, error) {
 	for _, r := range releasables {
 		known = append(known, r.words[0])
 	}
-	return catalog.WorkloadRef{}, Usagef("%q is no kind of workload that can be released: take %s", text, strings.Join(known, ", "))
+	return catalog.WorkloadRef{}, Usagef("%q is no kind of workload that can be released: take %s", kind, strings.Join(known, ", "))
 }

@@ -16,30 +16,31 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-const long = `Bring a workload that was left in the middle of a rollout home: all of its pods, its Services, routes and autoscalers, to the stable
-version or to the new one. It needs a kubeconfig and nothing else: no engine, no Temporal. What was borrowed is read from the
-objects themselves, and given back in the order in which a rollout ends, so that no request meets an empty Service.
+const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a workload to the stable version
+or to the new one. It needs only a kubeconfig: no engine, no Temporal. It reads the original settings from the objects themselves
+and restores them in the order in which a rollout ends, so that no Service is ever without pods.
 
-While the engine is up, use "slipway rollout rollback" or "slipway rollout stop" instead: it would be surprised by changes that it
-did not make. To be sure that it does nothing meanwhile, end its processes first, or terminate the workflow:
+While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead: the engine may conflict with manual
+changes. To make sure that it does nothing meanwhile, stop its processes first, or terminate the workflow:
 
   temporal workflow terminate --workflow-id rollout/default/NAMESPACE/NAME
 
-It may be interrupted and run again at any time. The exit code says how it ended:
+You can interrupt it and run it again at any time. The exit codes:
 
-  0    everything is whole, and nothing of the rollout is left
-  1    it could not: the reason is said; run it again when that is mended
+  0    the workload is whole, and nothing of the rollout is left
+  1    the repair failed: fix the cause it names and run it again
   2    wrong usage
   3    there is nothing to repair
-  124  --timeout passed; run it again to go on
-  130  ended by Ctrl-C; run it again to go on`
+  124  --timeout passed: run it again to continue
+  130  ended by Ctrl-C: run it again to continue`
 
 // options say what is repaired, and how.
 type options struct {
-	namespace, kubeconfig, context string
-	to                             string
-	yes, dryRun                    bool
-	timeout                        time.Duration
+	where                     app.Place
+	kind, kubeconfig, context string
+	to                        string
+	yes, dryRun               bool
+	timeout                   time.Duration
 }
 
 // defaultTimeout is how long pods may take to come home.
@@ -49,12 +50,13 @@ const defaultTimeout = 30 * time.Minute
 func Command(a *app.App) *cobra.Command {
 	var o options
 	command := &cobra.Command{
-		Use:   "repair KIND/NAME --to stable|new",
-		Short: "Bring a workload home from a rollout that was left in the middle, with a kubeconfig alone",
+		Use:   "repair NAMESPACE/NAME --to stable|new",
+		Short: "Finish or undo a rollout that stopped halfway, with only a kubeconfig",
 		Long:  long,
-		Example: `  slipway repair deployment/web -n shop --to stable --dry-run
-  slipway repair deployment/web -n shop --to stable --kubeconfig ~/.kube/shop --yes`,
-		Args: cobra.ExactArgs(1),
+		Example: `  slipway repair shop/web --to stable --dry-run
+  slipway repair shop/web --to stable --kubeconfig ~/.kube/shop --yes
+  slipway repair shop/db --kind statefulset --to stable`,
+		Args: app.OneName("a workload"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.to != string(rollout.SideStable) && o.to != string(rollout.SideNew) {
 				return app.Usagef("--to says which version to bring it home to: stable or new")
@@ -62,7 +64,11 @@ func Command(a *app.App) *cobra.Command {
 			if o.timeout <= 0 {
 				return app.Usagef("--timeout %s is not above 0", o.timeout)
 			}
-			ref, err := app.ParseWorkload(args[0])
+			name, err := o.where.Named(args[0])
+			if err != nil {
+				return err
+			}
+			ref, err := app.WorkloadOfKind(o.kind, name.Name)
 			if err != nil {
 				return err
 			}
@@ -75,17 +81,18 @@ func Command(a *app.App) *cobra.Command {
 				return err
 			}
 			defer tools.close()
-			return repair(c.Context(), a, tools, catalog.Workload{Namespace: o.namespace, WorkloadRef: ref}, o)
+			return repair(c.Context(), a, tools, catalog.Workload{Namespace: name.Namespace, WorkloadRef: ref}, o)
 		},
 	}
 	f := command.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", app.DefaultNamespace, "the workload's `namespace`")
+	o.where.NamespaceFlag(command)
+	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: deployment, statefulset, daemonset, cloneset, advancedstatefulset or advanceddaemonset")
 	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"), "kubeconfig `file` of the workload's cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig; empty: its current one")
 	f.StringVar(&o.to, "to", "", "which version to bring it home to: `side` stable or new")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do it without asking")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to go on at most")
+	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to try at most")
 	_ = command.MarkFlagFilename("kubeconfig")
 	_ = command.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"stable", "new"}, cobra.ShellCompDirectiveNoFileComp))
 	return command

@@ -59,7 +59,8 @@ long=
 soak=
 bench=
 timeout=20m
-parallel=${SLIPWAY_TEST_PARALLEL:-8}
+parallel=${SLIPWAY_TEST_PARALLEL:-6}
+packages=2 # at a time
 case ${1:-} in
   --print-env)
     set_environment
@@ -95,12 +96,14 @@ red=$(mktemp)
 trap 'rm -f "$red"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores. Without debug information, which no test reads, a test
 # binary is linked in half the time; `make lint` vets.
-run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p 3 -parallel "$parallel" -timeout "$timeout" "$@"; }
+run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p "$packages" -parallel "$parallel" -timeout "$timeout" "$@"; }
 
-# run_all: what takes longest begins first. In the long run the packages that fill the cluster with hundreds of pods have it to themselves.
+# run_all: what takes longest begins first. In the long run one package runs at a time: its tests start control planes of their own, kill processes at random and
+# fill the cluster with hundreds of pods, and what waits for such a test is late on two cores.
 run_all() {
   if [ -z "$long" ]; then run ./test/e2e ./activities/workload ./...; return; fi
   local code=0 rest
+  packages=1 parallel=${SLIPWAY_TEST_PARALLEL:-4}
   mapfile -t rest < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -v '/test/bench$')
   run -run '^TestLong' "${rest[@]}" || code=1
   parallel=1

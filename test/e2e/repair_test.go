@@ -137,7 +137,7 @@ func (a *abandoned) home(to rollout.Side) {
 // repair runs `slipway repair` with nothing but a kubeconfig.
 func (a *abandoned) repair(to rollout.Side) (output string, code int) {
 	a.t.Helper()
-	c := exec.Command(a.Binary("slipway"), "repair", "deployment/"+a.rollout.Name, "-n", a.Apps, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes", "--timeout", "2m")
+	c := exec.Command(a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes", "--timeout", "2m")
 	c.Env = []string{"HOME=" + a.t.TempDir(), "PATH=/nowhere"}
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
@@ -286,7 +286,7 @@ func TestRepairIsFinishedByTheNext(t *testing.T) {
 			for kill := 1; ; kill++ {
 				require.Less(t, kill, 100, "it never ends")
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(kill)*700*time.Millisecond)
-				c := exec.CommandContext(ctx, a.Binary("slipway"), "repair", "deployment/"+a.rollout.Name, "-n", a.Apps, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes")
+				c := exec.CommandContext(ctx, a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes")
 				out, err := c.CombinedOutput()
 				cancel()
 				if code := c.ProcessState.ExitCode(); code == 0 || code == 3 {
