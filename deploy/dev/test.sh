@@ -13,7 +13,7 @@
 #   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
 #   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
 #   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
-#   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 8); three packages do
+#   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 6, long 4)
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
 #   SLIPWAY_TEST_TEMPORAL_UI       URL
@@ -58,7 +58,7 @@ cd "$root"
 long=
 soak=
 bench=
-timeout=20m
+timeout=25m
 parallel=${SLIPWAY_TEST_PARALLEL:-6}
 packages=2 # at a time
 case ${1:-} in
