@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
+// Command is `slipway plan`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "plan",

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
+// Command is `slipway rollout`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "rollout",

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
+// Command is `slipway serving`.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "serving",
