@@ -17,24 +17,37 @@ import (
 // history is what was done to a serving, newest first.
 func (u *union) history(id string) (releases []serving.Release) {
 	u.t.Helper()
-	response, err := http.Get(u.URL + "/api/v1/servings/" + id + "/history")
+	releases, err := u.tryHistory(id)
 	require.NoError(u.t, err)
-	defer response.Body.Close()
-	require.Equal(u.t, http.StatusOK, response.StatusCode)
+	return releases
+}
+
+// tryHistory is history for a moment in which the engine or Temporal may not answer.
+func (u *union) tryHistory(id string) ([]serving.Release, error) {
+	answer, err := u.TryCall(http.MethodGet, "/api/v1/servings/"+id+"/history", "")
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("the history of serving %s: %d %s", id, answer.Status, answer.Body)
+	}
 	var page struct {
 		Items []serving.Release `json:"items"`
 	}
-	require.NoError(u.t, json.NewDecoder(response.Body).Decode(&page))
-	return page.Items
+	return page.Items, json.Unmarshal(answer.Body, &page)
 }
 
-// waitHistory returns the history when it has so many operations, the newest of them in that state.
+// waitHistory returns the history when it has so many operations, the newest of them in that state. An answer that fails is asked for again.
 func (u *union) waitHistory(id string, n int, state serving.ReleaseState) (releases []serving.Release) {
 	u.t.Helper()
 	require.Eventually(u.t, func() bool {
-		releases = u.history(id)
+		now, err := u.tryHistory(id)
+		if err != nil {
+			return false
+		}
+		releases = now
 		return len(releases) == n && releases[0].State == state
-	}, harness.Patience, harness.Tick, "%s never came to %d operations, the newest %s: %+v", id, n, state, releases)
+	}, harness.Patience, harness.Tick, "%s never came to %d operations, the newest %s", id, n, state)
 	return releases
 }
 
