@@ -34,7 +34,8 @@ func (u *union) tryHistory(id string) ([]serving.Release, error) {
 	var page struct {
 		Items []serving.Release `json:"items"`
 	}
-	return page.Items, json.Unmarshal(answer.Body, &page)
+	err = json.Unmarshal(answer.Body, &page)
+	return page.Items, err
 }
 
 // waitHistory returns the history when it has so many operations, the newest of them in that state. An answer that fails is asked for again.
