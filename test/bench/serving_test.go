@@ -18,8 +18,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// maxServingWrites is a promise: what the creation of one serving of two parties may write to API servers.
-const maxServingWrites = 22
+// maxServingWrites is a promise: what the creation of one serving of two parties may write to API servers. Each of its eight objects takes three writes: it is
+// created, which never writes over another's object, then its fields are taken over and applied, so that what others change of them is noticed.
+const maxServingWrites = 36
 
 // N servings of two parties created at once, beside their Deployments and Services alone. Only `make bench` takes the large N.
 func TestLongServingsAtOnce(t *testing.T) {
