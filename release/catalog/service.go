@@ -17,37 +17,30 @@ const DefaultDeadlineSeconds = 600
 // Its ID is the name of the ReleaseService object that carries it.
 type Service struct {
 	// DisplayName is what people call the service.
-	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 	// Workloads are the parts of the service; at least one.
 	// +kubebuilder:validation:MinItems=1
 	Workloads []Workload `json:"workloads"`
 	// DeadlineSeconds is how long one operation on the service may take; time in which its cluster cannot be reached does not count. Default 600.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
 	// Package says how a code package reaches the containers (HTTP_UPLOAD_DEPLOY).
-	// +optional
 	Package *Package `json:"package,omitempty"`
 	// Build says how the service is compiled (COMPILE_DEPLOY).
-	// +optional
 	Build *Build `json:"build,omitempty"`
 }
 
 // Workload is one Kubernetes object of a service.
 type Workload struct {
 	// Party is whose cluster the workload lives in; absent: the party "default".
-	// +optional
 	Party string `json:"party,omitempty"`
 	// Namespace of the workload.
 	Namespace string `json:"namespace"`
 	// WorkloadRef names the object.
 	WorkloadRef WorkloadRef `json:"workloadRef"`
 	// Labels are what an item's deployLabel selects by. They are the catalogue's own, not the object's.
-	// +optional
 	Labels []string `json:"labels,omitempty"`
 	// Replicas is what START restores when no size is remembered on the object.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Replicas *int32 `json:"replicas,omitempty"`
 }
@@ -72,10 +65,8 @@ type Build struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	JobTemplate apiextensionsv1.JSON `json:"jobTemplate"`
 	// Image is the pattern of the image that the build pushes; {{commit}} stands for the commit.
-	// +optional
 	Image string `json:"image,omitempty"`
 	// Package is the pattern of the URL of the package that the build yields; the alternative to Image.
-	// +optional
 	Package string `json:"package,omitempty"`
 }
 

@@ -32,7 +32,6 @@ type ServiceID string
 // +kubebuilder:object:generate=true
 type Document struct {
 	// Comment is for people.
-	// +optional
 	Comment string `json:"comment,omitempty"`
 	// Items are what the plan does, one service each.
 	// +kubebuilder:validation:MinItems=1
@@ -47,26 +46,20 @@ type Item struct {
 	// ServiceID is the catalogue entry that is released.
 	ServiceID ServiceID `json:"serviceId"`
 	// Priority orders the items: larger goes first, equal ones go together.
-	// +optional
 	Priority int64 `json:"priority,omitempty"`
 	// Deployment is the operation.
 	// +kubebuilder:validation:Enum=START;STOP;RESTART;HTTP_UPLOAD_DEPLOY;COMPILE_DEPLOY
 	Deployment Operation `json:"deployment"`
 	// ContainerExecMethod is how the service's containers are taken; absent: PARALLEL.
-	// +optional
 	// +kubebuilder:validation:Enum=PARALLEL;SEQUENTIAL
 	ContainerExecMethod Method `json:"containerExecMethod,omitempty"`
 	// DeployLabel keeps the operation to workloads that carry one of these labels, separated by commas; absent: all.
-	// +optional
 	DeployLabel string `json:"deployLabel,omitempty"`
 	// HTTPSrcURI is the code package of HTTP_UPLOAD_DEPLOY.
-	// +optional
 	HTTPSrcURI string `json:"httpSrcUri,omitempty"`
 	// CompileRepoPath is the Git repository of COMPILE_DEPLOY.
-	// +optional
 	CompileRepoPath string `json:"compileRepoPath,omitempty"`
 	// CompileRepoBranch is the branch of COMPILE_DEPLOY.
-	// +optional
 	CompileRepoBranch string `json:"compileRepoBranch,omitempty"`
 }
 

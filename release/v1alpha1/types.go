@@ -57,7 +57,6 @@ type DeployPlan struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec plan.Document `json:"spec"`
-	// +optional
 	Status DeployPlanStatus `json:"status,omitempty"`
 }
 
@@ -65,10 +64,8 @@ type DeployPlan struct {
 type DeployPlanStatus struct {
 	// Task is the ID of the newest task of the plan. A plan has one live task at most: whoever executes the plan writes its task's ID
 	// here, with the object's resourceVersion as precondition, before the task starts.
-	// +optional
 	Task string `json:"task,omitempty"`
 	// TaskClaimedAt is when Task was written.
-	// +optional
 	TaskClaimedAt *metav1.Time `json:"taskClaimedAt,omitempty"`
 }
 
@@ -95,7 +92,6 @@ type ReleaseRecord struct {
 
 	Spec ReleaseRecordSpec `json:"spec"`
 	// Outcome is absent while the release runs.
-	// +optional
 	Outcome *ReleaseOutcome `json:"outcome,omitempty"`
 }
 
@@ -106,24 +102,18 @@ type ReleaseRecordSpec struct {
 	// Subject is what is released: the plan's name, a rollout's "<party>/<namespace>/<name>", or a serving's ID.
 	Subject string `json:"subject"`
 	// Comment is the plan's comment, or what a rollout or a serving's operation does in a few words.
-	// +optional
 	Comment string `json:"comment,omitempty"`
 	// Workload is the workload that a rollout releases, Style how.
-	// +optional
 	Workload *catalog.WorkloadRef `json:"workload,omitempty"`
-	// +optional
 	Style string `json:"style,omitempty"`
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
 	CreatedAt metav1.MicroTime `json:"createdAt"`
 	// Actor and Reason are who started the release and why, as the caller said.
-	// +optional
 	Actor string `json:"actor,omitempty"`
-	// +optional
 	Reason string `json:"reason,omitempty"`
 	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
-	// +optional
 	RequestDigest string `json:"requestDigest,omitempty"`
 	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a rollout, serving.Asked for a serving).
 	Snapshot []byte `json:"snapshot"`
@@ -133,14 +123,10 @@ type ReleaseRecordSpec struct {
 type ReleaseOutcome struct {
 	// State is the final state.
 	State string `json:"state"`
-	// +optional
 	Reason string `json:"reason,omitempty"`
-	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
-	// +optional
 	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
 	// RunID is the Temporal run.
-	// +optional
 	RunID string `json:"runId,omitempty"`
 	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a serving).
 	Body []byte `json:"body"`
@@ -168,13 +154,10 @@ type Party struct {
 // PartySpec says how a party is reached.
 type PartySpec struct {
 	// Queue is the Temporal task queue that the party's worker polls; absent: slipway.party.<name>.
-	// +optional
 	Queue string `json:"queue,omitempty"`
 	// Namespace is the party's default namespace.
-	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// Labels are for people and selectors.
-	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 }
 

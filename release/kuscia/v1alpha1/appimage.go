@@ -23,7 +23,6 @@ type AppImage struct {
 type AppImageSpec struct {
 	Image AppImageInfo `json:"image"`
 	// ConfigTemplates are configuration files by name; what stands in them as {{.NAME}} is replaced by the container's environment variable of that name.
-	// +optional
 	ConfigTemplates map[string]string `json:"configTemplates,omitempty"`
 	// DeployTemplates say how the application is deployed, each for some roles.
 	// +kubebuilder:validation:MinItems=1
@@ -36,9 +35,7 @@ type AppImageInfo struct {
 	Name string `json:"name"`
 	Tag  string `json:"tag"`
 	// ID is the digest that the image is to have, Sign a signature; both are kept, and nobody checks them.
-	// +optional
 	ID string `json:"id,omitempty"`
-	// +optional
 	Sign string `json:"sign,omitempty"`
 }
 
@@ -46,14 +43,11 @@ type AppImageInfo struct {
 type DeployTemplate struct {
 	Name string `json:"name"`
 	// Role is the roles that the template is for, apart by commas; "": those that no other template is for.
-	// +optional
 	Role string `json:"role,omitempty"`
 	// Replicas is how many pods there are when a party does not say; absent: 1.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 	// NetworkPolicy says which roles may call which ports.
-	// +optional
 	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
 	Spec          PodTemplate    `json:"spec"`
 }
@@ -82,13 +76,11 @@ type IngressPort struct {
 // PodTemplate is the part of a pod that an AppImage says.
 type PodTemplate struct {
 	// RestartPolicy is kept; a Deployment's pods are always restarted.
-	// +optional
 	// +kubebuilder:validation:Enum=Always;OnFailure;Never
 	RestartPolicy corev1.RestartPolicy `json:"restartPolicy,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Containers []Container `json:"containers"`
 	// Affinity is a pod's affinity, as in Kubernetes.
-	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -98,36 +90,22 @@ type PodTemplate struct {
 // Container is a container of an application.
 type Container struct {
 	Name string `json:"name"`
-	// +optional
 	Command []string `json:"command,omitempty"`
-	// +optional
 	Args []string `json:"args,omitempty"`
-	// +optional
 	WorkingDir string `json:"workingDir,omitempty"`
 	// ConfigVolumeMounts put rendered configuration files into the container.
-	// +optional
 	ConfigVolumeMounts []ConfigVolumeMount `json:"configVolumeMounts,omitempty"`
-	// +optional
 	Ports []ContainerPort `json:"ports,omitempty"`
-	// +optional
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
-	// +optional
 	Env []corev1.EnvVar `json:"env,omitempty"`
-	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// +optional
 	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
-	// +optional
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
-	// +optional
 	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
 	// MetricProbe says where the application's metrics are.
-	// +optional
 	MetricProbe *MetricProbe `json:"metricProbe,omitempty"`
-	// +optional
 	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 }
 
@@ -141,14 +119,11 @@ type ConfigVolumeMount struct {
 type ContainerPort struct {
 	Name string `json:"name"`
 	// Port is its number; 0 or absent: one is allocated.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol PortProtocol `json:"protocol,omitempty"`
-	// +optional
 	// +kubebuilder:default=Local
 	Scope PortScope `json:"scope,omitempty"`
 }
@@ -179,7 +154,6 @@ const (
 
 // MetricProbe says where metrics are.
 type MetricProbe struct {
-	// +optional
 	Path string `json:"path,omitempty"`
 	// Port is the name of a port.
 	Port string `json:"port"`

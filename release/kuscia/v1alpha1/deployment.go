@@ -20,7 +20,6 @@ type KusciaDeployment struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec KusciaDeploymentSpec `json:"spec"`
-	// +optional
 	Status KusciaDeploymentStatus `json:"status,omitempty"`
 }
 
@@ -29,13 +28,11 @@ type KusciaDeploymentSpec struct {
 	// Initiator is the domain of the party that asks.
 	Initiator string `json:"initiator"`
 	// InputConfig is handed to every party's containers as INPUT_CONFIG.
-	// +optional
 	InputConfig string `json:"inputConfig,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Parties []Party `json:"parties"`
 	// Revision is any text. A change of it is an update, as that of any other field: it has AppImages that were edited since run as they are now. Kuscia's API
 	// sets it when only an AppImage has changed.
-	// +optional
 	Revision string `json:"revision,omitempty"`
 }
 
@@ -46,26 +43,20 @@ type Party struct {
 	// AppImageRef is the AppImage that it runs.
 	AppImageRef string `json:"appImageRef"`
 	// Role picks the AppImage's template and is a part of its objects' names.
-	// +optional
 	Role string `json:"role,omitempty"`
 	// ServiceNamePrefix takes the place of the Deployment's name in the names of its Services.
-	// +optional
 	ServiceNamePrefix string `json:"serviceNamePrefix,omitempty"`
 	// Template is what differs from the AppImage's template.
-	// +optional
 	Template PartyTemplate `json:"template,omitempty"`
 }
 
 // PartyTemplate is what a party has otherwise than its AppImage says.
 type PartyTemplate struct {
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Strategy is how pods are replaced, as of a Deployment; absent: RollingUpdate with 25% and 25%.
-	// +optional
 	Strategy *appsv1.DeploymentStrategy `json:"strategy,omitempty"`
 	// Spec is a pod's. Its affinity and its containers' resources are taken; anything else in it is refused.
-	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -93,44 +84,31 @@ const (
 
 // KusciaDeploymentStatus is what a serving is.
 type KusciaDeploymentStatus struct {
-	// +optional
 	Phase Phase `json:"phase,omitempty"`
 	// Reason is one word for why it is in that phase, Message a sentence.
-	// +optional
 	Reason string `json:"reason,omitempty"`
-	// +optional
 	Message          string `json:"message,omitempty"`
 	TotalParties     int    `json:"totalParties"`
 	AvailableParties int    `json:"availableParties"`
 	// PartyDeploymentStatuses are the parties' Deployments by domain and name.
-	// +optional
 	PartyDeploymentStatuses map[string]map[string]PartyDeploymentStatus `json:"partyDeploymentStatuses,omitempty"`
 	// LastReconcileTime is when the status was last written.
-	// +optional
 	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`
 	// ObservedGeneration is the generation of the spec that was last begun with.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Operation is what is being done, or was done last.
-	// +optional
 	Operation *Operation `json:"operation,omitempty"`
 	// Refused is a spec that came while an operation was under way and cannot be run; that operation goes on. Absent: there is none.
-	// +optional
 	Refused *Refused `json:"refused,omitempty"`
 	// Served is the last version that all parties came to run: what an update that fails goes back to.
-	// +optional
 	Served *Served `json:"served,omitempty"`
 }
 
 // PartyDeploymentStatus is the state of one party's Deployment.
 type PartyDeploymentStatus struct {
-	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// +optional
 	Role string `json:"role,omitempty"`
-	// +optional
 	Reason string `json:"reason,omitempty"`
-	// +optional
 	Message string `json:"message,omitempty"`
 	// Replicas is how many are asked for.
 	Replicas            int32 `json:"replicas"`
@@ -138,43 +116,29 @@ type PartyDeploymentStatus struct {
 	AvailableReplicas   int32 `json:"availableReplicas"`
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
 	// Conditions are the Deployment's.
-	// +optional
 	Conditions []appsv1.DeploymentCondition `json:"conditions,omitempty"`
-	// +optional
 	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
 	// Version is the digest of what the Deployment is told to run; the numbers are of that version.
-	// +optional
 	Version string `json:"version,omitempty"`
 	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no news.
-	// +optional
 	DeploymentUID string `json:"deploymentUid,omitempty"`
-	// +optional
 	DeploymentVersion string `json:"deploymentVersion,omitempty"`
 	// Queue is the task queue of the party's worker when an operation last began with it.
-	// +optional
 	Queue string `json:"queue,omitempty"`
 	// ObservedAt is when what the party's worker saw reached the centre; absent: it has not been seen yet.
-	// +optional
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
 	// PodReason and PodMessage are the word of the first pod that does not serve.
-	// +optional
 	PodReason string `json:"podReason,omitempty"`
-	// +optional
 	PodMessage string `json:"podMessage,omitempty"`
 	// Missing are the party's objects that somebody else has deleted.
-	// +optional
 	Missing []string `json:"missing,omitempty"`
 	// Drift is what somebody else has changed of the party's objects, and who it was. It is put back.
-	// +optional
 	Drift []Drift `json:"drift,omitempty"`
 	// Restorations count how often changes by others were put back lately, newest first: who keeps changing the same is not fought without end.
-	// +optional
 	Restorations []Restoration `json:"restorations,omitempty"`
 	// Failure is why the last operation failed here; it stays until everything that was asked runs.
-	// +optional
 	Failure string `json:"failure,omitempty"`
 	// Away says that the party's worker does not answer.
-	// +optional
 	Away string `json:"away,omitempty"`
 }
 
@@ -183,13 +147,10 @@ type Drift struct {
 	// Object is what was changed: "Deployment/serving-01".
 	Object string `json:"object"`
 	// Manager is the field manager of who changed it, as the API server notes it: "kubectl-edit". "" when it does not say.
-	// +optional
 	Manager string `json:"manager,omitempty"`
 	// Fields are the first ones of those that were changed.
-	// +optional
 	Fields []string `json:"fields,omitempty"`
 	// At is when they were changed.
-	// +optional
 	At *metav1.Time `json:"at,omitempty"`
 }
 
@@ -207,31 +168,21 @@ type Operation struct {
 	Kind string `json:"kind"`
 	// Generation is the spec's.
 	Generation int64 `json:"generation"`
-	// +optional
 	WorkflowID string `json:"workflowId,omitempty"`
-	// +optional
 	RunID string `json:"runId,omitempty"`
 	// Version is the digest of what the parties are brought to: the new version, or when that failed the former one.
-	// +optional
 	Version string `json:"version,omitempty"`
 	// Done says that it is over.
-	// +optional
 	Done bool `json:"done,omitempty"`
 	// Reason and Message say why it failed; they stay until the next operation.
-	// +optional
 	Reason string `json:"reason,omitempty"`
-	// +optional
 	Message string `json:"message,omitempty"`
-	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// WaitingFor is the person whom it waits for; absent: nobody.
-	// +optional
 	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
 	// History is what people have sent to it, oldest first; of many the newest.
-	// +optional
 	History []AuditEntry `json:"history,omitempty"`
 	// Former is the operation that was under way when this one began; it is asked to give way.
-	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -244,10 +195,8 @@ type WaitingFor struct {
 	Kind  string      `json:"kind"`
 	Since metav1.Time `json:"since"`
 	// Party is who begins with an approval.
-	// +optional
 	Party string `json:"party,omitempty"`
 	// Gate stands for this party in this run of the operation: an approval that sends it back approves nothing else.
-	// +optional
 	Gate string `json:"gate,omitempty"`
 	// Message says what is waited for, and what to send.
 	Message string `json:"message"`
@@ -261,12 +210,9 @@ type AuditEntry struct {
 	Via   string `json:"via"`
 	Verb  string `json:"verb"`
 	// Party is the one that it was about.
-	// +optional
 	Party string `json:"party,omitempty"`
-	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Key is the idempotency key that it was sent with.
-	// +optional
 	Key string `json:"key,omitempty"`
 	// Outcome is accepted or refused; Message says what it did, or why it was refused and what to do instead.
 	Outcome string `json:"outcome"`
