@@ -1,6 +1,17 @@
 // Package plan holds deployment plans: the document, its strict decoding and validation, its waves, the states of its execution and the report.
 package plan
 
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
+)
+
 // Operation is what a plan item does to a service: its key `deployment` (source document, key `deployment`).
 type Operation string
 
@@ -69,4 +80,84 @@ func (i Item) MethodOrDefault() Method {
 		return Parallel
 	}
 	return i.ContainerExecMethod
+}
+
+var jsonInteger = regexp.MustCompile(`^-?[0-9]+$`)
+
+// UnmarshalJSON takes a text, or a whole number in the very spelling of the document.
+func (id *ServiceID) UnmarshalJSON(data []byte) error {
+	switch {
+	case string(data) == "null":
+		return nil // as for every other type; whoever needs an ID refuses the empty one
+	case len(data) > 0 && data[0] == '"':
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		*id = ServiceID(text)
+		return nil
+	case jsonInteger.Match(data):
+		*id = ServiceID(data)
+		return nil
+	}
+	return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
+}
+
+// LabelList are the item's labels: deployLabel split at commas, blanks trimmed, empty ones dropped.
+func (i Item) LabelList() []string {
+	var labels []string
+	for label := range strings.SplitSeq(i.DeployLabel, ",") {
+		if label = strings.TrimSpace(label); label != "" {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+// Select keeps the workloads that carry one of the item's labels; without labels it keeps all.
+func (i Item) Select(workloads []catalog.Workload) []catalog.Workload {
+	wanted := i.LabelList()
+	if len(wanted) == 0 {
+		return workloads
+	}
+	var selected []catalog.Workload
+	for _, w := range workloads {
+		if slices.ContainsFunc(w.Labels, func(l string) bool { return slices.Contains(wanted, l) }) {
+			selected = append(selected, w)
+		}
+	}
+	return selected
+}
+
+// Wave is what is released together: the items of equal priority.
+type Wave struct {
+	Priority int64 `json:"priority"`
+	// Items are indexes into the document's items, counted from 0, in the document's order.
+	Items []int `json:"items"`
+}
+
+// Waves are the items by priority, the largest first (source document, key `priority`).
+func (d Document) Waves() []Wave {
+	return groupByPriority(len(d.Items), func(i int) int64 { return d.Items[i].Priority })
+}
+
+// Waves are the task's services by priority, the largest first; they index into Services.
+func (t Task) Waves() []Wave {
+	return groupByPriority(len(t.Services), func(i int) int64 { return t.Services[i].Priority })
+}
+
+func groupByPriority(n int, priority func(int) int64) []Wave {
+	byPriority := map[int64]int{}
+	var waves []Wave
+	for i := range n {
+		at, known := byPriority[priority(i)]
+		if !known {
+			at = len(waves)
+			byPriority[priority(i)] = at
+			waves = append(waves, Wave{Priority: priority(i)})
+		}
+		waves[at].Items = append(waves[at].Items, i)
+	}
+	slices.SortFunc(waves, func(a, b Wave) int { return cmp.Compare(b.Priority, a.Priority) })
+	return waves
 }

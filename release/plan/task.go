@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/catalog"
 )
 
 // TaskState is the state of one execution of a plan, with the names of the source document.
@@ -120,3 +123,40 @@ const (
 	VerbResume Verb = "resume"
 	VerbStop   Verb = "stop"
 )
+
+const workflowPrefix = "task/"
+
+// WorkflowID is the Temporal workflow of a task. A task's ID has no slash, so that no lookup depends on visibility.
+func WorkflowID(task string) string { return workflowPrefix + task }
+
+// ItemWorkflowID is the Temporal workflow of item n (counted from 1) of a task.
+func ItemWorkflowID(task string, n int, service ServiceID) string {
+	return fmt.Sprintf("%s%s/%d-%s", workflowPrefix, task, n, service)
+}
+
+// TaskOfWorkflow is the task that a workflow, its own or one of its items', belongs to; ok is false for any other workflow.
+func TaskOfWorkflow(workflowID string) (task string, ok bool) {
+	rest, ok := strings.CutPrefix(workflowID, workflowPrefix)
+	task, _, _ = strings.Cut(rest, "/")
+	return task, ok && task != ""
+}
+
+// Snapshot is what one task runs: the plan, and of the catalogue what it names, as they were when it was executed.
+type Snapshot struct {
+	Task      string    `json:"task"`
+	Plan      string    `json:"plan"`
+	CreatedAt time.Time `json:"createdAt"`
+	Document  Document  `json:"document"`
+	// Services are the catalogue entries that the document names.
+	Services map[ServiceID]catalog.Service `json:"services"`
+	// Queues are the task queues of the parties that the services' workloads live with.
+	Queues map[string]string `json:"queues"`
+	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+}
+
+// Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order.
+func (s Snapshot) Selected(n int) []catalog.Workload {
+	item := s.Document.Items[n]
+	return item.Select(s.Services[item.ServiceID].Workloads)
+}

@@ -1,14 +1,18 @@
 package serving
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -244,3 +248,102 @@ func strategy(own *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	}
 	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &rolling}
 }
+
+// The affinity modes of a serving.
+const (
+	affinityNone = "none"
+	affinitySame = "affinity"
+	affinityAnti = "anti-affinity"
+)
+
+// affinityWeight is the greatest that Kubernetes knows.
+const affinityWeight = 100
+
+// affinity is the party's own or its template's; else, by the serving's mode, none, the same host where possible, or different hosts where possible.
+func (d deployed) affinity() *corev1.Affinity {
+	if own := d.template.Spec.Affinity; own != nil {
+		return d.selectOwnPods(own.DeepCopy())
+	}
+	terms := []corev1.WeightedPodAffinityTerm{{
+		Weight:          affinityWeight,
+		PodAffinityTerm: corev1.PodAffinityTerm{LabelSelector: d.ownPods(), TopologyKey: corev1.LabelHostname},
+	}}
+	switch d.version.AffinityMode {
+	case affinityNone:
+		return nil
+	case affinitySame:
+		return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
+}
+
+func (d deployed) ownPods() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{kuscia.LabelWorkload: d.name}}
+}
+
+// selectOwnPods lets the terms that name no pods mean the party's own: whoever writes an AppImage does not know the names of its Deployments, and to
+// Kubernetes a term without a selector means no pod at all.
+func (d deployed) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
+	fill := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range required {
+			if required[i].LabelSelector == nil {
+				required[i].LabelSelector = d.ownPods()
+			}
+		}
+		for i := range preferred {
+			if preferred[i].PodAffinityTerm.LabelSelector == nil {
+				preferred[i].PodAffinityTerm.LabelSelector = d.ownPods()
+			}
+		}
+	}
+	if a.PodAffinity != nil {
+		fill(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a.PodAntiAffinity != nil {
+		fill(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return a
+}
+
+// DeploymentName is the name of the Deployment of a serving's party with that role: <id> or <id>-<role>.
+func DeploymentName(id, role string) string {
+	if role == "" {
+		return id
+	}
+	return id + "-" + role
+}
+
+func configMapName(deployment string) string { return deployment + "-configtemplate" }
+
+// hashDigits is how much of a hash tells shortened Service names apart.
+const hashDigits = 16
+
+// serviceName is the name of the Service of a port: of the party's own prefix, else of the Deployment's name with its dots
+// as "-", since a Service is a DNS label. A name that is too long is cut, and a hash of the whole takes the place of the rest.
+func serviceName(party kuscia.Party, deployment, port string) string {
+	if party.ServiceNamePrefix != "" {
+		return party.ServiceNamePrefix + "-" + port
+	}
+	base := strings.Trim(strings.ReplaceAll(deployment, ".", "-"), "-")
+	if base != "" && base[0] >= '0' && base[0] <= '9' {
+		base = "svc-" + base
+	}
+	name := base + "-" + port
+	room := validation.DNS1035LabelMaxLength - len("svc-") - len("-") - hashDigits - len("-") - len(port)
+	if len(name) <= validation.DNS1035LabelMaxLength || room < 1 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(base))
+	return "svc-" + base[:room] + "-" + hex.EncodeToString(sum[:])[:hashDigits] + "-" + port
+}
+
+// PartyName is how lists call a party: its domain, and its role if it has one.
+func PartyName(p kuscia.Party) string {
+	if p.Role == "" {
+		return p.DomainID
+	}
+	return p.DomainID + "/" + p.Role
+}
+
+// partyName is how sentences name a party.
+func partyName(p kuscia.Party) string { return "party " + PartyName(p) }

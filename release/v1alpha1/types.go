@@ -4,6 +4,10 @@
 package v1alpha1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -56,7 +60,7 @@ type DeployPlan struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec plan.Document `json:"spec"`
+	Spec   plan.Document    `json:"spec"`
 	Status DeployPlanStatus `json:"status,omitempty"`
 }
 
@@ -105,13 +109,13 @@ type ReleaseRecordSpec struct {
 	Comment string `json:"comment,omitempty"`
 	// Workload is the workload that a rollout releases, Style how.
 	Workload *catalog.WorkloadRef `json:"workload,omitempty"`
-	Style string `json:"style,omitempty"`
+	Style    string               `json:"style,omitempty"`
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
 	CreatedAt metav1.MicroTime `json:"createdAt"`
 	// Actor and Reason are who started the release and why, as the caller said.
-	Actor string `json:"actor,omitempty"`
+	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
 	RequestDigest string `json:"requestDigest,omitempty"`
@@ -122,9 +126,9 @@ type ReleaseRecordSpec struct {
 // ReleaseOutcome is what became of a release.
 type ReleaseOutcome struct {
 	// State is the final state.
-	State string `json:"state"`
-	Reason string `json:"reason,omitempty"`
-	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
+	State      string            `json:"state"`
+	Reason     string            `json:"reason,omitempty"`
+	StartedAt  *metav1.MicroTime `json:"startedAt,omitempty"`
 	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
 	// RunID is the Temporal run.
 	RunID string `json:"runId,omitempty"`
@@ -168,4 +172,29 @@ type PartyList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []Party `json:"items"`
+}
+
+//go:generate controller-gen object paths=./... paths=../catalog paths=../plan
+//go:generate controller-gen crd paths=. output:crd:dir=../../deploy/crds
+
+// AnnotationID holds the ID of an object whose name cannot be its ID.
+const AnnotationID = "slipway.io/id"
+
+// ObjectName is the name of the object of a service or plan of that ID. It is the ID itself, except that Kubernetes has no capital letters
+// in names: an ID with some is made lower-case and told apart by a digest, and AnnotationID keeps it as it is spelled.
+func ObjectName(id string) string {
+	lower := strings.ToLower(id)
+	if lower == id {
+		return id
+	}
+	digest := sha256.Sum256([]byte(id))
+	return lower + "-" + hex.EncodeToString(digest[:5])
+}
+
+// IDOf is the ID of a service or plan, the reverse of ObjectName.
+func IDOf(object metav1.Object) string {
+	if id := object.GetAnnotations()[AnnotationID]; id != "" && ObjectName(id) == object.GetName() {
+		return id
+	}
+	return object.GetName()
 }

@@ -1,9 +1,14 @@
+// Package v1alpha1 holds the objects of API group kuscia.secretflow that live in the engine's home cluster: the KusciaDeployment, which is a serving,
+// and the AppImage that its parties run.
+// +kubebuilder:object:generate=true
+// +groupName=kuscia.secretflow
 package v1alpha1
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is.
@@ -19,7 +24,7 @@ type KusciaDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec KusciaDeploymentSpec `json:"spec"`
+	Spec   KusciaDeploymentSpec   `json:"spec"`
 	Status KusciaDeploymentStatus `json:"status,omitempty"`
 }
 
@@ -86,7 +91,7 @@ const (
 type KusciaDeploymentStatus struct {
 	Phase Phase `json:"phase,omitempty"`
 	// Reason is one word for why it is in that phase, Message a sentence.
-	Reason string `json:"reason,omitempty"`
+	Reason           string `json:"reason,omitempty"`
 	Message          string `json:"message,omitempty"`
 	TotalParties     int    `json:"totalParties"`
 	AvailableParties int    `json:"availableParties"`
@@ -106,9 +111,9 @@ type KusciaDeploymentStatus struct {
 
 // PartyDeploymentStatus is the state of one party's Deployment.
 type PartyDeploymentStatus struct {
-	Phase Phase `json:"phase,omitempty"`
-	Role string `json:"role,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Phase   Phase  `json:"phase,omitempty"`
+	Role    string `json:"role,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Replicas is how many are asked for.
 	Replicas            int32 `json:"replicas"`
@@ -116,19 +121,19 @@ type PartyDeploymentStatus struct {
 	AvailableReplicas   int32 `json:"availableReplicas"`
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
 	// Conditions are the Deployment's.
-	Conditions []appsv1.DeploymentCondition `json:"conditions,omitempty"`
-	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
+	Conditions        []appsv1.DeploymentCondition `json:"conditions,omitempty"`
+	CreationTimestamp *metav1.Time                 `json:"creationTimestamp,omitempty"`
 	// Version is the digest of what the Deployment is told to run; the numbers are of that version.
 	Version string `json:"version,omitempty"`
 	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no news.
-	DeploymentUID string `json:"deploymentUid,omitempty"`
+	DeploymentUID     string `json:"deploymentUid,omitempty"`
 	DeploymentVersion string `json:"deploymentVersion,omitempty"`
 	// Queue is the task queue of the party's worker when an operation last began with it.
 	Queue string `json:"queue,omitempty"`
 	// ObservedAt is when what the party's worker saw reached the centre; absent: it has not been seen yet.
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
 	// PodReason and PodMessage are the word of the first pod that does not serve.
-	PodReason string `json:"podReason,omitempty"`
+	PodReason  string `json:"podReason,omitempty"`
 	PodMessage string `json:"podMessage,omitempty"`
 	// Missing are the party's objects that somebody else has deleted.
 	Missing []string `json:"missing,omitempty"`
@@ -167,16 +172,16 @@ type Operation struct {
 	// Kind is create, update, recreate or delete; or refuse, for a spec that cannot be run and so has no workflow.
 	Kind string `json:"kind"`
 	// Generation is the spec's.
-	Generation int64 `json:"generation"`
+	Generation int64  `json:"generation"`
 	WorkflowID string `json:"workflowId,omitempty"`
-	RunID string `json:"runId,omitempty"`
+	RunID      string `json:"runId,omitempty"`
 	// Version is the digest of what the parties are brought to: the new version, or when that failed the former one.
 	Version string `json:"version,omitempty"`
 	// Done says that it is over.
 	Done bool `json:"done,omitempty"`
 	// Reason and Message say why it failed; they stay until the next operation.
-	Reason string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	Reason    string       `json:"reason,omitempty"`
+	Message   string       `json:"message,omitempty"`
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// WaitingFor is the person whom it waits for; absent: nobody.
 	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
@@ -210,7 +215,7 @@ type AuditEntry struct {
 	Via   string `json:"via"`
 	Verb  string `json:"verb"`
 	// Party is the one that it was about.
-	Party string `json:"party,omitempty"`
+	Party  string `json:"party,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Key is the idempotency key that it was sent with.
 	Key string `json:"key,omitempty"`
@@ -242,3 +247,38 @@ type KusciaDeploymentList struct {
 
 	Items []KusciaDeployment `json:"items"`
 }
+
+//go:generate controller-gen object paths=.
+//go:generate controller-gen crd paths=. output:crd:dir=../../../deploy/crds
+
+// GroupVersion is the API group and version of this package's objects.
+var GroupVersion = schema.GroupVersion{Group: "kuscia.secretflow", Version: "v1alpha1"}
+
+// Where the API server serves them.
+var (
+	AppImageResource         = GroupVersion.WithResource("appimages")
+	KusciaDeploymentResource = GroupVersion.WithResource("kusciadeployments")
+)
+
+// Namespace is the namespace of the home cluster in which a KusciaDeployment is a serving unless the engine is told otherwise; one of any other
+// namespace is nobody's.
+const Namespace = "cross-domain"
+
+// Labels and annotations of Kuscia.
+const (
+	LabelAppType           = "kuscia.secretflow/app-type"
+	LabelController        = "kuscia.secretflow/controller"
+	LabelDeploymentName    = "kuscia.secretflow/kd-name"
+	LabelDeploymentUID     = "kuscia.secretflow/kd-uid"
+	LabelWorkload          = "kuscia.secretflow/deployment-name"
+	LabelOwnerNamespace    = "kuscia.secretflow/owner_namespace"
+	AnnotationInitiator    = "kuscia.secretflow/initiator"
+	AnnotationAffinityMode = "kuscia.secretflow/affinity-mode"
+
+	// AppTypeServing is the LabelAppType of a serving; ControllerName is the LabelController of all that is made for one.
+	AppTypeServing = "serving"
+	ControllerName = "KusciaDeployment"
+)
+
+// Finalizer keeps a KusciaDeployment until what its parties run is gone.
+const Finalizer = "slipway.io/serving"

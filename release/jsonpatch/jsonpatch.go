@@ -1,0 +1,187 @@
+// Package jsonpatch makes and applies JSON Patches (RFC 6902), and reads and writes what JSON Pointers (RFC 6901) lead to, in objects as the API server has
+// them: map[string]any, []any, string, bool, int64, float64 and nil. Pointers lead through members of objects only, not into lists.
+package jsonpatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// Op is one operation of a patch.
+type Op struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+const (
+	opTest    = "test"
+	opAdd     = "add"
+	opReplace = "replace"
+	opRemove  = "remove"
+)
+
+// Test refuses the whole patch unless the value at a pointer is this one.
+func Test(path string, value any) Op { return Op{Op: opTest, Path: path, Value: value} }
+
+// Add puts a value in the place of an older one, if there is one. What the last step of the path is in must be there.
+func Add(path string, value any) Op { return Op{Op: opAdd, Path: path, Value: value} }
+
+// Replace puts a value in the place of an older one, which must be there.
+func Replace(path string, value any) Op { return Op{Op: opReplace, Path: path, Value: value} }
+
+// Remove removes a value, which must be there.
+func Remove(path string) Op { return Op{Op: opRemove, Path: path} }
+
+// Adds says whether the operation is an Add.
+func (o Op) Adds() bool { return o.Op == opAdd }
+
+// MarshalJSON keeps a value that is empty: an add without a value would be no patch.
+func (o Op) MarshalJSON() ([]byte, error) {
+	if o.Op == opRemove {
+		return json.Marshal(map[string]any{"op": o.Op, "path": o.Path})
+	}
+	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
+}
+
+// ParseUndo reads a patch of adds and removes that was saved on an object. Anything else is refused: somebody has changed it.
+func ParseUndo(text string) ([]Op, error) {
+	var patch []Op
+	if err := utiljson.Unmarshal([]byte(text), &patch); err != nil {
+		return nil, err
+	}
+	for i, op := range patch {
+		if op.Op != opAdd && op.Op != opRemove || !strings.HasPrefix(op.Path, "/") {
+			return nil, fmt.Errorf("operation %d is %s %s", i+1, op.Op, op.Path)
+		}
+		patch[i].Value = Normalise(op.Value)
+	}
+	return patch, nil
+}
+
+// Normalise gives a decoded value the types of the API server's objects: whole numbers are int64.
+func Normalise(value any) any {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	var out any
+	if err := utiljson.Unmarshal(raw, &out); err != nil {
+		return value
+	}
+	return out
+}
+
+var (
+	escaper   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// Escape spells a key as one step of a pointer.
+func Escape(key string) string { return escaper.Replace(key) }
+
+// Annotation is the pointer to an object's annotation.
+func Annotation(name string) string { return "/metadata/annotations/" + Escape(name) }
+
+// Label is the pointer to an object's label.
+func Label(name string) string { return "/metadata/labels/" + Escape(name) }
+
+func steps(pointer string) []string {
+	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, p := range parts {
+		parts[i] = unescaper.Replace(p)
+	}
+	return parts
+}
+
+// At is the value at a pointer; there says whether it exists.
+func At(object map[string]any, pointer string) (value any, there bool) {
+	value = object
+	for _, name := range steps(pointer) {
+		m, ok := value.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if value, there = m[name]; !there {
+			return nil, false
+		}
+	}
+	return value, true
+}
+
+// Put sets the value at a pointer, making the objects on the way.
+func Put(object map[string]any, pointer string, value any) {
+	path := steps(pointer)
+	for _, name := range path[:len(path)-1] {
+		next, ok := object[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			object[name] = next
+		}
+		object = next
+	}
+	object[path[len(path)-1]] = value
+}
+
+// Drop removes the value at a pointer, and a map of annotations or labels that is empty then, as the API server does.
+func Drop(object map[string]any, pointer string) {
+	path := steps(pointer)
+	last := len(path) - 1
+	parent := members(object, path[:last])
+	delete(parent, path[last])
+	if len(parent) == 0 && last == 2 && path[0] == "metadata" {
+		delete(members(object, path[:1]), path[1])
+	}
+}
+
+// members is the object at a path, nil when there is none.
+func members(object map[string]any, path []string) map[string]any {
+	for _, name := range path {
+		object, _ = object[name].(map[string]any)
+	}
+	return object
+}
+
+// Apply is the object after a patch of adds and removes of members; tests are not looked at.
+func Apply(object map[string]any, patch []Op) map[string]any {
+	out := runtime.DeepCopyJSON(object)
+	for _, op := range patch {
+		switch op.Op {
+		case opAdd:
+			Put(out, op.Path, runtime.DeepCopyJSONValue(op.Value))
+		case opRemove:
+			Drop(out, op.Path)
+		}
+	}
+	return out
+}
+
+// Diff are the operations that bring the places named by the pointers from one object to another. Parents that are missing are made first.
+func Diff(from, to map[string]any, pointers []string) []Op {
+	pointers = slices.Clone(pointers)
+	slices.Sort(pointers)
+	var out []Op
+	made := map[string]bool{}
+	for _, p := range slices.Compact(pointers) {
+		was, had := At(from, p)
+		want, wanted := At(to, p)
+		switch {
+		case had && !wanted:
+			out = append(out, Remove(p))
+		case wanted && (!had || !reflect.DeepEqual(Normalise(was), Normalise(want))):
+			parent := p[:strings.LastIndexByte(p, '/')]
+			if _, there := At(from, parent); !there && parent != "" && !made[parent] {
+				made[parent] = true
+				out = append(out, Add(parent, map[string]any{}))
+			}
+			out = append(out, Add(p, want))
+		}
+	}
+	return out
+}
