@@ -35,7 +35,7 @@ type AppImageInfo struct {
 	Name string `json:"name"`
 	Tag  string `json:"tag"`
 	// ID is the digest that the image is to have, Sign a signature; both are kept, and nobody checks them.
-	ID string `json:"id,omitempty"`
+	ID   string `json:"id,omitempty"`
 	Sign string `json:"sign,omitempty"`
 }
 
@@ -89,23 +89,23 @@ type PodTemplate struct {
 
 // Container is a container of an application.
 type Container struct {
-	Name string `json:"name"`
-	Command []string `json:"command,omitempty"`
-	Args []string `json:"args,omitempty"`
-	WorkingDir string `json:"workingDir,omitempty"`
+	Name       string   `json:"name"`
+	Command    []string `json:"command,omitempty"`
+	Args       []string `json:"args,omitempty"`
+	WorkingDir string   `json:"workingDir,omitempty"`
 	// ConfigVolumeMounts put rendered configuration files into the container.
-	ConfigVolumeMounts []ConfigVolumeMount `json:"configVolumeMounts,omitempty"`
-	Ports []ContainerPort `json:"ports,omitempty"`
-	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
-	Env []corev1.EnvVar `json:"env,omitempty"`
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
-	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
-	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
+	ConfigVolumeMounts []ConfigVolumeMount         `json:"configVolumeMounts,omitempty"`
+	Ports              []ContainerPort             `json:"ports,omitempty"`
+	EnvFrom            []corev1.EnvFromSource      `json:"envFrom,omitempty"`
+	Env                []corev1.EnvVar             `json:"env,omitempty"`
+	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
+	LivenessProbe      *corev1.Probe               `json:"livenessProbe,omitempty"`
+	ReadinessProbe     *corev1.Probe               `json:"readinessProbe,omitempty"`
+	StartupProbe       *corev1.Probe               `json:"startupProbe,omitempty"`
 	// MetricProbe says where the application's metrics are.
 	MetricProbe *MetricProbe `json:"metricProbe,omitempty"`
 	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent
-	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	ImagePullPolicy corev1.PullPolicy       `json:"imagePullPolicy,omitempty"`
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 }
 
