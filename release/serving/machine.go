@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"slipway.io/slipway/release/audit"
 )
 
 // Step is what a party is asked to do.
@@ -42,33 +40,8 @@ const (
 	StageOver Stage = "over"
 )
 
-// partyState is what a machine knows of one party.
-type partyState struct {
-	// prepared, applied, back and removed say which steps are done.
-	prepared, applied, back, removed bool
-	// failed is why the party failed at what is asked.
-	failed string
-	// owing is why the last try at what is owed, to go back or to remove, came to nothing. It is tried again.
-	owing string
-	// away is why the party's worker cannot be reached, and since when; "" when it can.
-	away  string
-	since time.Time
-	// lost is why its cluster cannot be reached by its worker, and since when; "" when it can.
-	lost      string
-	lostSince time.Time
-	// completed is when everything was seen in its place.
-	completed time.Time
-	// begun says that it was told to bring the version about. Before that, asked is since when a person is waited for to say so, approved that one has, and
-	// freed when a person last let the operation go on.
-	begun, approved bool
-	asked, freed    time.Time
-	// tries is how often in a row a step came to nothing; it is not tried again before again.
-	tries int
-	again time.Time
-}
-
 // absent is why nothing can be done in the party now, "" when something can.
-func (p partyState) absent() string { return cmp.Or(p.away, p.lost) }
+func (p PartyState) absent() string { return cmp.Or(p.Away, p.Lost) }
 
 // The pause before a step that came to nothing is tried again: it doubles from the shortest to the longest, so that what is owed for weeks fills neither
 // a history nor a log.
@@ -80,75 +53,65 @@ const (
 )
 
 // tryAgain has a step tried again after a pause, which is not longer than most.
-func (p *partyState) tryAgain(now time.Time, most time.Duration) {
-	p.again = now.Add(min(pauseShortest<<min(p.tries, 10), most))
-	p.tries++
+func (p *PartyState) tryAgain(now time.Time, most time.Duration) {
+	p.Again = now.Add(min(pauseShortest<<min(p.Tries, 10), most))
+	p.Tries++
 }
 
 // Machine decides what an operation on a serving does next. It is told what happens and asked what to do.
 type Machine struct {
-	in      Input
-	stage   Stage
-	parties []partyState
-	// committed is when the commit began: what is absent before it changes nothing, what is absent after it has all go back.
-	committed time.Time
-	// inherited: the operation before this one was not over when it gave way, so that parties may run something else than the former version.
-	inherited bool
-	// wentBack: the parties were told to go back.
-	wentBack bool
-	// began is when the operation began.
-	began           time.Time
-	reason, message string
-	// superseded says by what, "" when by nothing.
-	superseded string
-	// run tells this run of the operation from every other.
+	in Input
+	// run tells this operation from every other, also from those with the same input.
 	run string
-	// paused is who holds the operation; nil when nobody does.
-	paused *hold
-	// log is what people have sent.
-	log audit.Log
+	s   State
 }
 
 // NewMachine begins an operation.
 func NewMachine(in Input, now time.Time) *Machine {
-	m := &Machine{in: in, parties: make([]partyState, len(in.Parties)), began: now, stage: StagePrepare}
+	m := &Machine{in: in, s: State{Stage: StagePrepare, Parties: make([]PartyState, len(in.Parties)), Began: now}}
 	if in.Kind == KindDelete {
-		m.stage = StageRemove
+		m.s.Stage = StageRemove
 	}
 	m.advance(now)
 	return m
 }
 
-// Name tells the machine which run of the operation it decides for: what is approved in one run is not approved in another.
+// ResumeMachine goes on where a run that continued as new was.
+func ResumeMachine(in Input, state State) *Machine { return &Machine{in: in, s: state} }
+
+// State is what the machine has to remember.
+func (m *Machine) State() State { return m.s }
+
+// Name tells the machine which operation it decides for: what is approved in one is not approved in another.
 func (m *Machine) Name(run string) { m.run = run }
 
 // Inherit is told that the operation before this one was not over: an update that fails has the parties go back even when it has not changed them itself.
-func (m *Machine) Inherit() { m.inherited = true }
+func (m *Machine) Inherit() { m.s.Inherited = true }
 
 // Stage is how far the operation is.
-func (m *Machine) Stage() Stage { return m.stage }
+func (m *Machine) Stage() Stage { return m.s.Stage }
 
 // Over says that nothing is left to do. What is running is of no more interest.
-func (m *Machine) Over() bool { return m.stage == StageOver }
+func (m *Machine) Over() bool { return m.s.Stage == StageOver }
 
 // Wanted is what the party at that place is to do now.
 func (m *Machine) Wanted(party int) Step {
-	p := m.parties[party]
-	switch m.stage {
+	p := m.s.Parties[party]
+	switch m.s.Stage {
 	case StagePrepare:
-		if !p.prepared && p.failed == "" {
+		if !p.Prepared && p.Failed == "" {
 			return StepPrepare
 		}
 	case StageCommit:
-		if !p.applied && p.failed == "" && p.begun {
+		if !p.Applied && p.Failed == "" && p.Begun {
 			return StepApply
 		}
 	case StageBack:
-		if !p.back {
+		if !p.Back {
 			return StepBack
 		}
 	case StageRemove:
-		if !p.removed {
+		if !p.Removed {
 			return StepRemove
 		}
 	}
@@ -164,7 +127,7 @@ func (m *Machine) turn(party int) bool {
 		if i == party {
 			return true
 		}
-		if !m.parties[i].applied {
+		if !m.s.Parties[i].Applied {
 			return false
 		}
 	}
@@ -190,12 +153,12 @@ func (m *Machine) sequence() []int {
 }
 
 // Again is before when a party is not to begin with what it is wanted to do: the zero time when it may begin at once.
-func (m *Machine) Again(party int) time.Time { return m.parties[party].again }
+func (m *Machine) Again(party int) time.Time { return m.s.Parties[party].Again }
 
 // Budget is how many seconds a party's cluster may be out of its worker's reach before that is told; 0 when it need not be told once more: nobody waits for
 // the party with an end, and what is tried by the server alone costs no history.
 func (m *Machine) Budget(party int) int64 {
-	if m.parties[party].lost != "" && !m.needs(party) {
+	if m.s.Parties[party].Lost != "" && !m.needs(party) {
 		return 0
 	}
 	return m.in.UnreachableBudgetSeconds
@@ -207,30 +170,30 @@ const patience = 3
 // Told is the failure that a party need not tell once more; "" when it is to tell every one. A party for which nobody waits with an end
 // may lack a permission for weeks: told once a minute, that would fill the history.
 func (m *Machine) Told(party int) string {
-	p := m.parties[party]
+	p := m.s.Parties[party]
 	switch {
-	case p.lost != "" && !m.needs(party):
-		return p.lost
-	case p.tries < patience:
+	case p.Lost != "" && !m.needs(party):
+		return p.Lost
+	case p.Tries < patience:
 		return ""
 	}
-	return p.owing
+	return p.Owing
 }
 
 // Done is told that a party has done a step. A step that is not wanted any more changes nothing.
 func (m *Machine) Done(party int, step Step, now time.Time) {
 	if m.answered(party, step) {
-		p := &m.parties[party]
-		p.tries, p.again, p.owing = 0, time.Time{}, ""
+		p := &m.s.Parties[party]
+		p.Tries, p.Again, p.Owing = 0, time.Time{}, ""
 		switch step {
 		case StepPrepare:
-			p.prepared = true
+			p.Prepared = true
 		case StepApply:
-			p.applied, p.completed = true, now
+			p.Applied, p.Completed = true, now
 		case StepBack:
-			p.back, p.completed = true, now
+			p.Back, p.Completed = true, now
 		case StepRemove:
-			p.removed = true
+			p.Removed = true
 		}
 	}
 	m.advance(now)
@@ -239,12 +202,12 @@ func (m *Machine) Done(party int, step Step, now time.Time) {
 // Failed is told that a party cannot do a step. To go back and to remove are owed: they are tried again. A step that is not wanted any more changes nothing.
 func (m *Machine) Failed(party int, step Step, message string, now time.Time) {
 	if m.answered(party, step) {
-		p := &m.parties[party]
+		p := &m.s.Parties[party]
 		if step.Owed() {
-			p.owing = message
+			p.Owing = message
 			p.tryAgain(now, pauseLongest)
 		} else {
-			p.failed = message
+			p.Failed = message
 		}
 	}
 	m.advance(now)
@@ -252,8 +215,8 @@ func (m *Machine) Failed(party int, step Step, message string, now time.Time) {
 
 // answered notes that a party is there, and says whether what it answers to is still wanted.
 func (m *Machine) answered(party int, step Step) bool {
-	p := &m.parties[party]
-	p.away, p.lost = "", ""
+	p := &m.s.Parties[party]
+	p.Away, p.Lost = "", ""
 	return m.Wanted(party) == step
 }
 
@@ -262,29 +225,29 @@ func (m *Machine) Supersede(by SupersedeSignal) {
 	if m.in.Kind == KindDelete || by.Generation <= m.in.Generation || m.Over() {
 		return
 	}
-	m.superseded, m.stage = by.By, StageOver
+	m.s.Superseded, m.s.Stage = by.By, StageOver
 }
 
 // Superseded says that a newer operation has taken this one's place.
-func (m *Machine) Superseded() bool { return m.superseded != "" }
+func (m *Machine) Superseded() bool { return m.s.Superseded != "" }
 
 // advance goes on to the next stage when this one is finished.
 func (m *Machine) advance(now time.Time) {
-	for before := Stage(""); before != m.stage; {
-		before = m.stage
+	for before := Stage(""); before != m.s.Stage; {
+		before = m.s.Stage
 		m.expire(now)
-		switch m.stage {
+		switch m.s.Stage {
 		case StagePrepare:
 			m.prepare(now)
 		case StageCommit:
 			m.commit()
 		case StageBack:
-			if m.all(func(p partyState) bool { return p.back }) {
-				m.stage = StageOver
+			if m.all(func(p PartyState) bool { return p.Back }) {
+				m.s.Stage = StageOver
 			}
 		case StageRemove:
-			if m.all(func(p partyState) bool { return p.removed }) {
-				m.stage = StageOver
+			if m.all(func(p PartyState) bool { return p.Removed }) {
+				m.s.Stage = StageOver
 			}
 		}
 	}
@@ -293,19 +256,19 @@ func (m *Machine) advance(now time.Time) {
 
 // begin has the parties begin whose turn it is, unless a person has to say so first.
 func (m *Machine) begin(now time.Time) {
-	if m.stage != StageCommit {
+	if m.s.Stage != StageCommit {
 		return
 	}
-	for i := range m.parties {
-		p := &m.parties[i]
+	for i := range m.s.Parties {
+		p := &m.s.Parties[i]
 		switch {
-		case p.begun || !m.turn(i):
-		case m.needsApproval(i) && !p.approved:
-			if p.asked.IsZero() {
-				p.asked = now
+		case p.Begun || !m.turn(i):
+		case m.needsApproval(i) && !p.Approved:
+			if p.Asked.IsZero() {
+				p.Asked = now
 			}
-		case m.paused == nil:
-			p.begun = true
+		case m.s.Paused == nil:
+			p.Begun = true
 		}
 	}
 }
@@ -314,20 +277,20 @@ func (m *Machine) begin(now time.Time) {
 func (m *Machine) prepare(now time.Time) {
 	failed := m.failed()
 	switch {
-	case failed != "" && m.in.Kind == KindUpdate && m.inherited:
+	case failed != "" && m.in.Kind == KindUpdate && m.s.Inherited:
 		m.goBack(failed)
 	case failed != "":
-		m.stage, m.reason, m.message = StageOver, ReasonPartyFailed, failed
-		if !m.inherited {
-			m.message += "; nothing was changed in any party"
+		m.s.Stage, m.s.Reason, m.s.Message = StageOver, ReasonPartyFailed, failed
+		if !m.s.Inherited {
+			m.s.Message += "; nothing was changed in any party"
 		}
 		if m.in.Kind == KindUpdate {
-			m.reason = ReasonUpdateRolledBack
+			m.s.Reason = ReasonUpdateRolledBack
 		}
-	case m.paused != nil: // nothing is changed before somebody resumes
-	case m.in.Kind == KindUpdate && m.all(func(p partyState) bool { return p.prepared && p.absent() == "" }),
-		m.in.Kind != KindUpdate && m.all(func(p partyState) bool { return p.prepared || p.absent() != "" }):
-		m.stage, m.committed = StageCommit, now
+	case m.s.Paused != nil: // nothing is changed before somebody resumes
+	case m.in.Kind == KindUpdate && m.all(func(p PartyState) bool { return p.Prepared && p.absent() == "" }),
+		m.in.Kind != KindUpdate && m.all(func(p PartyState) bool { return p.Prepared || p.absent() != "" }):
+		m.s.Stage, m.s.Committed = StageCommit, now
 	}
 }
 
@@ -336,42 +299,42 @@ func (m *Machine) commit() {
 	switch {
 	case failed != "" && m.in.Kind == KindUpdate:
 		m.goBack(failed)
-	case m.all(func(p partyState) bool { return p.applied || p.failed != "" }):
-		m.stage = StageOver
+	case m.all(func(p PartyState) bool { return p.Applied || p.Failed != "" }):
+		m.s.Stage = StageOver
 		if failed != "" {
-			m.reason, m.message = ReasonPartyFailed, failed
+			m.s.Reason, m.s.Message = ReasonPartyFailed, failed
 		}
 	}
 }
 
 // goBack has every party return to the former version, but for those that nobody has told to leave it. A pause of before does not count for it.
 func (m *Machine) goBack(failed string) {
-	m.stage, m.reason, m.message = StageBack, ReasonUpdateRolledBack, failed
-	m.wentBack, m.paused = true, nil
-	for i := range m.parties {
-		p := &m.parties[i]
-		p.tries, p.again = 0, time.Time{}
-		p.back = !p.begun && !m.inherited
+	m.s.Stage, m.s.Reason, m.s.Message = StageBack, ReasonUpdateRolledBack, failed
+	m.s.WentBack, m.s.Paused = true, nil
+	for i := range m.s.Parties {
+		p := &m.s.Parties[i]
+		p.Tries, p.Again = 0, time.Time{}
+		p.Back = !p.Begun && !m.s.Inherited
 	}
 }
 
 // failed names the parties that failed, "" when none has.
 func (m *Machine) failed() string {
 	var all []string
-	for i, p := range m.parties {
-		if p.failed != "" {
-			all = append(all, fmt.Sprintf("party %s: %s", m.in.Parties[i].Name(), p.failed))
+	for i, p := range m.s.Parties {
+		if p.Failed != "" {
+			all = append(all, fmt.Sprintf("party %s: %s", m.in.Parties[i].Name(), p.Failed))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-func (m *Machine) all(is func(partyState) bool) bool {
-	return !slices.ContainsFunc(m.parties, func(p partyState) bool { return !is(p) })
+func (m *Machine) all(is func(PartyState) bool) bool {
+	return !slices.ContainsFunc(m.s.Parties, func(p PartyState) bool { return !is(p) })
 }
 
 // Released says that a deletion has nothing left to do in parties that can be reached: the others are cleaned up when they return, and
 // the serving itself need not wait for them.
 func (m *Machine) Released() bool {
-	return m.in.Kind == KindDelete && m.all(func(p partyState) bool { return p.removed || p.absent() != "" })
+	return m.in.Kind == KindDelete && m.all(func(p PartyState) bool { return p.Removed || p.absent() != "" })
 }

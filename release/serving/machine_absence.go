@@ -12,19 +12,19 @@ const lostLonger = time.Minute
 // is away, and the step is tried again. An update waits for it as long as for one that is away.
 func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
 	if m.Wanted(party) == step {
-		p := &m.parties[party]
+		p := &m.s.Parties[party]
 		budget := time.Duration(m.in.UnreachableBudgetSeconds) * time.Second
-		if p.lost == "" || now.Sub(p.again) > 2*budget+lostLonger { // the try took longer: it was reached in between
-			p.lostSince, p.tries = now.Add(-budget), 0
+		if p.Lost == "" || now.Sub(p.Again) > 2*budget+lostLonger { // the try took longer: it was reached in between
+			p.LostSince, p.Tries = now.Add(-budget), 0
 		}
-		p.away, p.lost = "", message
+		p.Away, p.Lost = "", message
 		if m.held() { // nobody counts how long it lasts while a person is waited for, which may be weeks
 			p.tryAgain(now, pauseLongest)
 		} else {
 			p.tryAgain(now, pauseLost)
 		}
-		if m.waits(party) && now.Sub(latest(m.from(party), p.lostSince)) >= m.in.Policy.PartyDeadline() {
-			p.failed = fmt.Sprintf("it has been out of reach for longer than %s: %s", m.in.Policy.PartyDeadline(), message)
+		if m.waits(party) && now.Sub(latest(m.from(party), p.LostSince)) >= m.in.Policy.PartyDeadline() {
+			p.Failed = fmt.Sprintf("it has been out of reach for longer than %s: %s", m.in.Policy.PartyDeadline(), message)
 		}
 	}
 	m.advance(now)
@@ -36,14 +36,14 @@ func (m *Machine) Presence(s PresenceSignal, now time.Time) {
 		if p.Queue != s.Queue {
 			continue
 		}
-		m.parties[i].away, m.parties[i].since = s.Away, s.Since
+		m.s.Parties[i].Away, m.s.Parties[i].Since = s.Away, s.Since
 	}
 	m.advance(now)
 }
 
 // Deadline is when the next absent party has been waited for long enough; false when none is waited for with an end.
 func (m *Machine) Deadline() (at time.Time, ok bool) {
-	for i := range m.parties {
+	for i := range m.s.Parties {
 		if until, counts := m.waitsUntil(i); counts && (!ok || until.Before(at)) {
 			at, ok = until, true
 		}
@@ -53,27 +53,27 @@ func (m *Machine) Deadline() (at time.Time, ok bool) {
 
 // waits says whether an update waits for a party with an end, should that be absent. While a person is waited for, nobody runs out of time who has not begun.
 func (m *Machine) waits(party int) bool {
-	return m.needs(party) && (m.parties[party].begun || !m.held())
+	return m.needs(party) && (m.s.Parties[party].Begun || !m.held())
 }
 
 // needs says whether an update cannot go on without a party.
 func (m *Machine) needs(party int) bool {
-	p := m.parties[party]
-	return m.in.Kind == KindUpdate && p.failed == "" && (m.stage == StagePrepare || m.stage == StageCommit && !p.applied)
+	p := m.s.Parties[party]
+	return m.in.Kind == KindUpdate && p.Failed == "" && (m.s.Stage == StagePrepare || m.s.Stage == StageCommit && !p.Applied)
 }
 
 // waitsUntil is until when an update waits for a party that is away.
 func (m *Machine) waitsUntil(party int) (time.Time, bool) {
-	p := m.parties[party]
-	if p.away == "" || !m.waits(party) {
+	p := m.s.Parties[party]
+	if p.Away == "" || !m.waits(party) {
 		return time.Time{}, false
 	}
-	return latest(m.from(party), p.since).Add(m.in.Policy.PartyDeadline()), true
+	return latest(m.from(party), p.Since).Add(m.in.Policy.PartyDeadline()), true
 }
 
 // from is since when the absence of a party counts: what was before the stage, or while a person was waited for, does not.
 func (m *Machine) from(party int) time.Time {
-	return latest(latest(m.began, m.committed), m.parties[party].freed)
+	return latest(latest(m.s.Began, m.s.Committed), m.s.Parties[party].Freed)
 }
 
 func latest(a, b time.Time) time.Time {
@@ -88,9 +88,9 @@ func (m *Machine) Tick(now time.Time) { m.advance(now) }
 
 // expire fails the absent parties that have been waited for long enough.
 func (m *Machine) expire(now time.Time) {
-	for i := range m.parties {
+	for i := range m.s.Parties {
 		if until, counts := m.waitsUntil(i); counts && !now.Before(until) {
-			m.parties[i].failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.parties[i].away)
+			m.s.Parties[i].Failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.s.Parties[i].Away)
 		}
 	}
 }

@@ -26,41 +26,41 @@ type Outcome struct {
 
 // Outcome is how the operation stands.
 func (m *Machine) Outcome() Outcome {
-	o := Outcome{Version: m.in.TargetDigest, Reason: m.reason, Message: m.message, WaitingFor: m.WaitingFor(), History: m.newest()}
-	if m.reason == ReasonUpdateRolledBack {
+	o := Outcome{Version: m.in.TargetDigest, Reason: m.s.Reason, Message: m.s.Message, WaitingFor: m.WaitingFor(), History: m.newest()}
+	if m.s.Reason == ReasonUpdateRolledBack {
 		o.Version = m.in.PreviousDigest
 	}
 	switch {
 	case o.WaitingFor != nil:
 		o.Reason, o.Message = waitReasons[o.WaitingFor.Kind], o.WaitingFor.Message
-	case m.wentBack && m.stage == StageOver:
+	case m.s.WentBack && m.s.Stage == StageOver:
 		o.Message += "; every party is on the version of before"
-	case m.wentBack:
+	case m.s.WentBack:
 		o.Message += "; every party goes back to the version of before"
-	case m.stage != StageOver:
+	case m.s.Stage != StageOver:
 		o.Reason, o.Message = m.trouble()
 	}
-	for i, p := range m.parties {
-		sentence := p.failed
+	for i, p := range m.s.Parties {
+		sentence := p.Failed
 		if m.in.Kind == KindUpdate || m.in.Kind == KindDelete { // who is back on the former version has not failed
-			sentence = p.owing
+			sentence = p.Owing
 		}
 		if sentence != "" {
 			o.Failures = with(o.Failures, i, sentence)
 		}
-		if !p.completed.IsZero() {
-			o.Complete = with(o.Complete, i, p.completed)
+		if !p.Completed.IsZero() {
+			o.Complete = with(o.Complete, i, p.Completed)
 		}
 	}
-	o.Served = m.stage == StageOver && m.reason == "" && !m.Superseded() && (m.in.Kind == KindCreate || m.in.Kind == KindUpdate)
+	o.Served = m.s.Stage == StageOver && m.s.Reason == "" && !m.Superseded() && (m.in.Kind == KindCreate || m.in.Kind == KindUpdate)
 	return o
 }
 
 // trouble names the first party whose cluster its worker cannot reach. Whose worker is away is seen without the operation.
 func (m *Machine) trouble() (reason, message string) {
-	for i, p := range m.parties {
-		if p.lost != "" {
-			return ReasonPartyUnreachable, fmt.Sprintf("party %s: %s; it is tried again", m.in.Parties[i].Name(), p.lost)
+	for i, p := range m.s.Parties {
+		if p.Lost != "" {
+			return ReasonPartyUnreachable, fmt.Sprintf("party %s: %s; it is tried again", m.in.Parties[i].Name(), p.Lost)
 		}
 	}
 	return "", ""
@@ -77,7 +77,7 @@ func with[T any](m map[int]T, key int, value T) map[int]T {
 // News says that the operation stands otherwise than when it was told last. When parties were complete is told with the rest.
 func (m *Machine) News(told Outcome) bool {
 	now := m.Outcome()
-	for i := range m.parties {
+	for i := range m.s.Parties {
 		if now.Failures[i] != told.Failures[i] {
 			return true
 		}
@@ -87,17 +87,17 @@ func (m *Machine) News(told Outcome) bool {
 
 // Says is one sentence on what the operation does now, and why it does not go on.
 func (m *Machine) Says() string {
-	if m.superseded != "" {
-		return "it gave way to " + m.superseded
+	if m.s.Superseded != "" {
+		return "it gave way to " + m.s.Superseded
 	}
 	var waits []string
-	for i := range m.parties {
+	for i := range m.s.Parties {
 		if text := m.saysOf(i); text != "" {
 			waits = append(waits, m.in.Parties[i].Name()+" "+text)
 		}
 	}
-	text := stageText[m.stage]
-	if m.reason != "" || m.held() {
+	text := stageText[m.s.Stage]
+	if m.s.Reason != "" || m.held() {
 		text = m.Outcome().Message
 	}
 	if m.in.Cause != "" {
@@ -111,19 +111,19 @@ func (m *Machine) Says() string {
 
 // saysOf is what one party does now, and what keeps it from that; "" when it has nothing to do.
 func (m *Machine) saysOf(party int) string {
-	p, step := m.parties[party], m.Wanted(party)
+	p, step := m.s.Parties[party], m.Wanted(party)
 	until, ends := m.waitsUntil(party)
 	switch {
-	case p.away != "" && ends:
-		return fmt.Sprintf("is waited for until %s (%s)", until.UTC().Format(time.RFC3339), p.away)
+	case p.Away != "" && ends:
+		return fmt.Sprintf("is waited for until %s (%s)", until.UTC().Format(time.RFC3339), p.Away)
 	case step == StepNone:
 		return ""
 	case p.absent() != "":
 		return fmt.Sprintf("is waited for (%s)", p.absent())
 	case m.Told(party) != "":
-		return fmt.Sprintf("%s; the last tries failed, and it is tried again every %s: %s", stepText[step], OwedAgain, p.owing)
-	case p.owing != "":
-		return fmt.Sprintf("%s; the last try failed, and it is tried again at %s: %s", stepText[step], p.again.UTC().Format(time.RFC3339), p.owing)
+		return fmt.Sprintf("%s; the last tries failed, and it is tried again every %s: %s", stepText[step], OwedAgain, p.Owing)
+	case p.Owing != "":
+		return fmt.Sprintf("%s; the last try failed, and it is tried again at %s: %s", stepText[step], p.Again.UTC().Format(time.RFC3339), p.Owing)
 	}
 	return stepText[step]
 }
@@ -169,8 +169,8 @@ const (
 
 // Standing is how the party at that place stands.
 func (m *Machine) Standing(party int) Standing {
-	p, step := m.parties[party], m.Wanted(party)
-	s := Standing{Does: stepText[step], Trouble: p.failed}
+	p, step := m.s.Parties[party], m.Wanted(party)
+	s := Standing{Does: stepText[step], Trouble: p.Failed}
 	if step == StepNone {
 		s.Does = p.rests()
 	}
@@ -178,28 +178,28 @@ func (m *Machine) Standing(party int) Standing {
 	switch {
 	case step == StepNone && !ends:
 		return s
-	case p.away != "":
-		s.Away, s.Trouble, s.Since, s.Until = true, p.away, latest(m.began, p.since), until
-	case p.lost != "":
-		s.Lost, s.Trouble, s.Since = true, p.lost, p.lostSince
-	case p.owing != "":
-		s.Trouble = p.owing
+	case p.Away != "":
+		s.Away, s.Trouble, s.Since, s.Until = true, p.Away, latest(m.s.Began, p.Since), until
+	case p.Lost != "":
+		s.Lost, s.Trouble, s.Since = true, p.Lost, p.LostSince
+	case p.Owing != "":
+		s.Trouble = p.Owing
 	}
 	return s
 }
 
 // rests is what a party stands at that has nothing to do now.
-func (p partyState) rests() string {
+func (p PartyState) rests() string {
 	switch {
-	case p.removed:
+	case p.Removed:
 		return textRemoved
-	case p.back:
+	case p.Back:
 		return textBack
-	case p.failed != "":
+	case p.Failed != "":
 		return textCannot
-	case p.applied:
+	case p.Applied:
 		return textRuns
-	case p.prepared:
+	case p.Prepared:
 		return textCan
 	}
 	return textTurn

@@ -1,6 +1,7 @@
 package serving_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -103,11 +104,22 @@ func (d *machineModel) command(verb serving.Verb) {
 	}
 }
 
+// nextRun has another machine go on where this one is, as a workflow that continues as new does: nothing is forgotten.
+func (d *machineModel) nextRun() {
+	raw, err := json.Marshal(d.m.State())
+	require.NoError(d.t, err)
+	var state serving.State
+	require.NoError(d.t, json.Unmarshal(raw, &state))
+	before := d.m
+	d.m = serving.ResumeMachine(d.in, state)
+	require.Equal(d.t, before, d.m)
+}
+
 func (d *machineModel) act() {
 	i := rapid.IntRange(0, len(d.in.Parties)-1).Draw(d.t, "party")
 	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(d.t, "seconds")) * time.Second)
 	step := d.m.Wanted(i)
-	switch rapid.SampledFrom([]string{"done", "done", "done", "failed", "trouble", "away", "here", "tick", "late", "command", "command", "supersede"}).Draw(d.t, "event") {
+	switch rapid.SampledFrom([]string{"done", "done", "done", "failed", "trouble", "away", "here", "tick", "late", "command", "command", "supersede", "next run"}).Draw(d.t, "event") {
 	case "done":
 		d.done(i)
 	case "failed":
@@ -132,6 +144,8 @@ func (d *machineModel) act() {
 			d.now = at
 			d.m.Tick(d.now)
 		}
+	case "next run":
+		d.nextRun()
 	case "late": // what is not wanted any more, or not yet
 		for _, other := range []serving.Step{serving.StepPrepare, serving.StepApply, serving.StepBack, serving.StepRemove} {
 			if other != d.m.Wanted(i) {

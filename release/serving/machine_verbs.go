@@ -52,7 +52,7 @@ const maxShownHistory = 20
 
 // Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
-	return m.log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
+	return m.s.Log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
 		if i, waits := m.asks(); waits && c.Party == "" && c.Verb == VerbApprove {
 			c.Party = m.in.Parties[i].Name()
 			e.Party = c.Party
@@ -68,11 +68,11 @@ func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
 	e := c.entry(now)
 	e.Outcome, e.Message = audit.Refused, why
-	m.log.Note(e)
+	m.s.Log.Note(e)
 }
 
 // Audit is the log of what people have sent.
-func (m *Machine) Audit() *audit.Log { return &m.log }
+func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 
 // carryOut does what the state allows: either done or refusal is set.
 func (m *Machine) carryOut(c Command, now time.Time) (done, refusal string) {
@@ -104,10 +104,10 @@ func (m *Machine) approve(c Command, now time.Time) (done, refusal string) {
 		return "", fmt.Sprintf("meant for party %s, but it is %s that waits: look at it again", c.Party, m.in.Parties[i].Name())
 	case c.Gate != "" && c.Gate != m.gate(i):
 		return "", fmt.Sprintf("the gate is of something else: party %s waits now: look at it again", m.in.Parties[i].Name())
-	case m.paused != nil:
+	case m.s.Paused != nil:
 		return "", "it is paused: resume it, then approve"
 	}
-	m.parties[i].approved = true
+	m.s.Parties[i].Approved = true
 	m.free(now)
 	return fmt.Sprintf("party %s is approved: it begins", m.in.Parties[i].Name()), ""
 }
@@ -118,22 +118,22 @@ func (m *Machine) pause(c Command, now time.Time) (done, refusal string) {
 		return "", "a deletion cannot be held: what the parties run is being removed"
 	case m.in.Kind == KindRecreate:
 		return "", "what somebody has deleted is being put back: there is nothing to hold"
-	case m.stage == StageBack:
+	case m.s.Stage == StageBack:
 		return "", "it is on its way back: that cannot be held, wait until it is over"
-	case m.paused != nil:
-		return "", fmt.Sprintf("it is paused already, %s: resume goes on", m.paused.by)
-	case m.stage == StageCommit && m.all(func(p partyState) bool { return p.begun }):
+	case m.s.Paused != nil:
+		return "", fmt.Sprintf("it is paused already, %s: resume goes on", m.s.Paused.By)
+	case m.s.Stage == StageCommit && m.all(func(p PartyState) bool { return p.Begun }):
 		return "", "every party has begun with it: there is nothing left to hold" + m.insteadOfWaiting()
 	}
-	m.paused = &hold{by: byWhom(c), since: now}
+	m.s.Paused = &Hold{By: byWhom(c), Since: now}
 	return "no party begins until it is resumed; what has begun goes on", ""
 }
 
 func (m *Machine) resume(now time.Time) (done, refusal string) {
-	if m.paused == nil {
+	if m.s.Paused == nil {
 		return "", "it is not paused: " + m.Says()
 	}
-	m.paused = nil
+	m.s.Paused = nil
 	m.free(now)
 	return "it goes on", ""
 }
@@ -147,11 +147,11 @@ func (m *Machine) stop(c Command) (done, refusal string) {
 		return "", "what somebody has deleted is being put back: delete the serving if it is not to run any more"
 	case m.in.Kind == KindDelete:
 		return "", "a deletion cannot be taken back: create the serving again when it is gone"
-	case m.stage == StageBack:
+	case m.s.Stage == StageBack:
 		return "", "every party is on its way back already: wait until that is over"
-	case m.stage == StagePrepare && !m.inherited:
-		m.stage, m.paused = StageOver, nil
-		m.reason, m.message = ReasonUpdateRolledBack, "stopped "+byWhom(c)+"; nothing was changed in any party"
+	case m.s.Stage == StagePrepare && !m.s.Inherited:
+		m.s.Stage, m.s.Paused = StageOver, nil
+		m.s.Reason, m.s.Message = ReasonUpdateRolledBack, "stopped "+byWhom(c)+"; nothing was changed in any party"
 		return "it ends: nothing was changed in any party", ""
 	}
 	m.goBack("stopped " + byWhom(c))
@@ -177,7 +177,7 @@ func actorOf(c Command) string {
 // History is what people have sent, oldest first, as a KusciaDeployment shows it.
 func (m *Machine) History() []kuscia.AuditEntry {
 	var shown []kuscia.AuditEntry
-	for _, e := range m.log.Entries {
+	for _, e := range m.s.Log.Entries {
 		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via, Verb: string(e.Verb), Party: e.Party, Reason: e.Reason, Key: e.Key,
 			Outcome: string(e.Outcome), Message: e.Message})
 	}
@@ -210,12 +210,6 @@ const (
 
 var waitReasons = map[string]string{WaitApproval: ReasonWaitingForApproval, WaitResume: ReasonPaused}
 
-// hold is a pause: who asked for it, and since when it lasts.
-type hold struct {
-	by    string
-	since time.Time
-}
-
 // needsApproval says whether a person is asked before a party begins: before each but the first.
 func (m *Machine) needsApproval(party int) bool {
 	p := m.in.Policy
@@ -224,11 +218,11 @@ func (m *Machine) needsApproval(party int) bool {
 
 // asks is the place of the party for which an approval is waited for; false when for none.
 func (m *Machine) asks() (party int, waits bool) {
-	if m.stage != StageCommit {
+	if m.s.Stage != StageCommit {
 		return 0, false
 	}
-	for i, p := range m.parties {
-		if !p.asked.IsZero() && !p.approved {
+	for i, p := range m.s.Parties {
+		if !p.Asked.IsZero() && !p.Approved {
 			return i, true
 		}
 	}
@@ -238,7 +232,7 @@ func (m *Machine) asks() (party int, waits bool) {
 // held says that the operation waits for a person.
 func (m *Machine) held() bool {
 	_, waits := m.asks()
-	return waits || m.paused != nil && !m.Over()
+	return waits || m.s.Paused != nil && !m.Over()
 }
 
 // WaitingFor is the person whom the operation waits for, and what they are to send; nil when it waits for nobody.
@@ -246,16 +240,16 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 	if !m.held() {
 		return nil
 	}
-	if m.paused != nil {
-		return &kuscia.WaitingFor{Kind: WaitResume, Since: stamped(m.paused.since), Message: fmt.Sprintf(
+	if m.s.Paused != nil {
+		return &kuscia.WaitingFor{Kind: WaitResume, Since: stamped(m.s.Paused.Since), Message: fmt.Sprintf(
 			"it is paused since %s, %s: no party begins until `slipway serving resume %s`, or the signal `resume`%s",
-			timeText(m.paused.since), m.paused.by, m.in.ID, m.insteadOfWaiting())}
+			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.insteadOfWaiting())}
 	}
 	i, _ := m.asks()
-	name, since := m.in.Parties[i].Name(), m.parties[i].asked
+	name, since := m.in.Parties[i].Name(), m.s.Parties[i].Asked
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: stamped(since), Party: name, Gate: m.gate(i), Message: fmt.Sprintf(
 		"party %s waits for an approval since %s, and %d of %d parties run the new version: `slipway serving approve %s`, or the signal `approve`, has it begin%s",
-		name, timeText(since), m.applied(), len(m.parties), m.in.ID, m.insteadOfWaiting())}
+		name, timeText(since), m.applied(), len(m.s.Parties), m.in.ID, m.insteadOfWaiting())}
 }
 
 // insteadOfWaiting is what else a person can send.
@@ -274,8 +268,8 @@ func (m *Machine) gate(party int) string {
 // applied is how many parties run the new version.
 func (m *Machine) applied() int {
 	n := 0
-	for _, p := range m.parties {
-		if p.applied {
+	for _, p := range m.s.Parties {
+		if p.Applied {
 			n++
 		}
 	}
@@ -284,9 +278,9 @@ func (m *Machine) applied() int {
 
 // free notes that a person has let the operation go on: for who has not begun, time counts from now on.
 func (m *Machine) free(now time.Time) {
-	for i := range m.parties {
-		if !m.parties[i].begun {
-			m.parties[i].freed = now
+	for i := range m.s.Parties {
+		if !m.s.Parties[i].Begun {
+			m.s.Parties[i].Freed = now
 		}
 	}
 }
