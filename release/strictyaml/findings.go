@@ -5,6 +5,7 @@ package strictyaml
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -79,27 +80,30 @@ func (f *Findings) Refuse(item int, field, format string, args ...any) {
 
 // Unreadable says whether the field, or what it stands in, could not be read, so that its value means nothing.
 func (f *Findings) Unreadable(field string) bool {
-	for path := field; ; {
+	for path := range outwards(field) {
 		if f.unreadable[path] {
 			return true
 		}
-		if path == "" {
-			return false
-		}
-		path = parent(path)
 	}
+	return false
 }
 
 // Line is the line of the field, or of what it would stand in when it is absent; 0: not known.
 func (f *Findings) Line(field string) int {
-	for path := field; ; {
+	for path := range outwards(field) {
 		if line, ok := f.lines[path]; ok {
 			return line
 		}
-		if path == "" {
-			return 0
+	}
+	return 0
+}
+
+// outwards are the path of a field and of all that it stands in; the last is "", the document.
+func outwards(field string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(field) && field != "" {
+			field = field[:max(strings.LastIndexAny(field, ".["), 0)]
 		}
-		path = parent(path)
 	}
 }
 
@@ -111,33 +115,8 @@ func (f *Findings) Sorted() Errors {
 	return f.errors
 }
 
-// cannotRead records that the field has no usable value.
-func (f *Findings) cannotRead(item int, field, format string, args ...any) {
-	f.add(item, field, format, args...)
-	if f.unreadable == nil {
-		f.unreadable = map[string]bool{}
-	}
-	f.unreadable[field] = true
-}
-
 func (f *Findings) add(item int, field, format string, args ...any) {
 	f.errors = append(f.errors, FieldError{Item: item, Field: field, Line: f.Line(field), Reason: fmt.Sprintf(format, args...)})
-}
-
-func (f *Findings) place(field string, line int) {
-	if f.lines == nil {
-		f.lines = map[string]int{}
-	}
-	f.lines[field] = line
-}
-
-// parent is the path without its last part.
-func parent(path string) string {
-	cut := strings.LastIndexAny(path, ".[")
-	if cut < 0 {
-		return ""
-	}
-	return path[:cut]
 }
 
 // Join is the path of a key within the field.

@@ -65,34 +65,29 @@ var joiners = strings.NewReplacer("-", "", "_", "", " ", "")
 
 func bareWord(word string) string { return strings.ToLower(joiners.Replace(word)) }
 
-// distance is the number of inserted, left out, replaced and swapped characters between two words, or at least limit when it is no smaller.
+// distance is the number of inserted, left out, replaced and swapped characters between two words, or limit when their lengths differ by so much.
 func distance(a, b string, limit int) int {
-	if d := len(a) - len(b); d >= 4*limit || -d >= 4*limit {
-		return limit // four bytes to a character at most: too far apart to look closer
-	}
 	from, to := []rune(a), []rune(b)
 	if d := len(from) - len(to); d >= limit || -d >= limit {
 		return limit
 	}
-	var before []int
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(from); i++ {
-		next := make([]int, len(to)+1)
-		next[0] = i
+	rows := make([][]int, len(from)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(to)+1)
+		rows[i][0] = i
 		for j := 1; j <= len(to); j++ {
-			cost := 1
-			if from[i-1] == to[j-1] {
-				cost = 0
+			switch {
+			case i == 0:
+				rows[i][j] = j
+			case from[i-1] == to[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j], rows[i][j-1], rows[i-1][j-1])
 			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
 			if i > 1 && j > 1 && from[i-1] == to[j-2] && from[i-2] == to[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
 			}
 		}
-		before, row = row, next
 	}
-	return row[len(to)]
+	return rows[len(from)][len(to)]
 }

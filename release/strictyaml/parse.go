@@ -21,13 +21,13 @@ const MaxBytes = 3 << 19
 
 // Parse reads one document of YAML or JSON. When it is not sound, or empty, or more than one, that is in the findings and ok is false.
 func Parse(data []byte) (root Value, found *Findings, ok bool) {
-	found = &Findings{}
+	found = &Findings{lines: map[string]int{}, unreadable: map[string]bool{}}
 	node, problem := parseNode(data)
 	if problem != nil {
 		found.errors = Errors{*problem}
 		return Value{}, found, false
 	}
-	found.place("", node.Line)
+	found.lines[""] = node.Line
 	return Value{found: found, node: node}, found, true
 }
 

@@ -1,0 +1,179 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The short tags of YAML's types.
+const (
+	stringTag    = "!!str"
+	integerTag   = "!!int"
+	floatTag     = "!!float"
+	booleanTag   = "!!bool"
+	nullTag      = "!!null"
+	timestampTag = "!!timestamp"
+)
+
+// Text is a string that is not empty.
+func (v Value) Text() string {
+	if !v.usable() {
+		return ""
+	}
+	text, ok := v.text()
+	if ok && text == "" {
+		v.CannotRead("is empty: write a value, or leave the key out")
+	}
+	return text
+}
+
+// FreeText is a string that people write for people: it may be empty, or without a value.
+func (v Value) FreeText() string {
+	if v.isNull() || !v.usable() {
+		return ""
+	}
+	text, _ := v.text()
+	return text
+}
+
+func (v Value) text() (text string, ok bool) {
+	switch v.tag() {
+	// YAML 1.2 has no dates: what the library takes for one is a text.
+	case stringTag, timestampTag:
+		return v.node.Value, true
+	case integerTag, floatTag, booleanTag:
+		v.CannotRead("must be text, not %s: put it in quotes", describe(v.node))
+	default:
+		v.CannotRead("must be text, not %s", describe(v.node))
+	}
+	return "", false
+}
+
+// Truth is true or false.
+func (v Value) Truth() bool {
+	if !v.usable() {
+		return false
+	}
+	if v.tag() != booleanTag {
+		v.CannotRead("must be true or false, not %s", describe(v.node))
+		return false
+	}
+	return strings.EqualFold(v.node.Value, "true")
+}
+
+// decimal is a whole number as everybody reads it: no other base, no separators, no leading zero (which YAML 1.1 reads as octal).
+var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
+
+// Integer is a whole number of 64 bits from least to most, both included.
+func (v Value) Integer(least, most int64) int64 {
+	if !v.usable() {
+		return 0
+	}
+	switch tag := v.tag(); {
+	case tag == stringTag && decimal.MatchString(v.node.Value):
+		v.CannotRead("must be a whole number, not %s: leave out the quotes", describe(v.node))
+		return 0
+	case tag != integerTag && tag != floatTag:
+		v.CannotRead("must be a whole number, not %s", describe(v.node))
+		return 0
+	case !decimal.MatchString(v.node.Value):
+		v.CannotRead("must be a whole number in decimal digits without leading zeros, not %s", clip(v.node.Value))
+		return 0
+	}
+	number, err := strconv.ParseInt(v.node.Value, 10, 64)
+	if err != nil || number < least || number > most {
+		v.CannotRead("must be from %d to %d, not %s", least, most, clip(v.node.Value))
+		return 0
+	}
+	return number
+}
+
+// NumberOrText is a whole number from least to most, or a text; isText says which.
+func (v Value) NumberOrText(least, most int64) (number int64, text string, isText bool) {
+	if v.tag() == stringTag {
+		return 0, v.Text(), true
+	}
+	return v.Integer(least, most), "", false
+}
+
+// digits is a number without sign, fraction or exponent, of any length.
+var digits = regexp.MustCompile(`^[0-9]+$`)
+
+// Name is a text, or a whole number in the very spelling of the document: 0111 stays "0111".
+func (v Value) Name() string {
+	if !v.usable() {
+		return ""
+	}
+	switch tag := v.tag(); {
+	case tag == integerTag || tag == floatTag && digits.MatchString(v.node.Value):
+		return v.node.Value
+	case tag == stringTag || tag == timestampTag:
+		return v.Text()
+	case tag == floatTag || tag == booleanTag:
+		v.CannotRead("must be a whole number or text, not %s: if that is the name, put it in quotes", describe(v.node))
+	default:
+		v.CannotRead("must be a whole number or text, not %s", describe(v.node))
+	}
+	return ""
+}
+
+// deepest is how deep mappings and lists may stand in one another in a value that is kept as JSON.
+const deepest = 64
+
+// Object is a mapping that is kept whole, as JSON; nil when it is absent or no mapping. Repeated keys, anchors and aliases are errors in it too.
+func (v Value) Object() []byte {
+	if !v.is(yaml.MappingNode, "a mapping") {
+		return nil
+	}
+	raw, err := json.Marshal(v.plain(0))
+	if err != nil {
+		v.CannotRead("cannot be written as JSON: %s", err)
+		return nil
+	}
+	return raw
+}
+
+// plain is the value as encoding/json has it. Unlike elsewhere nulls are legal: they mean something to whoever the object is for.
+func (v Value) plain(depth int) any {
+	if v.isNull() || !v.usable() {
+		return nil
+	}
+	if depth > deepest {
+		v.CannotRead("stands more than %d levels deep", deepest)
+		return nil
+	}
+	switch v.node.Kind {
+	case yaml.MappingNode:
+		m, object := v.readMapping(nil), map[string]any{}
+		for _, key := range m.keys {
+			object[key] = m.Field(key).plain(depth + 1)
+		}
+		return object
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, entry := range v.List() {
+			list = append(list, entry.plain(depth+1))
+		}
+		return list
+	}
+	return v.plainScalar()
+}
+
+func (v Value) plainScalar() (value any) {
+	switch v.tag() {
+	case stringTag, timestampTag:
+		return v.node.Value
+	case booleanTag, integerTag, floatTag:
+		err := v.node.Decode(&value)
+		if number, is := value.(float64); err == nil && !(is && (math.IsInf(number, 0) || math.IsNaN(number))) {
+			return value
+		}
+	}
+	v.CannotRead("must be text, a number, true or false, not %s", describe(v.node))
+	return nil
+}
