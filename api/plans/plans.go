@@ -99,7 +99,7 @@ func decodePlan(body []byte, isJSON bool) (plan.Document, []plan.Warning, strict
 }
 
 // resolve says what of a plan the catalogue does not allow as it is now.
-func (h *Handlers) resolve(ctx context.Context, document plan.Document) (plan.Errors, error) {
+func (h *Handlers) resolve(ctx context.Context, document plan.Document) (strictyaml.Errors, error) {
 	services, err := h.Home.GetServices(ctx, serviceIDs(document))
 	if err != nil {
 		return nil, err

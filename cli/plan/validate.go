@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // ValidateCommand is `slipway validate`.
@@ -61,7 +62,7 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool, output st
 	}
 	for _, d := range documents {
 		if command, other := map[string]string{manifest.KindService: "service", manifest.KindParty: "party"}[d.Kind]; other {
-			findings = append(findings, apiclient.Finding{File: d.File, Wrong: plan.FieldError{Line: manifest.FirstLine(d.Body),
+			findings = append(findings, apiclient.Finding{File: d.File, Wrong: strictyaml.FieldError{Line: manifest.FirstLine(d.Body),
 				Reason: fmt.Sprintf("this document is a %s: `slipway %s apply` checks it", d.Kind, command)}})
 		}
 	}

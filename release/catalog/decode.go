@@ -8,15 +8,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// FieldError says what is wrong with one field of a catalogue entry.
-type FieldError = strictyaml.FieldError
-
-// Errors are all that is wrong with a catalogue entry.
-type Errors = strictyaml.Errors
-
 // Decode reads a catalogue entry from YAML or JSON, strictly: every error at once, each with its field and line.
 // The Service means nothing when there are errors.
-func Decode(data []byte) (Service, Errors) {
+func Decode(data []byte) (Service, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
 		return Service{}, found.Sorted()
@@ -30,7 +24,7 @@ func decodeService(v strictyaml.Value) Service {
 	m := v.Mapping("displayName", "workloads", "deadlineSeconds", "package", "build", "strategy")
 	s := Service{
 		DisplayName:     m.Field("displayName").Text(),
-		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, MaxDeadlineSeconds),
+		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, maxDeadlineSeconds),
 	}
 	for _, entry := range m.Field("workloads").List() {
 		s.Workloads = append(s.Workloads, decodeWorkload(entry))
@@ -49,11 +43,7 @@ func decodeService(v strictyaml.Value) Service {
 
 func decodeWorkload(v strictyaml.Value) Workload {
 	m := v.Mapping("party", "namespace", "workloadRef", "labels", "replicas")
-	w := Workload{
-		Party:     m.Field("party").Text(),
-		Namespace: m.Field("namespace").Text(),
-		Labels:    m.Field("labels").Strings(),
-	}
+	w := Workload{Party: m.Field("party").Text(), Namespace: m.Field("namespace").Text(), Labels: m.Field("labels").Strings()}
 	if field := m.Field("workloadRef"); field.Present() {
 		ref := field.Mapping("apiVersion", "kind", "name")
 		w.WorkloadRef = WorkloadRef{APIVersion: ref.Field("apiVersion").Text(), Kind: ref.Field("kind").Text(), Name: ref.Field("name").Text()}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 const wholeEntry = `displayName: order service
@@ -71,7 +73,7 @@ func TestDecodeSmallestEntry(t *testing.T) {
 	t.Parallel()
 	s, errs := Decode([]byte("workloads: [{namespace: shop, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}}]"))
 	require.NoError(t, errs.Err())
-	require.Equal(t, int64(DefaultDeadlineSeconds), s.Deadline())
+	require.Equal(t, int64(defaultDeadlineSeconds), s.Deadline())
 	require.Equal(t, DefaultParty, s.Workloads[0].PartyOrDefault())
 	require.Nil(t, s.Workloads[0].Replicas)
 	require.Nil(t, s.Package)
@@ -179,11 +181,11 @@ func TestValidateWithoutText(t *testing.T) {
 		}},
 	}.Validate()
 	require.Len(t, errs, 3)
-	require.Equal(t, []FieldError{
+	require.Equal(t, []strictyaml.FieldError{
 		{Field: "workloads[0].labels[0]", Reason: `is empty: a label is made of letters, digits, "-", "_" and "."`},
 		{Field: "workloads[0].replicas", Reason: "must be at least 1, not 0: it is what START restores"},
 		{Field: "deadlineSeconds", Reason: "must be from 1 to 86400, not -1"},
-	}, []FieldError(errs), "an object of kubectl is held against the same rules, without lines")
+	}, []strictyaml.FieldError(errs), "an object of kubectl is held against the same rules, without lines")
 }
 
 func TestIdentity(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,8 +14,8 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxIDLength is how many characters an ID or a label has at most.
-const MaxIDLength = 63
+// maxIDLength is how many characters an ID or a label has at most.
+const maxIDLength = 63
 
 var (
 	// idPattern allows letters, digits, "-" and ".", and is stricter at the edges: an ID stands in paths and is the name of an object, where a "." or "-"
@@ -26,36 +27,32 @@ var (
 // ValidID says what is wrong with the ID of a service or the name of a plan: letters, digits, "-" and ".", at most 63, begin and end a letter
 // or digit.
 func ValidID(id string) error {
-	switch {
-	case id == "":
-		return fmt.Errorf("is empty: an ID is made of letters, digits, \"-\" and \".\"")
-	case len(id) > MaxIDLength:
-		return fmt.Errorf("%s is too long: an ID has at most %d characters", strictyaml.Quote(id), MaxIDLength)
-	case !idPattern.MatchString(id):
-		return fmt.Errorf("%s is not a legal ID: use letters, digits, \"-\" and \".\", and begin and end each part between dots with a letter or digit",
-			strictyaml.Quote(id))
-	}
-	return nil
+	return validWord(id, "an ID", `letters, digits, "-" and "."`, "begin and end each part between dots with a letter or digit", idPattern)
 }
 
 // ValidLabel says what is wrong with a label of a workload: letters, digits, "-", "_" and ".", at most 63, begin and end a letter or digit.
 func ValidLabel(label string) error {
+	return validWord(label, "a label", `letters, digits, "-", "_" and "."`, "begin and end with a letter or digit", labelPattern)
+}
+
+// validWord holds a word, which is called what, against a pattern, which made of and edges explain.
+func validWord(word, what, madeOf, edges string, pattern *regexp.Regexp) error {
+	_, noun, _ := strings.Cut(what, " ")
 	switch {
-	case label == "":
-		return fmt.Errorf("is empty: a label is made of letters, digits, \"-\", \"_\" and \".\"")
-	case len(label) > MaxIDLength:
-		return fmt.Errorf("%s is too long: a label has at most %d characters", strictyaml.Quote(label), MaxIDLength)
-	case !labelPattern.MatchString(label):
-		return fmt.Errorf("%s is not a legal label: use letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter or digit",
-			strictyaml.Quote(label))
+	case word == "":
+		return fmt.Errorf("is empty: %s is made of %s", what, madeOf)
+	case len(word) > maxIDLength:
+		return fmt.Errorf("%s is too long: %s has at most %d characters", strictyaml.Quote(word), what, maxIDLength)
+	case !pattern.MatchString(word):
+		return fmt.Errorf("%s is not a legal %s: use %s, and %s", strictyaml.Quote(word), noun, madeOf, edges)
 	}
 	return nil
 }
 
 // ValidParty says what is wrong with the name of a party: it is the name of a Party object or of a namespace, of at most 63 characters.
 func ValidParty(name string) error {
-	if len(name) > MaxIDLength {
-		return fmt.Errorf("is too long: a party's name has at most %d characters", MaxIDLength)
+	if len(name) > maxIDLength {
+		return fmt.Errorf("is too long: a party's name has at most %d characters", maxIDLength)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return fmt.Errorf("%s is not a legal name: %s", strictyaml.Quote(name), strings.Join(problems, "; "))
@@ -81,28 +78,12 @@ func ValidURL(text string, schemes ...string) error {
 			err = cause.Err // without the text, for the same reason
 		}
 		return fmt.Errorf("is not a URL: %w", err)
-	case !hasScheme(parsed, schemes) || parsed.Hostname() == "":
-		return fmt.Errorf("%s is not an absolute URL: it must begin with %s and name a host", strictyaml.Quote(parsed.Redacted()), schemeList(schemes))
+	case !slices.Contains(schemes, parsed.Scheme) || parsed.Hostname() == "": // url.Parse has made the scheme lower-case
+		return fmt.Errorf("%s is not an absolute URL: it must begin with %s:// and name a host",
+			strictyaml.Quote(parsed.Redacted()), strings.Join(schemes, ":// or "))
 	}
 	if _, hasPassword := parsed.User.Password(); hasPassword {
 		return errors.New("carries a password, which everybody who reads the plan or its report would see: leave it out and name a Secret in the catalogue")
 	}
 	return nil
-}
-
-func hasScheme(u *url.URL, schemes []string) bool {
-	for _, scheme := range schemes {
-		if u.Scheme == scheme { // url.Parse has made it lower-case
-			return true
-		}
-	}
-	return false
-}
-
-func schemeList(schemes []string) string {
-	prefixes := make([]string, len(schemes))
-	for i, scheme := range schemes {
-		prefixes[i] = scheme + "://"
-	}
-	return strings.Join(prefixes, " or ")
 }

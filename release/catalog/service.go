@@ -4,11 +4,13 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -16,8 +18,8 @@ import (
 // DefaultParty is the party of a workload that names none: the engine's own cluster.
 const DefaultParty = "default"
 
-// DefaultDeadlineSeconds is how long one operation on a service may take when the service does not say (issue: ten minutes).
-const DefaultDeadlineSeconds = 600
+// defaultDeadlineSeconds is how long one operation on a service may take when the service does not say.
+const defaultDeadlineSeconds = 600
 
 // Service is a catalogue entry: what a plan's serviceId stands for.
 // Its ID is the name of the ReleaseService object that carries it.
@@ -78,10 +80,7 @@ type Build struct {
 
 // PartyOrDefault is the party of the workload, "default" when it names none.
 func (w Workload) PartyOrDefault() string {
-	if w.Party == "" {
-		return DefaultParty
-	}
-	return w.Party
+	return cmp.Or(w.Party, DefaultParty)
 }
 
 // String names the workload as people read it: "Deployment shop/order", with the party in front unless it is the default one.
@@ -95,52 +94,44 @@ func (w Workload) String() string {
 
 // Deadline is how long one operation on the service may take, in seconds.
 func (s Service) Deadline() int64 {
-	if s.DeadlineSeconds == 0 {
-		return DefaultDeadlineSeconds
-	}
-	return s.DeadlineSeconds
+	return cmp.Or(s.DeadlineSeconds, defaultDeadlineSeconds)
 }
 
 // APIVersion is the API version of all kinds that can be released so far.
 const APIVersion = "apps/v1"
 
-// The kinds of workload that can be released so far.
+// The kinds of workload that can be released so far, all of API version apps/v1.
 const (
 	Deployment  = "Deployment"
 	StatefulSet = "StatefulSet"
 	DaemonSet   = "DaemonSet"
 )
 
-// Kinds are the kinds of workload that can be released so far, all of API version apps/v1.
-func Kinds() []string { return []string{Deployment, StatefulSet, DaemonSet} }
+var kinds = []string{Deployment, StatefulSet, DaemonSet}
 
-// Supported says why workloads of this API version and kind cannot be released, nil when they can.
-func (r WorkloadRef) Supported() error {
+// kindList is for sentences.
+const kindList = "Deployment, StatefulSet and DaemonSet"
+
+// supported says why workloads of this API version and kind cannot be released, nil when they can.
+func (r WorkloadRef) supported() error {
 	switch {
-	case r.APIVersion == APIVersion && slices.Contains(Kinds(), r.Kind):
+	case r.APIVersion == APIVersion && slices.Contains(kinds, r.Kind):
 		return nil
 	case r.APIVersion == APIVersion:
-		return fmt.Errorf("%s of %s cannot be released: %s can%s", strictyaml.Quote(r.Kind), APIVersion, kindList(), strictyaml.DidYouMean(r.Kind, Kinds()))
-	case slices.Contains(Kinds(), r.Kind):
+		near := strictyaml.DidYouMean(r.Kind, kinds)
+		return fmt.Errorf("%s of %s cannot be released: %s can%s", strictyaml.Quote(r.Kind), APIVersion, kindList, near)
+	case slices.Contains(kinds, r.Kind):
 		return fmt.Errorf("%s of %s cannot be released: write apiVersion: %s", r.Kind, strictyaml.Quote(r.APIVersion), APIVersion)
 	}
-	return fmt.Errorf("%s of %s is not available yet: %s of %s are", strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion), kindList(), APIVersion)
+	return fmt.Errorf("%s of %s is not available yet: %s of %s are", strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion), kindList, APIVersion)
 }
 
 // Sized says whether workloads of this kind have a size to be scaled to.
 func (r WorkloadRef) Sized() bool { return r.Kind != DaemonSet }
 
-func kindList() string {
-	kinds := Kinds()
-	return strings.Join(kinds[:len(kinds)-1], ", ") + " and " + kinds[len(kinds)-1]
-}
-
 // Identity is the same for two entries exactly when they are the same object: party, API group, kind, namespace and name.
 func (w Workload) Identity() string {
-	group, _, found := strings.Cut(w.WorkloadRef.APIVersion, "/")
-	if !found {
-		group = "" // the core group: its API version has no slash
-	}
+	group := schema.FromAPIVersionAndKind(w.WorkloadRef.APIVersion, w.WorkloadRef.Kind).Group
 	return strings.Join([]string{w.PartyOrDefault(), group, w.WorkloadRef.Kind, w.Namespace, w.WorkloadRef.Name}, "/")
 }
 

@@ -15,11 +15,11 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxDeadlineSeconds is the longest that one operation on a service may take: a day.
-const MaxDeadlineSeconds = 86400
+// maxDeadlineSeconds is the longest that one operation on a service may take: a day.
+const maxDeadlineSeconds = 86400
 
 // Validate says all that is wrong with an entry that did not come through Decode, by the same rules. The errors have no lines.
-func (s Service) Validate() Errors {
+func (s Service) Validate() strictyaml.Errors {
 	found := &strictyaml.Findings{}
 	s.check(found)
 	return found.Sorted()
@@ -39,8 +39,8 @@ func (s Service) check(found *strictyaml.Findings) {
 		}
 		first[w.Identity()] = i
 	}
-	if s.DeadlineSeconds < 0 || s.DeadlineSeconds > MaxDeadlineSeconds {
-		found.Refuse(0, "deadlineSeconds", "must be from 1 to %d, not %d", MaxDeadlineSeconds, s.DeadlineSeconds)
+	if s.DeadlineSeconds < 0 || s.DeadlineSeconds > maxDeadlineSeconds {
+		found.Refuse(0, "deadlineSeconds", "must be from 1 to %d, not %d", maxDeadlineSeconds, s.DeadlineSeconds)
 	}
 	if s.Package != nil {
 		s.Package.check(found)
@@ -52,19 +52,17 @@ func (s Service) check(found *strictyaml.Findings) {
 
 func (w Workload) check(found *strictyaml.Findings, field string) {
 	if w.Party != "" {
-		if err := ValidParty(w.Party); err != nil {
-			found.Refuse(0, strictyaml.Join(field, "party"), "%s", err)
-		}
+		found.Check(0, strictyaml.Join(field, "party"), ValidParty(w.Party))
 	}
 	checkName(found, strictyaml.Join(field, "namespace"), w.Namespace, validation.IsDNS1123Label)
 	w.WorkloadRef.check(found, strictyaml.Join(field, "workloadRef"))
 	seen := map[string]bool{}
 	for i, label := range w.Labels {
-		if err := ValidLabel(label); err != nil {
-			found.Refuse(0, strictyaml.Index(strictyaml.Join(field, "labels"), i), "%s", err)
-		} else if seen[label] {
-			found.Refuse(0, strictyaml.Index(strictyaml.Join(field, "labels"), i), "is %s once more: name each label once", label)
+		at, wrong := strictyaml.Index(strictyaml.Join(field, "labels"), i), ValidLabel(label)
+		if wrong == nil && seen[label] {
+			wrong = fmt.Errorf("is %s once more: name each label once", label)
 		}
+		found.Check(0, at, wrong)
 		seen[label] = true
 	}
 	w.checkReplicas(found, strictyaml.Join(field, "replicas"))
@@ -89,12 +87,10 @@ func (r WorkloadRef) check(found *strictyaml.Findings, field string) {
 		found.Refuse(0, strictyaml.Join(field, "apiVersion"), "is required: write %s", APIVersion)
 	}
 	if r.Kind == "" {
-		found.Refuse(0, strictyaml.Join(field, "kind"), "is required: %s can be released", kindList())
+		found.Refuse(0, strictyaml.Join(field, "kind"), "is required: %s can be released", kindList)
 	}
 	if r.APIVersion != "" && r.Kind != "" && !found.Unreadable(strictyaml.Join(field, "apiVersion")) {
-		if err := r.Supported(); err != nil {
-			found.Refuse(0, strictyaml.Join(field, "kind"), "%s", err)
-		}
+		found.Check(0, strictyaml.Join(field, "kind"), r.supported())
 	}
 	checkName(found, strictyaml.Join(field, "name"), r.Name, validation.IsDNS1123Subdomain)
 }
@@ -107,7 +103,8 @@ func (p Package) check(found *strictyaml.Findings) {
 	case !path.IsAbs(p.MountPath):
 		found.Refuse(0, "package.mountPath", "must be an absolute path, not %s", strictyaml.Quote(p.MountPath))
 	case p.MountPath != path.Clean(p.MountPath) || strings.Contains(p.MountPath, ":"):
-		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" at its end, not %s", strictyaml.Quote(p.MountPath))
+		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" at its end, not %s",
+			strictyaml.Quote(p.MountPath))
 	case p.MountPath == "/":
 		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the image holds")
 	}
@@ -127,8 +124,8 @@ func checkName(found *strictyaml.Findings, field, name string, rule func(string)
 	}
 }
 
-// CommitPlaceholder stands for the commit in the patterns of a Build.
-const CommitPlaceholder = "{{commit}}"
+// commitPlaceholder stands for the commit in the patterns of a Build.
+const commitPlaceholder = "{{commit}}"
 
 // sampleCommit is what a pattern is tried with.
 const sampleCommit = "0123456789abcdef0123456789abcdef01234567"
@@ -137,7 +134,7 @@ var placeholder = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
 func (b Build) check(found *strictyaml.Findings) {
 	for _, problem := range jobTemplateProblems(b.JobTemplate.Raw) {
-		found.Refuse(0, "build.jobTemplate", "%s", problem)
+		found.Check(0, "build.jobTemplate", problem)
 	}
 	unreadable := found.Unreadable("build.image") || found.Unreadable("build.package")
 	switch {
@@ -147,30 +144,26 @@ func (b Build) check(found *strictyaml.Findings) {
 		found.Refuse(0, "build", "names both an image and a package: a build yields one of them")
 	}
 	if b.Image != "" {
-		if err := validPattern(b.Image, validImage); err != nil {
-			found.Refuse(0, "build.image", "%s", err)
-		}
+		found.Check(0, "build.image", validPattern(b.Image, validImage))
 	}
 	if b.Package != "" {
-		if err := validPattern(b.Package, func(url string) error { return ValidURL(url, "http", "https") }); err != nil {
-			found.Refuse(0, "build.package", "%s", err)
-		}
+		found.Check(0, "build.package", validPattern(b.Package, func(url string) error { return ValidURL(url, "http", "https") }))
 	}
 }
 
 // validPattern says what is wrong with a pattern: it must hold {{commit}}, no other placeholder, and be legal once a commit stands in it.
 func validPattern(pattern string, legal func(string) error) error {
 	for _, found := range placeholder.FindAllString(pattern, -1) {
-		if found != CommitPlaceholder {
-			return fmt.Errorf("has the placeholder %s, which means nothing here: write %s", strictyaml.Quote(found), CommitPlaceholder)
+		if found != commitPlaceholder {
+			return fmt.Errorf("has the placeholder %s, which means nothing here: write %s", strictyaml.Quote(found), commitPlaceholder)
 		}
 	}
-	filled := strings.ReplaceAll(pattern, CommitPlaceholder, sampleCommit)
+	filled := strings.ReplaceAll(pattern, commitPlaceholder, sampleCommit)
 	switch {
 	case filled == pattern:
-		return fmt.Errorf("must hold %s, so that every commit yields something of its own", CommitPlaceholder)
+		return fmt.Errorf("must hold %s, so that every commit yields something of its own", commitPlaceholder)
 	case strings.ContainsAny(filled, "{}"):
-		return fmt.Errorf("has a brace that belongs to no placeholder: write %s", CommitPlaceholder)
+		return fmt.Errorf("has a brace that belongs to no placeholder: write %s", commitPlaceholder)
 	}
 	return legal(filled)
 }

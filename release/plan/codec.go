@@ -27,14 +27,9 @@ const (
 	keyCompileRepoBranch = "compileRepoBranch"
 )
 
-// itemKeys are the keys of an item, in the order of the source document.
-func itemKeys() []string {
-	return []string{keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel, keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch}
-}
-
 // Decode reads a plan from YAML or JSON, strictly: every error at once, each with its item, field and line.
 // The Document means nothing when there are errors.
-func Decode(data []byte) (Document, []Warning, Errors) {
+func Decode(data []byte) (Document, []Warning, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
 		return Document{}, nil, found.Sorted()
@@ -54,7 +49,7 @@ func decodeDocument(v strictyaml.Value) Document {
 }
 
 func decodeItem(v strictyaml.Value) Item {
-	m := v.Mapping(itemKeys()...)
+	m := v.Mapping(keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel, keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch)
 	return Item{
 		ServiceID:           ServiceID(m.Field(keyServiceID).Name()),
 		Priority:            m.Field(keyPriority).Integer(math.MinInt64, math.MaxInt64),
@@ -67,17 +62,8 @@ func decodeItem(v strictyaml.Value) Item {
 	}
 }
 
-// FieldError says what is wrong with one field of a plan.
-type FieldError = strictyaml.FieldError
-
-// Errors are all that is wrong with a plan.
-type Errors = strictyaml.Errors
-
 // Warning says what is legal in a plan but probably not meant. Its fields are those of a FieldError.
-type Warning FieldError
-
-// String is place and reason in one line.
-func (w Warning) String() string { return FieldError(w).Error() }
+type Warning strictyaml.FieldError
 
 // Encode writes a plan as YAML with its keys in the order of the source document, so that Decode reads the same plan again.
 // It fails when a text of the plan is not UTF-8.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // oneItem is a plan of one item with these lines; its key serviceId is on line 2.
@@ -148,18 +150,18 @@ func TestSameServiceInOneWave(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reason, items string
-		errs          Errors
+		errs          strictyaml.Errors
 	}{
 		"Twice": {
 			"the two would change one service at the same time", item("111", 3) + item("222", 3) + item("111", 3),
-			Errors{{
+			strictyaml.Errors{{
 				Item: 3, Field: "deployPlanItems[2].serviceId", Line: 4,
 				Reason: "names service 111 twice in one wave (items 1 and 3): both have the priority 3; give each one of its own, or keep one of them",
 			}},
 		},
 		"ThreeTimes": {
 			"said once for all of them", item("111", 0) + item("111", 0) + item("111", 0),
-			Errors{{
+			strictyaml.Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
 				Reason: "names service 111 more than twice in one wave (items 1, 2 and 3): all have the priority 0; give each one of its own, or keep one of them",
 			}},
@@ -168,7 +170,7 @@ func TestSameServiceInOneWave(t *testing.T) {
 		"OtherSpelling": {"0111 is another service than 111", item("0111", 3) + item("111", 3), nil},
 		"TextAndNumber": {
 			"a number and a text of the same spelling are the same service", item("111", 3) + item(`"111"`, 3),
-			Errors{{
+			strictyaml.Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
 				Reason: "names service 111 twice in one wave (items 1 and 2): both have the priority 3; give each one of its own, or keep one of them",
 			}},
@@ -205,17 +207,17 @@ func TestThousandItems(t *testing.T) {
 		return b.String()
 	}
 	begin := time.Now()
-	d, _, errs := Decode([]byte(build(MaxItems)))
+	d, _, errs := Decode([]byte(build(maxItems)))
 	require.NoError(t, errs.Err())
-	require.Len(t, d.Items, MaxItems)
+	require.Len(t, d.Items, maxItems)
 	require.Len(t, d.Waves(), 10)
 	require.Less(t, time.Since(begin), 2*time.Second, "a plan of the largest size is read while one waits")
 
-	_, _, errs = Decode([]byte(build(MaxItems + 1)))
-	require.Equal(t, Errors{{Field: "deployPlanItems", Line: 1, Reason: "has 1001 items: a plan has at most 1000, so split it"}}, errs)
+	_, _, errs = Decode([]byte(build(maxItems + 1)))
+	require.Equal(t, strictyaml.Errors{{Field: "deployPlanItems", Line: 1, Reason: "has 1001 items: a plan has at most 1000, so split it"}}, errs)
 
-	_, _, errs = Decode([]byte(strings.ReplaceAll(build(MaxItems), "RESTART", "Restart")))
-	require.Len(t, errs, MaxItems, "every error is reported, however many there are")
+	_, _, errs = Decode([]byte(strings.ReplaceAll(build(maxItems), "RESTART", "Restart")))
+	require.Len(t, errs, maxItems, "every error is reported, however many there are")
 }
 
 func TestValidateWithoutText(t *testing.T) {
@@ -225,7 +227,7 @@ func TestValidateWithoutText(t *testing.T) {
 		{ServiceID: "a/b", Deployment: "STPO", DeployLabel: ","},
 		{},
 	}}.Validate()
-	require.Equal(t, Errors{
+	require.Equal(t, strictyaml.Errors{
 		{Item: 2, Field: "deployPlanItems[1].serviceId", Reason: `"a/b" is not a legal ID: use letters, digits, "-" and ".", and begin and end each part between dots with a letter or digit`},
 		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, not "STPO": did you mean STOP?`},
 		{Item: 2, Field: "deployPlanItems[1].deployLabel", Reason: "has an empty part: separate the labels by single commas, and leave the key out to take all workloads"},

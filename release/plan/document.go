@@ -76,10 +76,7 @@ type Item struct {
 
 // MethodOrDefault is the item's method, PARALLEL when it names none.
 func (i Item) MethodOrDefault() Method {
-	if i.ContainerExecMethod == "" {
-		return Parallel
-	}
-	return i.ContainerExecMethod
+	return cmp.Or(i.ContainerExecMethod, Parallel)
 }
 
 var jsonInteger = regexp.MustCompile(`^-?[0-9]+$`)
@@ -103,8 +100,8 @@ func (id *ServiceID) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
 }
 
-// LabelList are the item's labels: deployLabel split at commas, blanks trimmed, empty ones dropped.
-func (i Item) LabelList() []string {
+// labels are the item's labels: deployLabel split at commas, blanks trimmed, empty ones dropped.
+func (i Item) labels() []string {
 	var labels []string
 	for label := range strings.SplitSeq(i.DeployLabel, ",") {
 		if label = strings.TrimSpace(label); label != "" {
@@ -114,19 +111,15 @@ func (i Item) LabelList() []string {
 	return labels
 }
 
-// Select keeps the workloads that carry one of the item's labels; without labels it keeps all.
-func (i Item) Select(workloads []catalog.Workload) []catalog.Workload {
-	wanted := i.LabelList()
+// selected keeps the workloads that carry one of the item's labels; without labels it keeps all.
+func (i Item) selected(workloads []catalog.Workload) []catalog.Workload {
+	wanted := i.labels()
 	if len(wanted) == 0 {
 		return workloads
 	}
-	var selected []catalog.Workload
-	for _, w := range workloads {
-		if slices.ContainsFunc(w.Labels, func(l string) bool { return slices.Contains(wanted, l) }) {
-			selected = append(selected, w)
-		}
-	}
-	return selected
+	return slices.DeleteFunc(slices.Clone(workloads), func(w catalog.Workload) bool {
+		return !slices.ContainsFunc(w.Labels, func(label string) bool { return slices.Contains(wanted, label) })
+	})
 }
 
 // Wave is what is released together: the items of equal priority.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // exampleDocument is the example of the source document, character for character: comments after tabs, keys of other deployments in an item,
@@ -52,7 +54,7 @@ func TestDecodeExampleOfTheSourceDocument(t *testing.T) {
 		},
 	}, warnings)
 	require.Equal(t, []Wave{{Priority: 3, Items: []int{0}}, {Priority: 1, Items: []int{1}}}, d.Waves())
-	require.Equal(t, "item 1, line 10, deployPlanItems[0].compileRepoPath: "+warnings[0].Reason, warnings[0].String())
+	require.Equal(t, "item 1, line 10, deployPlanItems[0].compileRepoPath: "+warnings[0].Reason, strictyaml.FieldError(warnings[0]).Error())
 }
 
 func TestDecodeExampleWithinOtherIndentation(t *testing.T) {

@@ -55,7 +55,7 @@ func (m *Machine) GiveUp(reason string) {
 // Next are the items that may start now: of the earliest wave that is not over, as many as the limit leaves room for.
 // Nothing new starts unless the task is Running.
 func (m *Machine) Next() []int {
-	if m.State != TaskRunning || !m.started {
+	if m.State != TaskRunning || !m.started || len(m.waves) == 0 {
 		return nil
 	}
 	room := len(m.items)
@@ -63,7 +63,7 @@ func (m *Machine) Next() []int {
 		room = m.limit - m.Running()
 	}
 	var next []int
-	for _, n := range m.current() {
+	for _, n := range m.waves[m.wave()].Items {
 		if len(next) < room && m.items[n].State == ItemPending {
 			next = append(next, n)
 		}
@@ -156,14 +156,11 @@ func (m *Machine) explain() string {
 	case TaskPending:
 		return "about to start"
 	case TaskRunning:
-		wave, of := m.position()
-		return fmt.Sprintf("wave %d of %d: %s; %s", wave, of, countOf(m.Running(), "service runs", "services run"), done)
-	case TaskPausing:
+		return fmt.Sprintf("wave %d of %d: %s; %s", m.wave()+1, len(m.waves), countOf(m.Running(), "service runs", "services run"), done)
+	case TaskPausing, TaskStopping:
 		return m.finishing() + "; nothing new starts; " + done
 	case TaskPaused:
 		return done + ": send resume to go on, or stop"
-	case TaskStopping:
-		return m.finishing() + "; nothing new starts; " + done
 	case TaskStopped:
 		return done
 	case TaskInterrupted:
@@ -204,24 +201,14 @@ func countOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// current are the items of the earliest wave that is not over.
-func (m *Machine) current() []int {
-	for _, w := range m.waves {
-		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].State.Ended() }) {
-			return w.Items
-		}
-	}
-	return nil
-}
-
-// position is the number of the current wave, from 1, and how many there are.
-func (m *Machine) position() (wave, of int) {
+// wave is the index of the earliest wave that is not over, of the last one when all are.
+func (m *Machine) wave() int {
 	for i, w := range m.waves {
 		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].State.Ended() }) {
-			return i + 1, len(m.waves)
+			return i
 		}
 	}
-	return len(m.waves), len(m.waves)
+	return len(m.waves) - 1
 }
 
 func (m *Machine) count(state ItemState) int {

@@ -61,7 +61,7 @@ func anyDocument(t *rapid.T, operations []Operation) Document {
 func TestEncodedPlansAreReadAgain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := anyDocument(t, Operations())
+		d := anyDocument(t, operations)
 		text, err := Encode(d)
 		require.NoError(t, err)
 		again, _, errs := Decode(text)
@@ -85,7 +85,7 @@ func TestEncodedPlansAreReadAgain(t *testing.T) {
 func TestWavesArePartition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := anyDocument(t, Operations())
+		d := anyDocument(t, operations)
 		var all []int
 		waves := d.Waves()
 		for n, wave := range waves {
@@ -196,7 +196,7 @@ func requireReverses(t *rapid.T, task Task, snap Snapshot, reverse Document) {
 
 // selects says whether the item selects exactly what the status says was changed.
 func selects(item Item, service catalog.Service, status ServiceStatus) bool {
-	selected := item.Select(service.Workloads)
+	selected := item.selected(service.Workloads)
 	changed := 0
 	for _, w := range status.Workloads {
 		if !w.Changed {

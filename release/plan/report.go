@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -40,15 +41,22 @@ func (r Report) Markdown() string {
 func (r Report) writeTask(b *strings.Builder) {
 	fmt.Fprintf(b, "# Report of task %s\n\n", escape(r.ID))
 	fmt.Fprintf(b, "**%s**: %s\n\n", r.State, escape(r.Reason))
-	fmt.Fprintf(b, "- Plan: %s\n", escape(r.Plan))
-	if r.Comment != "" {
-		fmt.Fprintf(b, "- Comment: %s\n", escape(r.Comment))
-	}
-	fmt.Fprintf(b, "- Created: %s\n", stamp(&r.CreatedAt))
-	fmt.Fprintf(b, "- Time: %s\n", span(r.StartedAt, r.FinishedAt))
-	fmt.Fprintf(b, "- Services: %s\n", r.countStates())
+	workflow := ""
 	if r.Workflow != nil {
-		fmt.Fprintf(b, "- Workflow: %s\n", escape(strings.TrimSpace(r.Workflow.ID+" "+r.Workflow.URL)))
+		workflow = strings.TrimSpace(r.Workflow.ID + " " + r.Workflow.URL)
+	}
+	writeBullets(b, []bullet{{"Plan", r.Plan}, {"Comment", r.Comment}, {"Created", stamp(&r.CreatedAt)}, {"Time", span(r.StartedAt, r.FinishedAt)},
+		{"Services", r.countStates()}, {"Workflow", workflow}})
+}
+
+type bullet struct{ name, value string }
+
+// writeBullets leaves out what has no value.
+func writeBullets(b *strings.Builder, all []bullet) {
+	for _, one := range all {
+		if one.value != "" {
+			fmt.Fprintf(b, "- %s: %s\n", one.name, escape(one.value))
+		}
 	}
 }
 
@@ -69,13 +77,7 @@ func (r Report) countStates() string {
 
 func writeService(b *strings.Builder, s ServiceStatus) {
 	fmt.Fprintf(b, "\n### Service %s: %s, %s\n\n", escape(string(s.ServiceID)), s.Deployment, s.State)
-	if s.Reason != "" {
-		fmt.Fprintf(b, "- What happened: %s\n", escape(s.Reason))
-	}
-	fmt.Fprintf(b, "- Time: %s\n", span(s.StartedAt, s.FinishedAt))
-	if s.Method != "" {
-		fmt.Fprintf(b, "- Containers: %s\n", s.Method)
-	}
+	writeBullets(b, []bullet{{"What happened", s.Reason}, {"Time", span(s.StartedAt, s.FinishedAt)}, {"Containers", string(s.Method)}})
 	if len(s.Workloads) == 0 {
 		return
 	}
@@ -134,7 +136,7 @@ func (r Report) writeReverse(b *strings.Builder) {
 
 func writeRow(b *strings.Builder, cells ...string) {
 	for _, cell := range cells {
-		b.WriteString("| " + escape(orDash(cell)) + " ")
+		b.WriteString("| " + escape(cmp.Or(cell, "-")) + " ")
 	}
 	b.WriteString("|\n")
 }
@@ -144,13 +146,6 @@ var special = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\
 
 // escape is a text in one line of Markdown.
 func escape(text string) string { return special.Replace(strings.Join(strings.Fields(text), " ")) }
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
 
 func stamp(at *time.Time) string { return at.UTC().Format(time.RFC3339) }
 

@@ -2,18 +2,19 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxWorkloads is how many workloads one plan may release: what a task says of all of them has to fit into one answer of Temporal (2 MiB).
-const MaxWorkloads = 3000
+// maxWorkloads is how many workloads one plan may release: what a task says of all of them has to fit into one answer of Temporal (2 MiB).
+const maxWorkloads = 3000
 
 // Resolve says what of a valid plan cannot be done with these catalogue entries: services that do not exist, labels that select
 // nothing, kinds that cannot do what is asked, deployments whose service does not say how, and services of one wave that share a workload.
-func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
+func Resolve(d Document, services map[ServiceID]catalog.Service) strictyaml.Errors {
 	r := &resolver{document: d, services: services, found: &strictyaml.Findings{}, invalid: map[ServiceID]string{}}
 	for i := range d.Items {
 		r.item(i)
@@ -29,15 +30,15 @@ func Resolve(d Document, services map[ServiceID]catalog.Service) Errors {
 func (r *resolver) size() {
 	total := 0
 	for _, item := range r.document.Items {
-		total += len(item.Select(r.services[item.ServiceID].Workloads))
+		total += len(item.selected(r.services[item.ServiceID].Workloads))
 	}
-	if total > MaxWorkloads {
-		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan", total, MaxWorkloads)
+	if total > maxWorkloads {
+		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan", total, maxWorkloads)
 	}
 }
 
 // Unbuilt says which items ask for a deployment that cannot be executed so far.
-func Unbuilt(d Document) Errors {
+func Unbuilt(d Document) strictyaml.Errors {
 	found := &strictyaml.Findings{}
 	for i, item := range d.Items {
 		if item.Deployment == HTTPUploadDeploy || item.Deployment == CompileDeploy {
@@ -67,16 +68,16 @@ func (r *resolver) item(i int) {
 		r.refuse(i, keyServiceID, "the catalogue entry of service %s is not valid: %s", item.ServiceID, problems)
 		return
 	}
-	selected := item.Select(service.Workloads)
+	selected := item.selected(service.Workloads)
 	if len(selected) == 0 {
 		r.refuse(i, keyDeployLabel, "selects nothing: no workload of service %s carries %s; %s",
-			item.ServiceID, labelChoice(item.LabelList()), labelsOf(service))
+			item.ServiceID, labelChoice(item.labels()), labelsOf(service))
 	}
 	if item.Deployment == Start || item.Deployment == Stop {
 		for _, w := range selected {
 			if !w.WorkloadRef.Sized() {
-				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use RESTART, or select other workloads by deployLabel",
-					item.Deployment, w, item.ServiceID)
+				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use RESTART, "+
+					"or select other workloads by deployLabel", item.Deployment, w, item.ServiceID)
 			}
 		}
 	}
@@ -88,7 +89,8 @@ func (r *resolver) source(i int, service catalog.Service) {
 	item := r.document.Items[i]
 	switch {
 	case item.Deployment == HTTPUploadDeploy && service.Package == nil:
-		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it", item.ServiceID)
+		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it",
+			item.ServiceID)
 	case item.Deployment == CompileDeploy && service.Build == nil:
 		r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
 	}
@@ -103,7 +105,7 @@ func (r *resolver) wave(wave Wave) {
 		if !ok || r.problems(item.ServiceID) != "" {
 			continue
 		}
-		for _, w := range item.Select(service.Workloads) {
+		for _, w := range item.selected(service.Workloads) {
 			first, taken := holder[w.Identity()]
 			if !taken {
 				holder[w.Identity()] = i
@@ -111,8 +113,8 @@ func (r *resolver) wave(wave Wave) {
 			}
 			other := r.document.Items[first].ServiceID
 			if other != item.ServiceID { // one service twice in a wave is refused by the document's own rules
-				r.refuse(i, keyServiceID, "services %s (item %d) and %s (item %d) both change %s in one wave: give the items different priorities, or narrow one by deployLabel",
-					other, first+1, item.ServiceID, i+1, w)
+				r.refuse(i, keyServiceID, "services %s (item %d) and %s (item %d) both change %s in one wave: "+
+					"give the items different priorities, or narrow one by deployLabel", other, first+1, item.ServiceID, i+1, w)
 			}
 		}
 	}
@@ -145,11 +147,9 @@ func labelChoice(labels []string) string {
 // labelsOf says which labels there are to choose from.
 func labelsOf(service catalog.Service) string {
 	var labels []string
-	seen := map[string]bool{}
 	for _, w := range service.Workloads {
 		for _, label := range w.Labels {
-			if !seen[label] {
-				seen[label] = true
+			if !slices.Contains(labels, label) {
 				labels = append(labels, label)
 			}
 		}

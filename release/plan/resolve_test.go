@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 func workload(kind, name string, labels ...string) catalog.Workload {
@@ -40,50 +41,50 @@ func TestResolve(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string
 		items  []Item
-		errs   Errors
+		errs   strictyaml.Errors
 	}{
 		"AllWell": {"a plan that can be done", []Item{{ServiceID: "111", Deployment: Stop, Priority: 2}, {ServiceID: "222", Deployment: Restart, Priority: 1}}, nil},
-		"Unknown": {"no such service", []Item{{ServiceID: "999", Deployment: Stop}}, Errors{{
+		"Unknown": {"no such service", []Item{{ServiceID: "999", Deployment: Stop}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].serviceId",
 			Reason: `service 999 is not in the catalogue: create it with PUT /api/v1/services/999 or "slipway service apply"`,
 		}}},
-		"LabelOfNone": {"a label that selects nothing", []Item{{ServiceID: "111", Deployment: Stop, DeployLabel: "green"}}, Errors{{
+		"LabelOfNone": {"a label that selects nothing", []Item{{ServiceID: "111", Deployment: Stop, DeployLabel: "green"}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployLabel",
 			Reason: "selects nothing: no workload of service 111 carries the label green; its workloads carry web, blue, data",
 		}}},
-		"LabelsOfNone": {"labels where there are none", []Item{{ServiceID: "444", Deployment: Stop, DeployLabel: "a,b"}}, Errors{{
+		"LabelsOfNone": {"labels where there are none", []Item{{ServiceID: "444", Deployment: Stop, DeployLabel: "a,b"}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployLabel",
 			Reason: "selects nothing: no workload of service 444 carries any of the labels a, b; none of them carries any label",
 		}}},
-		"DaemonStop": {"a DaemonSet has no size", []Item{{ServiceID: "333", Deployment: Stop}}, Errors{{
+		"DaemonStop": {"a DaemonSet has no size", []Item{{ServiceID: "333", Deployment: Stop}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployment",
 			Reason: "STOP cannot be done to DaemonSet shop/agent of service 333: a DaemonSet has no size; use RESTART, or select other workloads by deployLabel",
 		}}},
-		"DaemonStart":      {"a DaemonSet has no size", []Item{{ServiceID: "333", Deployment: Start, DeployLabel: "node,api"}}, Errors{{Item: 1, Field: "deployPlanItems[0].deployment"}}},
+		"DaemonStart":      {"a DaemonSet has no size", []Item{{ServiceID: "333", Deployment: Start, DeployLabel: "node,api"}}, strictyaml.Errors{{Item: 1, Field: "deployPlanItems[0].deployment"}}},
 		"DaemonRestart":    {"a DaemonSet can be restarted", []Item{{ServiceID: "333", Deployment: Restart}}, nil},
 		"DaemonUnselected": {"a DaemonSet that is not selected is not stopped", []Item{{ServiceID: "333", Deployment: Stop, DeployLabel: "api"}}, nil},
-		"NoPackage": {"nobody said where the package goes", []Item{upload}, Errors{{
+		"NoPackage": {"nobody said where the package goes", []Item{upload}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployment",
 			Reason: "service 111 has no `package` in the catalogue, which says how a code package reaches its containers: add it",
 		}}},
-		"NoBuild": {"nobody said how it is compiled", []Item{compile}, Errors{{
+		"NoBuild": {"nobody said how it is compiled", []Item{compile}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployment",
 			Reason: "service 111 has no `build` in the catalogue, which says how it is compiled: add it",
 		}}},
 		"Package": {"the catalogue says how", []Item{uploadable}, nil},
 		"Build":   {"the catalogue says how", []Item{compilable}, nil},
-		"Invalid": {"an entry that came past the engine", []Item{{ServiceID: "666", Deployment: Restart}}, Errors{{
+		"Invalid": {"an entry that came past the engine", []Item{{ServiceID: "666", Deployment: Restart}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].serviceId",
 			Reason: `the catalogue entry of service 666 is not valid: workloads[0].workloadRef.kind: "Job" of "batch/v1" is not available yet: Deployment, StatefulSet and DaemonSet of apps/v1 are`,
 		}}},
-		"Shared": {"two services would change one object at the same time", []Item{{ServiceID: "111", Deployment: Restart}, {ServiceID: "444", Deployment: Restart}, {ServiceID: "222", Deployment: Stop}}, Errors{{
+		"Shared": {"two services would change one object at the same time", []Item{{ServiceID: "111", Deployment: Restart}, {ServiceID: "444", Deployment: Restart}, {ServiceID: "222", Deployment: Stop}}, strictyaml.Errors{{
 			Item: 3, Field: "deployPlanItems[2].serviceId",
 			Reason: "services 111 (item 1) and 222 (item 3) both change Deployment shop/order in one wave: give the items different priorities, or narrow one by deployLabel",
 		}}},
 		"SharedApart":      {"one after the other they may", []Item{{ServiceID: "111", Deployment: Restart, Priority: 1}, {ServiceID: "222", Deployment: Stop}}, nil},
 		"SharedUnselected": {"the label keeps them apart", []Item{{ServiceID: "111", Deployment: Restart, DeployLabel: "data"}, {ServiceID: "222", Deployment: Stop}}, nil},
 		"OtherParty":       {"the same name in another party's cluster is another object", []Item{{ServiceID: "111", Deployment: Restart}, {ServiceID: "555", Deployment: Stop}}, nil},
-		"All": {"everything at once", []Item{{ServiceID: "999", Deployment: Stop}, {ServiceID: "333", Deployment: Stop}, {ServiceID: "111", Deployment: Stop, DeployLabel: "x"}}, Errors{
+		"All": {"everything at once", []Item{{ServiceID: "999", Deployment: Stop}, {ServiceID: "333", Deployment: Stop}, {ServiceID: "111", Deployment: Stop, DeployLabel: "x"}}, strictyaml.Errors{
 			{Item: 1, Field: "deployPlanItems[0].serviceId"}, {Item: 2, Field: "deployPlanItems[1].deployment"}, {Item: 3, Field: "deployPlanItems[2].deployLabel"},
 		}},
 	} {
@@ -107,7 +108,7 @@ func TestUnbuilt(t *testing.T) {
 		{ServiceID: "1", Deployment: Start}, {ServiceID: "2", Deployment: HTTPUploadDeploy}, {ServiceID: "3", Deployment: CompileDeploy},
 		{ServiceID: "4", Deployment: Restart}, {ServiceID: "5", Deployment: Stop},
 	}})
-	require.Equal(t, Errors{
+	require.Equal(t, strictyaml.Errors{
 		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: "HTTP_UPLOAD_DEPLOY is not available yet: execute START, STOP and RESTART"},
 		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "COMPILE_DEPLOY is not available yet: execute START, STOP and RESTART"},
 	}, errs)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,8 +64,8 @@ func (r *reverser) service(status ServiceStatus, priority int64, snap Snapshot) 
 	}
 	labels, ok := exactLabels(item, snap.Services[status.ServiceID].Workloads, restorable)
 	if !ok {
-		r.note("%s of service %s cannot be reversed by a plan: it changed %s and nothing else, which no deployLabel tells from the service's other workloads.",
-			status.Deployment, status.ServiceID, names(restorable))
+		r.note("%s of service %s cannot be reversed by a plan: it changed %s and nothing else, which no deployLabel tells "+
+			"from the service's other workloads.", status.Deployment, status.ServiceID, names(restorable))
 		return
 	}
 	r.items = append(r.items, Item{
@@ -100,7 +101,7 @@ func (r *reverser) noteUncertain(status ServiceStatus) {
 }
 
 func (r *reverser) noteDeploymentsWithout() {
-	for _, operation := range Operations() {
+	for _, operation := range operations {
 		services := r.without[operation]
 		switch {
 		case len(services) == 0:
@@ -132,23 +133,22 @@ func exactLabels(item Item, workloads []catalog.Workload, wanted []WorkloadStatu
 	isWanted := func(w catalog.Workload) bool {
 		return slices.ContainsFunc(wanted, func(status WorkloadStatus) bool { return status.is(w) })
 	}
-	if selected := item.Select(workloads); len(selected) == len(wanted) && !slices.ContainsFunc(selected, func(w catalog.Workload) bool { return !isWanted(w) }) {
+	unwanted := func(w catalog.Workload) bool { return !isWanted(w) }
+	if selected := item.selected(workloads); len(selected) == len(wanted) && !slices.ContainsFunc(selected, unwanted) {
 		return item.DeployLabel, true
 	}
-	foreign := map[string]bool{}
+	var foreign []string
 	for _, w := range workloads {
-		if !isWanted(w) {
-			for _, label := range w.Labels {
-				foreign[label] = true
-			}
+		if unwanted(w) {
+			foreign = append(foreign, w.Labels...)
 		}
 	}
 	var chosen []string
 	for _, w := range workloads {
-		if !isWanted(w) || slices.ContainsFunc(w.Labels, func(l string) bool { return slices.Contains(chosen, l) }) {
+		if unwanted(w) || slices.ContainsFunc(w.Labels, func(l string) bool { return slices.Contains(chosen, l) }) {
 			continue
 		}
-		own := slices.IndexFunc(w.Labels, func(l string) bool { return !foreign[l] })
+		own := slices.IndexFunc(w.Labels, func(l string) bool { return !slices.Contains(foreign, l) })
 		if own < 0 {
 			return "", false
 		}
@@ -159,15 +159,8 @@ func exactLabels(item Item, workloads []catalog.Workload, wanted []WorkloadStatu
 
 // is says whether the status is that of this workload.
 func (w WorkloadStatus) is(workload catalog.Workload) bool {
-	return w.party() == workload.PartyOrDefault() && w.Namespace == workload.Namespace &&
+	return cmp.Or(w.Party, catalog.DefaultParty) == workload.PartyOrDefault() && w.Namespace == workload.Namespace &&
 		w.Kind == workload.WorkloadRef.Kind && w.Name == workload.WorkloadRef.Name
-}
-
-func (w WorkloadStatus) party() string {
-	if w.Party == "" {
-		return catalog.DefaultParty
-	}
-	return w.Party
 }
 
 // name is the workload as people read it.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,30 +13,25 @@ import (
 // checkSource holds what the item's deployment deploys from against the rules. Keys of another deployment are legal (the source document's own
 // example has them): warned of, not used.
 func (r *itemRules) checkSource() {
-	values := map[string]string{
-		keyHTTPSrcURI: r.item.HTTPSrcURI, keyCompileRepoPath: r.item.CompileRepoPath, keyCompileRepoBranch: r.item.CompileRepoBranch,
-	}
 	for _, source := range []struct {
-		key   string
-		of    Operation
-		what  string
-		legal func(string) error
+		key, value string
+		of         Operation
+		what       string
+		legal      func(string) error
 	}{
-		{keyHTTPSrcURI, HTTPUploadDeploy, "the address of the code package", validPackageURI},
-		{keyCompileRepoPath, CompileDeploy, "the address of the Git repository", validRepository},
-		{keyCompileRepoBranch, CompileDeploy, "the branch that is compiled", validBranch},
+		{keyHTTPSrcURI, r.item.HTTPSrcURI, HTTPUploadDeploy, "the address of the code package", validPackageURI},
+		{keyCompileRepoPath, r.item.CompileRepoPath, CompileDeploy, "the address of the Git repository", validRepository},
+		{keyCompileRepoBranch, r.item.CompileRepoBranch, CompileDeploy, "the branch that is compiled", validBranch},
 	} {
-		value := values[source.key]
+		key, value := source.key, source.value
 		if r.item.Deployment != source.of {
 			if value != "" {
-				r.warn(source.key, fmt.Sprintf("is not used: the deployment is %s, and only %s has %s", r.item.Deployment, source.of, source.what))
+				r.warn(key, fmt.Sprintf("is not used: the deployment is %s, and only %s has %s", r.item.Deployment, source.of, source.what))
 			}
 			continue
 		}
-		if r.present(source.key, value, fmt.Sprintf("%s needs %s", source.of, source.what)) {
-			if err := source.legal(value); err != nil {
-				r.refuse(source.key, "%s", err)
-			}
+		if r.present(key, value, fmt.Sprintf("%s needs %s", source.of, source.what)) {
+			r.hold(key, source.legal(value))
 		}
 	}
 }
@@ -67,41 +61,28 @@ const maxBranchLength = 250
 
 // validBranch says what is wrong with the name of a Git branch, by the rules of git-check-ref-format(1) and those of git-branch(1).
 func validBranch(name string) error {
-	refuse := func(why string) error {
-		return fmt.Errorf("%s is not the name of a branch: %s", strictyaml.Quote(name), why)
-	}
-	switch {
-	case len(name) > maxBranchLength:
+	if len(name) > maxBranchLength {
 		return fmt.Errorf("is too long for the name of a branch: at most %d characters", maxBranchLength)
-	case strings.HasPrefix(name, "refs/"):
-		return refuse("leave out refs/heads/")
-	case strings.HasPrefix(name, "-"):
-		return refuse("it begins with \"-\"")
-	case name == "@" || name == "HEAD":
-		return refuse("it is a word of Git's own")
-	case strings.HasSuffix(name, "."):
-		return refuse("it ends with \".\"")
-	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }):
-		return refuse("it has a blank, a control character or one of ~ ^ : ? * [ \\ in it")
-	case strings.Contains(name, "..") || strings.Contains(name, "@{"):
-		return refuse("it has \"..\" or \"@{\" in it")
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if err := validBranchPart(part); err != nil {
-			return refuse(err.Error())
+	illegal := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }
+	parts := "/" + name + "/"
+	for _, rule := range []struct {
+		broken bool
+		why    string
+	}{
+		{strings.HasPrefix(name, "refs/"), "leave out refs/heads/"},
+		{strings.HasPrefix(name, "-"), `it begins with "-"`},
+		{name == "@" || name == "HEAD", "it is a word of Git's own"},
+		{strings.HasSuffix(name, "."), `it ends with "."`},
+		{strings.ContainsFunc(name, illegal), `it has a blank, a control character or one of ~ ^ : ? * [ \ in it`},
+		{strings.Contains(name, "..") || strings.Contains(name, "@{"), `it has ".." or "@{" in it`},
+		{strings.Contains(parts, "//"), `it has a "/" at its begin, at its end or beside another`},
+		{strings.Contains(parts, "/."), `a part of it begins with "."`},
+		{strings.Contains(parts, ".lock/"), `a part of it ends with ".lock"`},
+	} {
+		if rule.broken {
+			return fmt.Errorf("%s is not the name of a branch: %s", strictyaml.Quote(name), rule.why)
 		}
-	}
-	return nil
-}
-
-func validBranchPart(part string) error {
-	switch {
-	case part == "":
-		return errors.New("it has a \"/\" at its begin, at its end or beside another")
-	case strings.HasPrefix(part, "."):
-		return errors.New("a part of it begins with \".\"")
-	case strings.HasSuffix(part, ".lock"):
-		return errors.New("a part of it ends with \".lock\"")
 	}
 	return nil
 }

@@ -158,5 +158,5 @@ type Snapshot struct {
 // Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order.
 func (s Snapshot) Selected(n int) []catalog.Workload {
 	item := s.Document.Items[n]
-	return item.Select(s.Services[item.ServiceID].Workloads)
+	return item.selected(s.Services[item.ServiceID].Workloads)
 }

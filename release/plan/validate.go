@@ -9,19 +9,17 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxItems is how many items a plan has at most.
-const MaxItems = 1000
+// maxItems is how many items a plan has at most.
+const maxItems = 1000
 
-// Operations are the five deployments of the source document, in its order.
-func Operations() []Operation {
-	return []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy}
-}
-
-// Methods are the two methods of the source document, the default first.
-func Methods() []Method { return []Method{Parallel, Sequential} }
+// In the order of the source document.
+var (
+	operations = []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy}
+	methods    = []Method{Parallel, Sequential}
+)
 
 // Validate says all that is wrong with a plan that did not come through Decode, by the same rules. Nothing has a line.
-func (d Document) Validate() ([]Warning, Errors) {
+func (d Document) Validate() ([]Warning, strictyaml.Errors) {
 	found := &strictyaml.Findings{}
 	warnings := d.check(found)
 	return warnings, found.Sorted()
@@ -32,8 +30,8 @@ func (d Document) check(found *strictyaml.Findings) []Warning {
 	switch {
 	case len(d.Items) == 0:
 		found.Refuse(0, keyItems, "is required: a plan has at least one item")
-	case len(d.Items) > MaxItems:
-		found.Refuse(0, keyItems, "has %d items: a plan has at most %d, so split it", len(d.Items), MaxItems)
+	case len(d.Items) > maxItems:
+		found.Refuse(0, keyItems, "has %d items: a plan has at most %d, so split it", len(d.Items), maxItems)
 	}
 	var warnings []Warning
 	for i, item := range d.Items {
@@ -55,21 +53,17 @@ type itemRules struct {
 
 func (r *itemRules) check() {
 	if r.present(keyServiceID, string(r.item.ServiceID), "name the service of the catalogue") {
-		if err := catalog.ValidID(string(r.item.ServiceID)); err != nil {
-			r.refuse(keyServiceID, "%s", err)
-		}
+		r.hold(keyServiceID, catalog.ValidID(string(r.item.ServiceID)))
 	}
-	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+oneOf(Operations())) {
-		if slices.Contains(Operations(), r.item.Deployment) {
+	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+strings.Join(words(operations), ", ")) {
+		if slices.Contains(operations, r.item.Deployment) {
 			r.checkSource()
 		} else {
-			r.refuse(keyDeployment, "must be one of %s, not %s%s", oneOf(Operations()), strictyaml.Quote(string(r.item.Deployment)),
-				strictyaml.DidYouMean(string(r.item.Deployment), words(Operations())))
+			r.hold(keyDeployment, notOneOf(string(r.item.Deployment), words(operations)))
 		}
 	}
-	if method := r.item.ContainerExecMethod; method != "" && !slices.Contains(Methods(), method) {
-		r.refuse(keyExecMethod, "must be one of %s, not %s%s", oneOf(Methods()), strictyaml.Quote(string(method)),
-			strictyaml.DidYouMean(string(method), words(Methods())))
+	if method := r.item.ContainerExecMethod; method != "" && !slices.Contains(methods, method) {
+		r.hold(keyExecMethod, notOneOf(string(method), words(methods)))
 	}
 	r.checkLabels()
 }
@@ -106,6 +100,11 @@ func (r *itemRules) refuse(key, format string, args ...any) {
 	r.found.Refuse(r.index+1, itemField(r.index, key), format, args...)
 }
 
+// hold refuses what a rule found wrong; nil is nothing.
+func (r *itemRules) hold(key string, wrong error) {
+	r.found.Check(r.index+1, itemField(r.index, key), wrong)
+}
+
 func (r *itemRules) warn(key, reason string) {
 	field := itemField(r.index, key)
 	r.warnings = append(r.warnings, Warning{Item: r.index + 1, Field: field, Line: r.found.Line(field), Reason: reason})
@@ -119,7 +118,9 @@ func words[T ~string](all []T) []string {
 	return texts
 }
 
-func oneOf[T ~string](all []T) string { return strings.Join(words(all), ", ") }
+func notOneOf(word string, legal []string) error {
+	return fmt.Errorf("must be one of %s, not %s%s", strings.Join(legal, ", "), strictyaml.Quote(word), strictyaml.DidYouMean(word, legal))
+}
 
 // refuseRepeated refuses a service that is named more than once in one wave: the two would change it at the same time. In different waves it
 // may be named again.
@@ -130,38 +131,28 @@ func (d Document) refuseRepeated(found *strictyaml.Findings) {
 	}
 	items := map[place][]int{}
 	for i, item := range d.Items {
-		if catalog.ValidID(string(item.ServiceID)) != nil || found.Unreadable(itemField(i, keyServiceID)) || found.Unreadable(itemField(i, keyPriority)) {
-			continue
+		unreadable := found.Unreadable(itemField(i, keyServiceID)) || found.Unreadable(itemField(i, keyPriority))
+		if at := (place{item.ServiceID, item.Priority}); !unreadable && catalog.ValidID(string(item.ServiceID)) == nil {
+			items[at] = append(items[at], i)
 		}
-		at := place{item.ServiceID, item.Priority}
-		items[at] = append(items[at], i)
 	}
 	for i, item := range d.Items {
 		same := items[place{item.ServiceID, item.Priority}]
 		if len(same) < 2 || same[1] != i {
 			continue // said once, at the second of them
 		}
-		found.Refuse(i+1, itemField(i, keyServiceID), "names service %s %s in one wave (items %s): %s the priority %d; give each one of its own, or keep one of them",
-			item.ServiceID, times(len(same)), numbers(same), allHave(len(same)), item.Priority)
+		times, have := "twice", "both have"
+		if len(same) > 2 {
+			times, have = "more than twice", "all have"
+		}
+		found.Refuse(i+1, itemField(i, keyServiceID),
+			"names service %s %s in one wave (items %s): %s the priority %d; give each one of its own, or keep one of them",
+			item.ServiceID, times, numbers(same), have, item.Priority)
 	}
 }
 
 func itemField(index int, key string) string {
 	return strictyaml.Join(strictyaml.Index(keyItems, index), key)
-}
-
-func times(n int) string {
-	if n == 2 {
-		return "twice"
-	}
-	return "more than twice"
-}
-
-func allHave(n int) string {
-	if n == 2 {
-		return "both have"
-	}
-	return "all have"
 }
 
 // mostNumbers is how many items a sentence names before it breaks off.

@@ -78,6 +78,13 @@ func (f *Findings) Refuse(item int, field, format string, args ...any) {
 	}
 }
 
+// Check records what a rule found wrong with a field; nil is nothing.
+func (f *Findings) Check(item int, field string, err error) {
+	if err != nil {
+		f.Refuse(item, field, "%s", err)
+	}
+}
+
 // Unreadable says whether the field, or what it stands in, could not be read, so that its value means nothing.
 func (f *Findings) Unreadable(field string) bool {
 	for path := range outwards(field) {
