@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -371,12 +370,7 @@ func TestPartiesAndTheirQueues(t *testing.T) {
 	store := newStore(t)
 	ctx := testContext(t)
 	kube := harness.SharedStack(t).Kube
-	own := "party-ns-" + rand.String(6)
-	_, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, kube.CoreV1().Namespaces().Delete(testContext(t), own, metav1.DeleteOptions{}))
-	})
+	own := harness.NewNamespace(t, kube, "party-ns")
 	for name, queue := range map[string]string{"alice": "", "bob": "bobs.queue"} {
 		object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":%q},"spec":{"queue":%q}}`, name, queue)
 		err := kube.CoreV1().RESTClient().Post().AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/parties").Body([]byte(object)).Do(ctx).Error()

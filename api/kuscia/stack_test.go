@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"slipway.io/slipway/api/kuscia"
@@ -34,7 +32,7 @@ func newStack(t *testing.T) *stack {
 	t.Helper()
 	local := harness.SharedStack(t)
 	s := &stack{t: t}
-	own := "kuscia-" + rand.String(8)
+	own := local.Namespace(t, "kuscia")
 	var err error
 	s.store, err = store.New(local.REST, own, own)
 	require.NoError(t, err)
@@ -42,16 +40,7 @@ func newStack(t *testing.T) *stack {
 	defer cancel()
 	require.NoError(t, s.store.EnsureCRDs(ctx))
 	require.NoError(t, s.store.EnsureNamespace(ctx))
-	s.alice, s.bob = "alice-"+rand.String(8), "bob-"+rand.String(8)
-	for _, name := range []string{s.alice, s.bob} {
-		_, err := local.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-	t.Cleanup(func() {
-		for _, name := range []string{s.alice, s.bob, s.store.Namespace()} {
-			_ = local.Kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
-		}
-	})
+	s.alice, s.bob = local.Namespace(t, "alice"), local.Namespace(t, "bob")
 	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)), ""))
 	t.Cleanup(server.Close)
 	s.url = server.URL

@@ -3,9 +3,11 @@ package harness
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -14,8 +16,54 @@ import (
 func NewNamespace(t testing.TB, kube kubernetes.Interface, prefix string) string {
 	t.Helper()
 	name := RandomName(prefix)
-	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	makeNamespace(t, kube, name)
+	t.Cleanup(func() { removeNamespace(kube, name) })
 	return name
+}
+
+// makeNamespace makes a namespace unless it is there.
+func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
+	t.Helper()
+	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+}
+
+// contents are the collections in which tests leave something behind; what owns goes before what it owns. Events expire by themselves.
+var contents = []struct {
+	version string
+	kinds   []string
+}{
+	{"apis/kuscia.secretflow/v1alpha1", []string{"kusciadeployments", "appimages"}},
+	{"apis/slipway.io/v1alpha1", []string{"deployplans", "releaserecords", "releaseservices", "parties"}},
+	{"apis/rollouts.kruise.io/v1alpha1", []string{"trafficroutings"}},
+	{"apis/apps.kruise.io/v1alpha1", []string{"clonesets", "daemonsets"}},
+	{"apis/apps.kruise.io/v1beta1", []string{"statefulsets"}},
+	{"apis/autoscaling/v2", []string{"horizontalpodautoscalers"}},
+	{"apis/networking.k8s.io/v1", []string{"ingresses"}},
+	{"apis/gateway.networking.k8s.io/v1", []string{"httproutes"}},
+	{"apis/networking.istio.io/v1", []string{"virtualservices", "destinationrules"}},
+	{"apis/rbac.authorization.k8s.io/v1", []string{"rolebindings", "roles"}},
+	{"apis/apps/v1", []string{"deployments", "statefulsets", "daemonsets", "replicasets", "controllerrevisions"}},
+	{"apis/discovery.k8s.io/v1", []string{"endpointslices"}},
+	{"api/v1", []string{"services", "endpoints", "pods", "resourcequotas", "secrets", "configmaps", "serviceaccounts"}},
+}
+
+// removeNamespace empties a namespace and takes it away. Left to itself Kubernetes deletes and lists every kind that it knows, again and again while a
+// pod is left: half of all requests of a test run were those.
+func removeNamespace(kube kubernetes.Interface, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if kube.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) != nil {
+		return
+	}
+	now, client := metav1.NewDeleteOptions(0), kube.CoreV1().RESTClient()
+	for _, c := range contents {
+		for _, kind := range c.kinds {
+			// A kind that is not installed is not there: what is left after an error is Kubernetes' to delete, which begins after some seconds.
+			_ = client.Delete().AbsPath(c.version, "namespaces", name, kind).Body(now).Do(ctx).Error()
+		}
+	}
+	_, _ = kube.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
 }

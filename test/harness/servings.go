@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,11 +100,8 @@ func ServingAvailable(kd *kuscia.KusciaDeployment) bool {
 // NamedNamespace makes a namespace of that very name, which goes away with the test.
 func (s Stack) NamedNamespace(t testing.TB, name string) {
 	t.Helper()
-	_, err := s.Kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		require.NoError(t, err)
-	}
-	t.Cleanup(func() { _ = s.Kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	makeNamespace(t, s.Kube, name)
+	t.Cleanup(func() { removeNamespace(s.Kube, name) })
 }
 
 // letServingsGo takes the finalizers off the servings that a test has left behind: their engine is gone, and would keep their namespace for ever.
