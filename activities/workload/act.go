@@ -20,8 +20,8 @@ const (
 )
 
 // write makes one write, which may end the operation.
-func (t *operationJob) write(ctx context.Context, o *object, d workloadops.Decision) (attempt.Next, error) {
-	end, ends := d.Ends()
+func (t *operationJob) write(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
+	end, ends := d.Ending()
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
 		t.Note(func(p *workloadops.Progress) { p.Ending = &end })
@@ -63,7 +63,7 @@ func (t *operationJob) patch(ctx context.Context, o *object, w *workloadops.Writ
 }
 
 // wait waits for a change of the workload, and of its pods when the decision asks for that.
-func (t *operationJob) wait(d workloadops.Decision) attempt.Next {
+func (t *operationJob) wait(d workloadops.NextAction) attempt.Next {
 	next := attempt.Next{Action: attempt.Wait, Reason: d.Reason, Within: t.sub.within(t.Now(), t.nextLook, false),
 		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
 	if d.WatchPods && t.podsAt.version != "" {

@@ -26,16 +26,10 @@ func (o *object) sized() bool {
 func (k kind) observe(o *unstructured.Unstructured) *object {
 	annotations := o.GetAnnotations()
 	s := workloadops.Observed{
-		Claim: annotations[workloadops.AnnotationClaimedBy], Rollout: savedBy(o.GetLabels(), annotations),
-		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
-		Deleting: o.GetDeletionTimestamp() != nil,
-		Replicas: k.asked(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available),
-		Updated:      count(o, k.updated),
+		Snapshot: k.snapshot(o, k.operated.borrowed), Rollout: savedBy(o.GetLabels(), annotations),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
-		Settings:     settingsOf(o, k.operated.borrowed),
 		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt],
-		Trouble: replicaFailure(o),
 	}
 	s.UpdateType, _, _ = unstructured.NestedString(o.Object, "spec", k.operated.strategy, "type")
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -57,6 +51,18 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		s.Original = original
 	}
 	return &object{Unstructured: o, seen: s}
+}
+
+// snapshot is what operations and rollouts both see of a workload.
+func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workloadops.Snapshot {
+	return workloadops.Snapshot{
+		Claim:      o.GetAnnotations()[workloadops.AnnotationClaimedBy],
+		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
+		Deleting: o.GetDeletionTimestamp() != nil,
+		Replicas: k.asked(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available),
+		Updated:  count(o, k.updated),
+		Settings: settingsOf(o, settings), Trouble: replicaFailure(o),
+	}
 }
 
 // asked is the size that a workload is asked for: an absent one means 1 (Kubernetes API), where it is not the number of nodes.

@@ -30,8 +30,7 @@ func TestWhatOperationsSee(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "order", Generation: 7, Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", annotationRevision: "4"}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{workloadops.AnnotationRestartedBy: "t1/1"}}}
 	seen := func(change func(*workloadops.Observed)) workloadops.Observed {
-		o := workloadops.Observed{Claim: "w@r", Generation: 7, ObservedGeneration: 6, Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1,
-			UpdateType: workloadops.UpdateRolling, Marker: "t1/1"}
+		o := workloadops.Observed{Snapshot: workloadops.Snapshot{Claim: "w@r", Generation: 7, ObservedGeneration: 6, Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1}, UpdateType: workloadops.UpdateRolling, Marker: "t1/1"}
 		change(&o)
 		return o
 	}

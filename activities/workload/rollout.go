@@ -20,7 +20,7 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 		return rollout.BeginResult{}, attempt.ApplicationError(err)
 	}
 	t.beginning = true
-	t.decide = func(seen pods.Observed) pods.Decision { return pods.Begin(t.tech, req, seen) }
+	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil || d.Begun == nil {
 		return rollout.BeginResult{}, err
@@ -37,11 +37,11 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 		return rollout.MoveResult{}, attempt.ApplicationError(err)
 	}
 	t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
-	t.decide = func(seen pods.Observed) pods.Decision { return pods.Move(t.tech, req, seen) }
+	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, req, seen) }
 	if !req.Halt {
 		halted := req
 		halted.Halt = true
-		t.halt = func(seen pods.Observed) pods.Decision { return pods.Move(t.tech, halted, seen) }
+		t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
 	}
 	d, err := t.run(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 	}
 	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew,
 		req.Action == rollout.FinishAutoscalers
-	t.decide = func(seen pods.Observed) pods.Decision { return pods.Finish(t.tech, req, seen) }
+	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil {
 		return rollout.FinishResult{}, err
@@ -91,14 +91,14 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 }
 
 // answered is what an attempt of before was about to answer when it gave the claim back; nil when it was not.
-func answered(p workloadops.Progress) *pods.Decision {
+func answered(p workloadops.Progress) *pods.NextAction {
 	if len(p.Data) == 0 {
 		return nil
 	}
-	d := pods.Decision{Action: pods.ActDone}
+	d := pods.NextAction{}
 	if json.Unmarshal(p.Data, &d.Numbers) != nil {
 		return nil
 	}
-	d.Reason = d.Numbers.Message
+	d.Action, d.Reason = workloadops.ActDone, d.Numbers.Message
 	return &d
 }

@@ -21,17 +21,17 @@ var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscal
 const pointAutoscaler = "rollout.autoscaler"
 
 // lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
-func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.Decision, error) {
+func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.NextAction, error) {
 	l := &snapshot{}
 	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, pods.Decision{}, err
+		return nil, pods.NextAction{}, err
 	}
 	if err == nil {
 		l.object, l.seen = object, t.plain(object)
 	}
 	if err := t.autoscalers(ctx, l); err != nil {
-		return nil, pods.Decision{}, err
+		return nil, pods.NextAction{}, err
 	}
 	return l, t.decide(l.seen), nil
 }
@@ -52,11 +52,7 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 		if kind != ref.Kind || name != ref.Name || version != ref.APIVersion {
 			continue
 		}
-		a := pods.Autoscaler{Name: o.GetName(), Held: o.GetAnnotations()[rollout.AnnotationHeldBy], Min: 1,
-			Max: int32(number(o, "spec", "maxReplicas"))}
-		if n, there, _ := unstructured.NestedInt64(o.Object, "spec", "minReplicas"); there {
-			a.Min = int32(n)
-		}
+		a := pods.Autoscaler{Name: o.GetName()}
 		_, a.Pinned = o.GetAnnotations()[rollout.AnnotationRestore]
 		t.scalers[a.Name] = o
 		l.seen.Autoscalers = append(l.seen.Autoscalers, a)

@@ -31,13 +31,8 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 		return err
 	}
 	l.extra = o
-	e := &pods.Extra{Name: name, UID: string(o.GetUID()), Claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy],
-		Of:         o.GetLabels()[strategy.LabelCanaryOf],
-		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
-		Deleting: o.GetDeletionTimestamp() != nil,
-		Replicas: int32(number(o, "spec", "replicas")), Total: count(o, "replicas"), Ready: count(o, "readyReplicas"),
-		Updated: count(o, "updatedReplicas"),
-		Trouble: replicaFailure(o)}
+	e := &pods.Extra{Snapshot: kinds["apps/Deployment"].snapshot(o, nil), Name: name, UID: string(o.GetUID()),
+		Of: o.GetLabels()[strategy.LabelCanaryOf]}
 	live := pods.Digest(templateOf(o))
 	var rest rollout.Rest
 	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live &&

@@ -23,9 +23,9 @@ type rolloutJob struct {
 	style   strategy.Style
 	kind    kind
 	tech    pods.Technique
-	decide  func(pods.Observed) pods.Decision
+	decide  func(pods.Observed) pods.NextAction
 	// halt brings the workload to rest before the activity fails, with failed; nil: it leaves nothing that would have to rest.
-	halt   func(pods.Observed) pods.Decision
+	halt   func(pods.Observed) pods.NextAction
 	failed *failure.Error
 	// beginning: the workload is not yet ours.
 	beginning bool
@@ -48,11 +48,11 @@ type rolloutJob struct {
 	// rejected is the version on which the server did not accept a change.
 	rejected string
 	// end is the decision that the activity ends with.
-	end pods.Decision
+	end pods.NextAction
 }
 
 // run carries out the activity and returns the decision that it ends with.
-func (t *rolloutJob) run(ctx context.Context) (pods.Decision, error) {
+func (t *rolloutJob) run(ctx context.Context) (pods.NextAction, error) {
 	ref, namespace := t.subject.Workload.WorkloadRef, t.subject.Workload.Namespace
 	targets := []target{{pods.Key(ref), namespace, ref.Name}}
 	if ref.Kind == workloadops.KindDeployment {
@@ -61,7 +61,7 @@ func (t *rolloutJob) run(ctx context.Context) (pods.Decision, error) {
 	t.sub = t.a.notifier.subscribe(targets...)
 	defer t.sub.leave()
 	if err := t.Run(ctx, t); err != nil {
-		return pods.Decision{}, err
+		return pods.NextAction{}, err
 	}
 	return t.end, nil
 }
@@ -105,23 +105,23 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		}
 	})
 	switch d.Action {
-	case pods.ActWrite:
+	case workloadops.ActWrite:
 		return t.writes(ctx, l, d)
-	case pods.ActDelete:
+	case workloadops.ActDelete:
 		return attempt.Next{}, t.a.deletePods(ctx, t.subject.Workload.Namespace, d.Delete, "rollout.pod.delete.before",
 			"rollout.pod.delete.after")
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
 	case pods.ActAutoscaler:
 		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
-	case pods.ActWait:
+	case workloadops.ActWait:
 		return t.wait(d), nil
 	}
 	return t.ends(d)
 }
 
 // writes makes one write on the workload, which may end the activity.
-func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.Decision) (attempt.Next, error) {
+func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction) (attempt.Next, error) {
 	if d.Ends && d.Write.Release {
 		if err := t.announce(ctx, d); err != nil {
 			return attempt.Next{}, err
@@ -138,7 +138,7 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.Decision) (
 }
 
 // ends ends the activity with a decision; one that was brought to rest fails with what came first.
-func (t *rolloutJob) ends(d pods.Decision) (attempt.Next, error) {
+func (t *rolloutJob) ends(d pods.NextAction) (attempt.Next, error) {
 	switch {
 	case d.Failure != nil:
 		return attempt.Next{}, d.Failure
@@ -150,13 +150,13 @@ func (t *rolloutJob) ends(d pods.Decision) (attempt.Next, error) {
 }
 
 // look reads the world and decides, asking the pods when it is time to or when the decision needs them.
-func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.Decision, error) {
+func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, error) {
 	if t.orphans {
 		return t.lookAtOrphans(ctx)
 	}
 	l, err := t.observe(ctx)
 	if err != nil {
-		return nil, pods.Decision{}, err
+		return nil, pods.NextAction{}, err
 	}
 	t.choose(l)
 	now := t.Now()
@@ -170,13 +170,13 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.Decision, error)
 	if t.tech.ByPods() || !now.Before(t.nextLook) {
 		t.nextLook = earlier(t.Until(), now.Add(lookEvery))
 		if err := t.withPods(ctx, l); err != nil {
-			return nil, pods.Decision{}, err
+			return nil, pods.NextAction{}, err
 		}
 	}
 	d := t.decide(l.seen)
-	if d.Action == pods.ActLook {
+	if d.Action == workloadops.ActLook {
 		if err := t.withPods(ctx, l); err != nil {
-			return nil, pods.Decision{}, err
+			return nil, pods.NextAction{}, err
 		}
 		d = t.decide(l.seen)
 	}
@@ -202,7 +202,7 @@ func (t *rolloutJob) choose(l *snapshot) {
 }
 
 // announce puts the answer on record: once the claim is given back, nothing on the workload tells what was done.
-func (t *rolloutJob) announce(ctx context.Context, d pods.Decision) error {
+func (t *rolloutJob) announce(ctx context.Context, d pods.NextAction) error {
 	raw, err := json.Marshal(d.Numbers)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (t *rolloutJob) announce(ctx context.Context, d pods.Decision) error {
 
 // wait waits for a change of the workload or of its extra workload. Where numbers are counted from the pods, those may get ready without
 // such a change.
-func (t *rolloutJob) wait(d pods.Decision) attempt.Next {
+func (t *rolloutJob) wait(d pods.NextAction) attempt.Next {
 	return attempt.Next{Action: attempt.Wait, Reason: d.Reason, Within: t.sub.within(t.Now(), t.nextLook, t.tech.ByPods()),
 		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
 }

@@ -72,16 +72,10 @@ func (t *rolloutJob) scaled(l *snapshot) bool {
 func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	annotations := o.GetAnnotations()
 	seen := pods.Observed{
-		Now:   t.a.options.Now(),
-		Claim: annotations[workloadops.AnnotationClaimedBy], Busy: annotations[workloadops.AnnotationOriginal],
-		UID: string(o.GetUID()), Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
-		Deleting: o.GetDeletionTimestamp() != nil, Replicas: t.kind.asked(o),
-		Settings: settingsOf(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
-		Template: pods.Digest(templateOf(o)),
-		Total:    count(o, t.kind.total), Ready: count(o, t.kind.ready), Available: count(o, t.kind.available),
-		Updated: count(o, t.kind.updated),
+		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
+		Busy:     annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()), Template: pods.Digest(templateOf(o)),
 	}
-	seen.Current, _, _ = unstructured.NestedString(o.Object, "status", "currentRevision")
+	seen.Now = t.a.options.Now()
 	seen.Update, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
 	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
 		saved, err := rollout.ParseSaved(raw)
@@ -94,7 +88,6 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	if json.Unmarshal([]byte(annotations[rollout.AnnotationRest]), &rest) == nil {
 		seen.Rest = &rest
 	}
-	seen.Trouble = replicaFailure(o)
 	return seen
 }
 

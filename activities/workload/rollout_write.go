@@ -21,7 +21,7 @@ import (
 
 // patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all:
 // the claim, and the spec's generation, since every write depends on the spec that was seen.
-func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
+func (t *rolloutJob) patchOf(l *snapshot, w *workloadops.Write) ([]byte, error) {
 	var ops []jsonpatch.Op
 	if w.Fresh {
 		ops = append(ops, jsonpatch.Test("/metadata/resourceVersion", l.object.GetResourceVersion()))
@@ -48,13 +48,13 @@ func (t *rolloutJob) patchOf(l *snapshot, w *pods.Write) ([]byte, error) {
 		ops = append(ops, jsonpatch.Replace("/spec/template", template))
 	}
 	ops = append(ops,
-		metadata(l.object, &workloadops.Write{Annotations: w.Annotations, Remove: w.Remove, Claim: w.Claim, Release: w.Release})...)
+		metadata(l.object, w)...)
 	ops = append(ops, savedLabel(l.object, w)...)
 	return json.Marshal(ops)
 }
 
 // savedLabel has workloadops.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
-func savedLabel(o *unstructured.Unstructured, w *pods.Write) []jsonpatch.Op {
+func savedLabel(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
 	path := jsonpatch.Label(workloadops.LabelRollout)
 	_, there := o.GetLabels()[workloadops.LabelRollout]
 	switch _, sets := w.Annotations[rollout.AnnotationSaved]; {
@@ -67,7 +67,7 @@ func savedLabel(o *unstructured.Unstructured, w *pods.Write) []jsonpatch.Op {
 }
 
 // newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
-func (t *rolloutJob) newTemplate(l *snapshot, from pods.Template) (map[string]any, error) {
+func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
@@ -115,7 +115,7 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 
 // dryRun has the API server check and complete the new template without a write.
 func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
-	template, err := t.newTemplate(l, pods.Template{})
+	template, err := t.newTemplate(l, workloadops.Template{})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 }
 
 // write makes one write on the workload.
-func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *pods.Write) error {
+func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Write) error {
 	body, err := t.patchOf(l, w)
 	if err != nil {
 		return err

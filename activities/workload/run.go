@@ -94,7 +94,7 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case workloadops.ActWait:
 		return t.wait(d), nil
 	default:
-		end, _ := d.Ends()
+		end, _ := d.Ending()
 		return t.ends(&end)
 	}
 }
@@ -130,7 +130,7 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 }
 
 // decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
-func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.Decision, error) {
+func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextAction, error) {
 	now := t.Now()
 	p := t.Progress()
 	seen := o.seen

@@ -8,15 +8,25 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
+// operations are the operations by name: how each begins, and how it goes on.
+var operations = map[plan.Operation]struct {
+	begin, goOn func(Request, Observed) NextAction
+}{
+	plan.Start:   {beginStarting, goOnStarting},
+	plan.Stop:    {beginStopping, goOnStopping},
+	plan.Restart: {beginRestarting, goOnRestarting},
+}
+
 // Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is.
 // The failure is Refused.
 func Validate(req Request) *failure.Error {
 	ref := req.Workload.WorkloadRef
+	_, known := operations[req.Operation]
 	switch {
 	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet && ref.Kind != KindDaemonSet:
 		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet or DaemonSet of %s",
 			req.Workload, ref.APIVersion, APIVersion)
-	case req.Operation != plan.Start && req.Operation != plan.Stop && req.Operation != plan.Restart:
+	case !known:
 		return failure.New(failure.Refused, "%s: %s is not built yet; use START, STOP or RESTART", req.Workload, req.Operation)
 	case ref.Kind == KindDaemonSet && req.Operation != plan.Restart:
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART", req.Workload, req.Operation)
@@ -54,26 +64,26 @@ func Refuses(req Request, seen Observed) string {
 
 // Decide says what to do next for a request, from one look at its workload. It is level-based: it goes by what is seen alone, so that
 // a process that was killed at any point is followed by another that goes on from there. The request must have passed Validate.
-func Decide(req Request, seen Observed) Decision {
+func Decide(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Deleting:
-		return failed(failure.New(failure.WorkloadFailed, "%s is being deleted by somebody else: nothing more is done to it", req.Workload))
+		return Fail(failure.New(failure.WorkloadFailed, "%s is being deleted by somebody else: nothing more is done to it", req.Workload))
 	case seen.Claim == req.Claim:
 		return proceed(req, seen)
 	case seen.Claim == "":
 		return free(req, seen)
 	case seen.Held:
-		return claimLost(req, fmt.Sprintf("%s holds it now", ParseHolder(seen.Claim).WorkflowID))
+		return claimLost(req, seen)
 	case req.TakeOver != "" && seen.Claim == req.TakeOver && (seen.OriginalProblem != "" || seen.Rollout != ""):
-		return failed(failure.New(failure.Refused, "%s", Refuses(req, seen)))
+		return Fail(failure.New(failure.Refused, "%s", Refuses(req, seen)))
 	case req.TakeOver != "" && seen.Claim == req.TakeOver:
 		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended", ParseHolder(seen.Claim).WorkflowID))
 	}
-	return claimed(req, seen)
+	return Claimed(req.Workload, seen.Claim)
 }
 
 // free decides on a workload that nobody holds.
-func free(req Request, seen Observed) Decision {
+func free(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Original != nil && !seen.Held:
 		return takeOver(req, seen, "give back first what an earlier release borrowed, whose claim somebody took away")
@@ -81,19 +91,19 @@ func free(req Request, seen Observed) Decision {
 		// The claim was given back with the last write of this very operation; only its answer was not heard.
 		return answer(*seen.Ending)
 	case seen.Held:
-		return claimLost(req, "nobody holds it now")
+		return claimLost(req, seen)
 	}
 	return begin(req, seen)
 }
 
 // proceed decides on a workload that this operation holds.
-func proceed(req Request, seen Observed) Decision {
+func proceed(req Request, seen Observed) NextAction {
 	if seen.Original == nil {
 		problem := "it is gone"
 		if seen.OriginalProblem != "" {
 			problem = seen.OriginalProblem
 		}
-		return Decision{Action: ActWrite, Reason: "give the claim back: what was saved cannot be read",
+		return NextAction{Action: ActWrite, Reason: "give the claim back: what was saved cannot be read",
 			Write: &Write{Step: "fail", Held: seen.Claim, Release: true},
 			Failure: failure.New(failure.WorkloadFailed, "%s: somebody changed the annotation %s while it was being released (%s): look at its size and update settings by hand",
 				req.Workload, AnnotationOriginal, problem)}
@@ -101,29 +111,15 @@ func proceed(req Request, seen Observed) Decision {
 	if !seen.Original.Begun {
 		return begin(req, seen)
 	}
-	switch req.Operation {
-	case plan.Start:
-		return goOnStarting(req, seen)
-	case plan.Stop:
-		return goOnStopping(req, seen)
-	default:
-		return goOnRestarting(req, seen)
-	}
+	return operations[req.Operation].goOn(req, seen)
 }
 
 // begin decides on the first change.
-func begin(req Request, seen Observed) Decision {
+func begin(req Request, seen Observed) NextAction {
 	if reason := Refuses(req, seen); reason != "" {
 		return abort(req, seen, failure.New(failure.Refused, "%s", reason))
 	}
-	switch req.Operation {
-	case plan.Start:
-		return beginStarting(req, seen)
-	case plan.Stop:
-		return beginStopping(req, seen)
-	default:
-		return beginRestarting(req, seen)
-	}
+	return operations[req.Operation].begin(req, seen)
 }
 
 // hold is the write that takes the claim and saves what the operation has to know later; the caller adds the change itself.
@@ -138,27 +134,17 @@ func hold(req Request, seen Observed, saved Original) *Write {
 	return &Write{Step: "begin", Held: seen.Claim, Fresh: true, Claim: req.Claim, Annotations: map[string]string{AnnotationOriginal: saved.String()}}
 }
 
-func claimed(req Request, seen Observed) Decision {
-	holder := ParseHolder(seen.Claim)
-	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run this again", req.Workload, holder.WorkflowID)
-	e.Holder = seen.Claim
-	return failed(e)
+func claimLost(req Request, seen Observed) NextAction {
+	return Fail(failure.New(failure.ClaimLost,
+		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by hand",
+		req.Workload, AnnotationClaimedBy, HolderNow(seen.Claim)))
 }
 
-func claimLost(req Request, now string) Decision {
-	return failed(failure.New(failure.ClaimLost, "%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by hand",
-		req.Workload, AnnotationClaimedBy, now))
-}
-
-func answer(end Ending) Decision {
+func answer(end Ending) NextAction {
 	if end.Failure != nil {
-		return failed(end.Failure)
+		return Fail(end.Failure)
 	}
-	return Decision{Action: ActDone, Reason: end.Result.Message, Result: end.Result}
-}
-
-func failed(e *failure.Error) Decision {
-	return Decision{Action: ActFail, Reason: e.Message, Failure: e}
+	return NextAction{Action: ActDone, Reason: end.Result.Message, Result: end.Result}
 }
 
 func number(n int32) *int32 { return &n }

@@ -18,13 +18,9 @@ func n(v int32) *int32 { return &v }
 
 // running is a healthy workload of that many pods that nobody holds.
 func running(pods int32) workloadops.Observed {
-	return workloadops.Observed{
-		Generation: 4, ObservedGeneration: 4, Replicas: pods, Total: pods, Ready: pods, Available: pods, Updated: pods,
-		UpdateType: workloadops.UpdateRolling, Revision: "7", Now: now,
-		Settings: map[string]json.RawMessage{
-			workloadops.PathDeploymentUnavailable: json.RawMessage(`"25%"`), workloadops.PathDeploymentSurge: json.RawMessage(`"25%"`),
-		},
-	}
+	return workloadops.Observed{Snapshot: workloadops.Snapshot{Generation: 4, ObservedGeneration: 4, Replicas: pods, Total: pods, Ready: pods, Available: pods, Updated: pods, Now: now, Settings: map[string]json.RawMessage{
+		workloadops.PathDeploymentUnavailable: json.RawMessage(`"25%"`), workloadops.PathDeploymentSurge: json.RawMessage(`"25%"`),
+	}}, UpdateType: workloadops.UpdateRolling, Revision: "7"}
 }
 
 // ours is the workload held by this release, after its first change.
@@ -51,7 +47,7 @@ type verdict struct {
 	kind   failure.Kind
 }
 
-func check(t *testing.T, reason string, want verdict, d workloadops.Decision) {
+func check(t *testing.T, reason string, want verdict, d workloadops.NextAction) {
 	t.Helper()
 	require.Equal(t, want.action, d.Action, "%s: %s", reason, d.Reason)
 	require.Contains(t, d.Reason, want.says, reason)

@@ -1,9 +1,8 @@
 package workloadops
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +12,9 @@ import (
 
 // Restore decides how what an unfinished operation borrowed is given back and its claim released.
 // A workload that the request does not hold is left alone.
-func Restore(req Request, seen Observed) Decision {
+func Restore(req Request, seen Observed) NextAction {
 	if seen.Claim != req.Claim {
-		return Decision{Action: ActDone, Reason: "nothing to give back", Result: &Result{Message: "nothing to give back: this release does not hold the workload"}}
+		return NextAction{Action: ActDone, Reason: "nothing to give back", Result: &Result{Message: "nothing to give back: this release does not hold the workload"}}
 	}
 	message := "the claim is released; nothing was borrowed"
 	w, notes := giveBack(seen, "restore")
@@ -25,11 +24,11 @@ func Restore(req Request, seen Observed) Decision {
 	if seen.OriginalProblem != "" {
 		message = "the claim is released, but what was saved cannot be read: look at its size and update settings by hand"
 	}
-	return Decision{Action: ActWrite, Reason: message, Write: w, Result: &Result{Message: message + notes, Changed: true}}
+	return NextAction{Action: ActWrite, Reason: message, Write: w, Result: &Result{Message: message + notes, Changed: true}}
 }
 
 // finish ends the operation well, giving back first what is held.
-func finish(req Request, seen Observed, result Result) Decision {
+func finish(req Request, seen Observed, result Result) NextAction {
 	if o := seen.Original; o != nil && o.Begun {
 		result.Changed = result.Changed || o.Changed
 		result.FromRevision, result.FromReplicas = o.FromRevision, o.FromReplicas
@@ -42,17 +41,17 @@ func finish(req Request, seen Observed, result Result) Decision {
 	}
 	result.ToReplicas = sizeOf(req, seen)
 	if seen.Claim != req.Claim {
-		return Decision{Action: ActDone, Reason: result.Message, Result: &result}
+		return NextAction{Action: ActDone, Reason: result.Message, Result: &result}
 	}
 	w, notes := giveBack(seen, "end")
 	result.Message += notes
-	return Decision{Action: ActWrite, Reason: result.Message, Write: w, Result: &result}
+	return NextAction{Action: ActWrite, Reason: result.Message, Write: w, Result: &result}
 }
 
 // abort ends the operation badly, giving back first what is held: the size and the template stay as they are.
-func abort(req Request, seen Observed, e *failure.Error) Decision {
+func abort(req Request, seen Observed, e *failure.Error) NextAction {
 	if seen.Claim != req.Claim {
-		return failed(e)
+		return Fail(e)
 	}
 	w, notes := giveBack(seen, "fail")
 	e.Message += notes
@@ -60,20 +59,14 @@ func abort(req Request, seen Observed, e *failure.Error) Decision {
 		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
 			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen)}
 	}
-	return Decision{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
+	return NextAction{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
 
 // takeOver gives back what somebody else borrowed and puts this operation's claim in place of theirs, in one write.
-func takeOver(req Request, seen Observed, reason string) Decision {
+func takeOver(req Request, seen Observed, reason string) NextAction {
 	w, _ := giveBack(seen, "take-over")
 	w.Release, w.Claim, w.Fresh = false, req.Claim, true
-	remove := w.Remove[:0]
-	for _, name := range w.Remove {
-		if name != AnnotationOriginal {
-			remove = append(remove, name)
-		}
-	}
-	w.Remove = remove
+	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool { return name == AnnotationOriginal })
 	w.Annotations[AnnotationOriginal] = Original{Operation: req.Operation, BegunAt: seen.Now.UTC()}.String()
 	return write(reason, w)
 }
@@ -127,18 +120,4 @@ func sizeOf(req Request, seen Observed) *int32 {
 		return nil
 	}
 	return number(seen.Replicas)
-}
-
-// SameJSON says whether two JSON values mean the same; an absent value equals only an absent one.
-func SameJSON(a, b json.RawMessage) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return len(a) == len(b)
-	}
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return bytes.Equal(a, b)
-	}
-	p, _ := json.Marshal(x)
-	q, _ := json.Marshal(y)
-	return bytes.Equal(p, q)
 }

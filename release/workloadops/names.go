@@ -1,28 +1,41 @@
 package workloadops
 
-// Kinds of workload that START, STOP and RESTART act on, all of API version apps/v1.
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Kinds of workload that START, STOP and RESTART act on, all of APIVersion.
 const (
+	APIVersion      = "apps/v1"
 	KindDeployment  = "Deployment"
 	KindStatefulSet = "StatefulSet"
 	KindDaemonSet   = "DaemonSet"
 )
 
-// APIVersion is the API version of the workloads that this package decides on.
-const APIVersion = "apps/v1"
-
-// AnnotationLeftAt stands beside AnnotationReplicas on a workload that an unfinished START or STOP left half way: the size it was left at.
-// The remembered size counts only while the workload has no pods or still has that size; once somebody else scales it, theirs counts.
-const AnnotationLeftAt = "slipway.io/left-at"
-
-// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last (rollout.AnnotationSaved).
-const AnnotationRollout = "slipway.io/rollout"
-
-// LabelClaimedValue is the value of LabelClaimed.
-const LabelClaimedValue = "true"
-
-// LabelRollout stands on a workload as long as AnnotationRollout does. Without it the annotation is a stale copy: ReplicaSets keep copies of their Deployment's
-// annotations, and kubectl rollout undo brings them back long after the rollout has ended; labels stay as they are.
-const LabelRollout = "slipway.io/rollout"
+// Names that Slipway writes on a workload.
+const (
+	// AnnotationClaimedBy holds the workflow and run that is releasing the workload: Holder.String().
+	AnnotationClaimedBy = "slipway.io/claimed-by"
+	// LabelClaimed marks a claimed workload, so that one filtered watch per party sees them all.
+	LabelClaimed      = "slipway.io/claimed"
+	LabelClaimedValue = "true"
+	// AnnotationReplicas remembers the size of a workload that STOP scaled to zero.
+	AnnotationReplicas = "slipway.io/replicas"
+	// AnnotationLeftAt stands beside AnnotationReplicas on a workload that an unfinished START or STOP left half way: the size it was left at.
+	// The remembered size counts only while the workload has no pods or still has that size; once somebody else scales it, theirs counts.
+	AnnotationLeftAt = "slipway.io/left-at"
+	// AnnotationOriginal holds, as JSON, what the running operation borrowed from the workload, to be given back at its end.
+	AnnotationOriginal = "slipway.io/original"
+	// AnnotationRestartedBy is stamped on the pod template by RESTART.
+	AnnotationRestartedBy = "slipway.io/restarted-by"
+	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last (rollout.AnnotationSaved).
+	AnnotationRollout = "slipway.io/rollout"
+	// LabelRollout stands on a workload as long as AnnotationRollout does. Without it the annotation is a stale copy: ReplicaSets keep copies
+	// of their Deployment's annotations, and kubectl rollout undo brings them back long after the rollout; labels stay as they are.
+	LabelRollout = "slipway.io/rollout"
+)
 
 // Update types of a workload: spec.strategy.type of a Deployment, spec.updateStrategy.type of the others.
 const (
@@ -39,3 +52,27 @@ const (
 	PathUpdateUnavailable     = "/spec/updateStrategy/rollingUpdate/maxUnavailable"
 	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
 )
+
+// Holder is who holds a workload: a workflow and its run.
+type Holder struct{ WorkflowID, RunID string }
+
+// String is the claim's value: "<workflow ID>@<run ID>".
+func (h Holder) String() string { return h.WorkflowID + "@" + h.RunID }
+
+// ParseHolder reads a claim's value. A value without a run, as a person may write it, is a workflow ID.
+func ParseHolder(value string) Holder {
+	at := strings.LastIndexByte(value, '@')
+	if at < 0 {
+		return Holder{WorkflowID: value}
+	}
+	return Holder{WorkflowID: value[:at], RunID: value[at+1:]}
+}
+
+// gateLength is how many characters of the digest a gate has.
+const gateLength = 16
+
+// Gate is an opaque token of what a person approves: whoever approves sends back what they saw, and what has changed since has another one.
+func Gate(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])[:gateLength]
+}

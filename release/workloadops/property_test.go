@@ -78,7 +78,7 @@ type runner struct {
 	result   *workloadops.Result
 	failure  string
 	// ghost is a decision of an attempt that was given up but still runs.
-	ghost        *workloadops.Decision
+	ghost        *workloadops.NextAction
 	ghostVersion int
 }
 
@@ -90,7 +90,7 @@ func (r *runner) step(die func(where string) bool) {
 	r.held = r.held || seen.Claim == r.req.Claim
 	r.withPods = false
 	d := workloadops.Decide(r.req, seen)
-	if end, ends := d.Ends(); ends && d.Action == workloadops.ActWrite {
+	if end, ends := d.Ending(); ends && d.Action == workloadops.ActWrite {
 		r.ending = &end
 	}
 	if die("after the decision") {
@@ -117,7 +117,7 @@ func (r *runner) step(die func(where string) bool) {
 // forget is what a killed process leaves behind: what it knew of holding the claim may be lost with it.
 func (r *runner) forget() { r.held, r.withPods = false, false }
 
-func (r *runner) apply(d workloadops.Decision, version int) bool {
+func (r *runner) apply(d workloadops.NextAction, version int) bool {
 	switch d.Action {
 	case workloadops.ActWrite:
 		return r.w.write(d.Write, version)

@@ -1,8 +1,10 @@
 package workloadops
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -10,15 +12,15 @@ import (
 
 // beginRestarting decides on the first change of RESTART: the marker on the pod template, together with the settings that make the workload's
 // controller replace the pods the way that is asked for.
-func beginRestarting(req Request, seen Observed) Decision {
-	if seen.lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
+func beginRestarting(req Request, seen Observed) NextAction {
+	if seen.Lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return wait(req, seen, "its controller has not counted its nodes yet")
 	}
 	if seen.Replicas == 0 {
 		return finish(req, seen, Result{Message: "nothing to do: it has no pods"})
 	}
 	stamped := seen.Marker == req.Marker
-	if stamped && seen.lagging() {
+	if stamped && seen.Lagging() {
 		// The pods may all be new: what is not counted yet is no reason to take the workload once more.
 		return wait(req, seen, "its controller has not seen the last change yet")
 	}
@@ -26,7 +28,7 @@ func beginRestarting(req Request, seen Observed) Decision {
 		return finish(req, seen, Result{Message: restarted(seen), Changed: true})
 	}
 	if req.Workload.WorkloadRef.Kind == KindDaemonSet && !seen.PodsSeen {
-		return look("see which revision its pods are of")
+		return Next(ActLook, "see which revision its pods are of")
 	}
 	saved := Original{Changed: true, ByDeletion: byDeletion(req, seen), FromRevision: podRevision(req, seen, false)}
 	saved.Borrowed = borrow(req, seen, saved.ByDeletion)
@@ -70,7 +72,7 @@ func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
 	case byDeletion:
 		// Its controller would delete pods beside us, by name, and might hit one that has just come: it has to hold still.
 		return lend(seen, Borrowed{Path: PathUpdateStrategy, Lent: json.RawMessage(`{"type":"` + UpdateOnDelete + `"}`)})
-	case !byDeletion && len(seen.Settings[PathUpdateUnavailable]) > 0:
+	case len(seen.Settings[PathUpdateUnavailable]) > 0:
 		return lend(seen, Borrowed{Path: PathUpdateUnavailable, Lent: json.RawMessage(`1`)})
 	}
 	return nil
@@ -89,12 +91,13 @@ func lend(seen Observed, wanted ...Borrowed) []Borrowed {
 }
 
 // goOnRestarting decides on a RESTART that is under way.
-func goOnRestarting(req Request, seen Observed) Decision {
+func goOnRestarting(req Request, seen Observed) NextAction {
 	if seen.Marker != req.Marker {
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: somebody else changed its pod template while it was being restarted (an undo?): see what runs there, then restart it again", req.Workload))
+			"%s: somebody else changed its pod template while it was being restarted (an undo?): see what runs there, then restart it again",
+			req.Workload))
 	}
-	if seen.Replicas == 0 && !seen.lagging() {
+	if seen.Replicas == 0 && !seen.Lagging() {
 		return finish(req, seen, Result{Message: "restarted: somebody else scaled it to zero meanwhile, so it has no pods"})
 	}
 	if seen.Original.ByDeletion {
@@ -107,11 +110,11 @@ func goOnRestarting(req Request, seen Observed) Decision {
 }
 
 // ended gives the answer of a RESTART whose numbers are complete, once the old pods are gone.
-func ended(req Request, seen Observed) Decision {
+func ended(req Request, seen Observed) NextAction {
 	kind := req.Workload.WorkloadRef.Kind
 	if kind == KindDaemonSet || kind == KindDeployment && seen.Terminating == nil {
 		if !seen.PodsSeen {
-			return look("see whether an old pod is left")
+			return Next(ActLook, "see whether an old pod is left")
 		}
 		if n := onTheirWayOut(seen); n > 0 {
 			d := wait(req, seen, fmt.Sprintf("%s, %s still on the way out", readyOf(seen), pods(n)))
@@ -128,17 +131,11 @@ func ended(req Request, seen Observed) Decision {
 
 // replaced says, by the numbers of the status, that every pod is of the newest template and ready and no other is left.
 func replaced(seen Observed) bool {
-	return seen.ready() && seen.Updated >= seen.Replicas && seen.Total <= seen.Updated && (seen.Terminating == nil || *seen.Terminating == 0)
+	return seen.ready() && seen.Updated >= seen.Replicas && seen.Total <= seen.Updated && !seen.terminating()
 }
 
 func onTheirWayOut(seen Observed) int32 {
-	n := int32(0)
-	for _, p := range seen.Pods {
-		if p.Deleting {
-			n++
-		}
-	}
-	return n
+	return seen.CountPods(func(p Pod) bool { return p.Deleting })
 }
 
 // podRevision is the revision of a DaemonSet's pods, made by this restart or before it, since the object itself does not name one. Others: "".
@@ -158,12 +155,83 @@ func restarted(seen Observed) string { return "restarted: " + readyOf(seen) }
 
 func restarting(seen Observed) string {
 	updated := min(seen.Updated, seen.Replicas)
-	if seen.lagging() {
+	if seen.Lagging() {
 		updated = 0
 	}
 	text := fmt.Sprintf("%s, %d of %d restarted", readyOf(seen), updated, seen.Replicas)
-	if seen.Terminating != nil && *seen.Terminating > 0 && updated == seen.Replicas {
+	if seen.terminating() && updated == seen.Replicas {
 		text += fmt.Sprintf(", %s still on the way out", pods(*seen.Terminating))
 	}
 	return text
+}
+
+// goOnDeleting decides on a RESTART that deletes the pods itself. Only pods that were not made from the marked template are deleted, and only after the
+// workload's controller has seen that template, so that no pod is restarted twice.
+func goOnDeleting(req Request, seen Observed) NextAction {
+	if seen.Lagging() {
+		return wait(req, seen, "its controller has not seen the change yet")
+	}
+	if !seen.PodsSeen {
+		return Next(ActLook, "see which pods are still to be restarted")
+	}
+	old := oldPods(req, seen)
+	next := old
+	if req.Method == plan.Sequential {
+		next = nextPod(seen, old)
+	}
+	if len(next) > 0 {
+		return deletePods(next, "delete %s, %d still to be restarted", names(next), len(old))
+	}
+	if len(old) > 0 || onTheirWayOut(seen) > 0 || alive(seen) < seen.Replicas || !seen.ready() || unavailable(seen) > 0 {
+		done := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alive(seen)))
+		d := wait(req, seen, fmt.Sprintf("%s, %d of %d restarted", readyOf(seen), done, seen.Replicas))
+		d.WatchPods = true
+		return d
+	}
+	return ended(req, seen)
+}
+
+// oldPods are the pods still to be deleted, in the order in which they are taken: those that are not ready first, since taking them puts no
+// further pod out (from the smallest ordinal, the order in which a StatefulSet makes them again); then from the largest ordinal, as a
+// StatefulSet's own update does.
+func oldPods(req Request, seen Observed) []Pod {
+	old := slices.DeleteFunc(slices.Clone(seen.Pods), func(p Pod) bool { return p.Marker == req.Marker || !p.Alive() })
+	slices.SortFunc(old, func(a, b Pod) int {
+		byOrdinal := cmp.Compare(a.Ordinal, b.Ordinal)
+		switch {
+		case a.Ready != b.Ready && b.Ready:
+			return -1
+		case a.Ready != b.Ready:
+			return 1
+		case a.Ready:
+			byOrdinal = -byOrdinal
+		}
+		return cmp.Or(byOrdinal, cmp.Compare(a.Name, b.Name))
+	})
+	return old
+}
+
+// nextPod is the one pod that SEQUENTIAL may take now, if any: one that is out already, else one of the ready ones when all the others are there and ready.
+func nextPod(seen Observed, old []Pod) []Pod {
+	if len(old) == 0 || onTheirWayOut(seen) > 0 {
+		return nil
+	}
+	if old[0].Ready && (alive(seen) < seen.Replicas || unavailable(seen) > 0 || !seen.ready()) {
+		return nil
+	}
+	return old[:1]
+}
+
+// alive is the number of pods that are there and neither on their way out nor at their end.
+func alive(seen Observed) int32 { return seen.CountPods(Pod.Alive) }
+
+func unavailable(seen Observed) int32 {
+	return seen.CountPods(func(p Pod) bool { return p.Alive() && !p.Available })
+}
+
+func names(list []Pod) string {
+	if len(list) == 1 {
+		return "pod " + list[0].Name
+	}
+	return fmt.Sprintf("%d pods", len(list))
 }

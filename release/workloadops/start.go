@@ -8,7 +8,7 @@ import (
 )
 
 // beginStarting decides on the first step of START: back to the remembered size, else to the catalogue's.
-func beginStarting(req Request, seen Observed) Decision {
+func beginStarting(req Request, seen Observed) NextAction {
 	target, grow := startSize(req, seen)
 	if !grow {
 		if seen.ready() {
@@ -37,10 +37,11 @@ func startSize(req Request, seen Observed) (target int32, grow bool) {
 }
 
 // goOnStarting decides on a START that is under way.
-func goOnStarting(req Request, seen Observed) Decision {
+func goOnStarting(req Request, seen Observed) NextAction {
 	o := seen.Original
 	if seen.Replicas == 0 {
-		return abort(req, seen, failure.New(failure.WorkloadFailed, "%s: somebody else scaled it to zero while it was being started", req.Workload))
+		return abort(req, seen, failure.New(failure.WorkloadFailed,
+			"%s: somebody else scaled it to zero while it was being started", req.Workload))
 	}
 	target := seen.Replicas
 	note := ""
@@ -55,9 +56,8 @@ func goOnStarting(req Request, seen Observed) Decision {
 		return wait(req, seen, readyOf(seen)+onTheWay(seen.Replicas, target)+note)
 	}
 	if seen.Replicas < target {
-		next := *o
-		next.Asked = number(seen.Replicas + 1)
-		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, seen.Replicas+1, onTheWay(seen.Replicas+1, target)), step(seen, next))
+		next := seen.Replicas + 1
+		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next, onTheWay(next, target)), step(seen, next))
 	}
 	message := "started: " + readyOf(seen)
 	if !o.Changed {
@@ -66,9 +66,12 @@ func goOnStarting(req Request, seen Observed) Decision {
 	return finish(req, seen, Result{Message: message + note})
 }
 
-// step asks for the size that the next saved state says.
-func step(seen Observed, next Original) *Write {
-	return &Write{Step: "step", Held: seen.Claim, Replicas: next.Asked, WasReplicas: seen.Replicas, Annotations: map[string]string{AnnotationOriginal: next.String()}}
+// step asks for the next size.
+func step(seen Observed, size int32) *Write {
+	next := *seen.Original
+	next.Asked = number(size)
+	return &Write{Step: "step", Held: seen.Claim, Replicas: next.Asked, WasReplicas: seen.Replicas,
+		Annotations: map[string]string{AnnotationOriginal: next.String()}}
 }
 
 // onTheWay says what size comes in the end, when that is not the one that is asked for now.
@@ -79,10 +82,7 @@ func onTheWay(now, target int32) string {
 	return fmt.Sprintf(", on the way to %d", target)
 }
 
-// readyOf says how many pods are ready, of how many.
+// readyOf says how many pods are ready, of how many: available ones, and none beyond what is asked for.
 func readyOf(seen Observed) string {
-	return fmt.Sprintf("%d of %d pods are ready", readyNow(seen), seen.Replicas)
+	return fmt.Sprintf("%d of %d pods are ready", min(seen.Available, seen.Replicas), seen.Replicas)
 }
-
-// readyNow is the number of pods that count as ready: available ones, and none beyond what is asked for.
-func readyNow(seen Observed) int32 { return min(seen.Available, seen.Replicas) }

@@ -3,11 +3,11 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Refuses says why a rollout cannot begin on a workload as it is, "" when it can.
@@ -23,7 +23,7 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	case seen.Replicas == 0:
 		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
 	}
-	if reason := tech.Refuses(seen); reason != "" {
+	if reason := tech.refuses(seen); reason != "" {
 		return fmt.Sprintf("%s %s", s.Workload, reason)
 	}
 	return ""
@@ -32,7 +32,7 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 // Unsettled says why a rollout cannot begin yet on a workload that was created or changed a moment ago: its own update is still under way, and there is
 // no single stable revision. "" when it can. Time cures it.
 func Unsettled(tech Technique, s rollout.Subject, seen Observed) string {
-	switch _, known := tech.Stable(seen); {
+	switch _, known := tech.stable(seen); {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
@@ -44,7 +44,7 @@ func Unsettled(tech Technique, s rollout.Subject, seen Observed) string {
 }
 
 // Begin decides on the claim and on what is saved, in one write, before the first change.
-func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
+func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	s := req.Subject
 	switch {
 	case seen.Deleting:
@@ -56,11 +56,11 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
 	case seen.Claim == s.Claim:
 		return begun(req, seen, *seen.Saved)
 	case seen.Claim != "" && seen.Claim != s.TakeOver:
-		return claimed(s, seen)
+		return next(workloadops.Claimed(s.Workload, seen.Claim))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
 	case req.Adopt:
-		return Decision{Action: ActDone, Reason: "nothing of an earlier release is on it", Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Message: "nothing of an earlier release is on it"}}
+		return begins(rollout.BeginResult{Message: "nothing of an earlier release is on it"}, seen)
 	}
 	if reason := Refuses(tech, s, seen); reason != "" {
 		return failf(failure.Refused, "%s", reason)
@@ -69,26 +69,25 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) Decision {
 		return unsettled(req, seen, reason)
 	}
 	saved := save(tech, req, seen)
-	d := Set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable), &Write{
+	d := set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable), &workloadops.Write{
 		Step: "begin", Held: seen.Claim, Fresh: true, Claim: s.Claim,
 		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(), rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
 	})
-	answer := begun(req, seen, saved)
-	d.Ends, d.Begun = true, answer.Begun
+	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d
 }
 
 // unsettled decides on a workload whose own update is still under way, as the request says: refuse, tell, or wait within the deadline. Nothing is written.
-func unsettled(req rollout.BeginRequest, seen Observed, reason string) Decision {
+func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextAction {
 	switch {
 	case req.Unsettled == rollout.UnsettledTell:
-		return Decision{Action: ActDone, Reason: reason, Begun: &rollout.BeginResult{Replicas: seen.Replicas, Generation: seen.Generation, Unsettled: reason, Message: reason}}
+		return begins(rollout.BeginResult{Unsettled: reason, Message: reason}, seen)
 	case req.Unsettled != rollout.UnsettledWait && seen.Lagging(): // a moment, whatever the policy says
-		return judge(req.Subject, seen, "", reason, 0, rollout.MoveResult{Replicas: seen.Replicas})
+		return judge(req.Subject, seen, "", reason, 0).with(rollout.MoveResult{Replicas: seen.Replicas})
 	case req.Unsettled != rollout.UnsettledWait:
 		return failf(failure.Refused, "%s: wait until `kubectl rollout status` says that it is done, then start the rollout again", reason)
-	case seen.Elapsed < time.Duration(req.DeadlineSeconds)*time.Second:
-		return Decision{Action: ActWait, Reason: reason}
+	case seen.Elapsed < deadlineOf(req.Subject):
+		return wait(reason)
 	case !seen.PodsSeen:
 		return look("the time is up: see what the pods say")
 	}
@@ -97,14 +96,23 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) Decision 
 }
 
 // begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).
-func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) Decision {
-	result := &rollout.BeginResult{Replicas: seen.Replicas, UID: seen.UID, Stable: saved.Stable, Generation: seen.Generation, StableHash: hashOf(saved.Stable, seen),
+func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAction {
+	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hashOf(saved.Stable, seen),
 		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
-		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService, TrafficRouting: saved.TrafficRouting}
+		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,
+			TrafficRouting: saved.TrafficRouting}
 		result.Message = fmt.Sprintf("the unfinished rollout %s was adopted: it is brought home first", saved.Name)
 	}
-	return Decision{Action: ActDone, Reason: result.Message, Begun: result}
+	return begins(result, seen)
+}
+
+// begins ends a Begin with that answer.
+func begins(result rollout.BeginResult, seen Observed) NextAction {
+	result.Replicas, result.Generation = seen.Replicas, seen.Generation
+	d := done(result.Message)
+	d.Begun = &result
+	return d
 }
 
 // hashOf is the value of the pods' revision label of a revision; its name when the revision is not there any more.
@@ -116,16 +124,16 @@ func hashOf(name string, seen Observed) string {
 }
 
 func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
-	stable, _ := tech.Stable(seen)
+	stable, _ := tech.stable(seen)
 	saved := rollout.Saved{
-		Name: req.Name, WorkflowID: holderOf(req.Claim), Claim: req.Claim, Style: req.Strategy.Style,
+		Name: req.Name, WorkflowID: workloadops.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim, Style: req.Strategy.Style,
 		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: seen.Template, Replicas: seen.Replicas,
 		Settings: map[string]json.RawMessage{}, Routings: req.Strategy.Routings, DisableGenerateCanaryService: req.Strategy.DisableGenerateCanaryService,
 		TrafficRouting: req.Strategy.TrafficRoutingRef,
 	}
 	for _, path := range tech.Pointers() {
 		saved.Settings[path] = json.RawMessage("null")
-		if own := seen.Settings[path]; !absent(own) {
+		if own := seen.Settings[path]; !workloadops.AbsentJSON(own) {
 			saved.Settings[path] = own
 		}
 	}

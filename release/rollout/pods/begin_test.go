@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TestBeginOfAWorkloadInItsOwnUpdate: right after `kubectl create deployment` there is no single stable revision yet. That passes, so it is no refusal.
@@ -32,7 +33,7 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 		require.Empty(t, pods.Refuses(tech, subject(), seen), c.reason)
 		require.Contains(t, pods.Unsettled(tech, subject(), seen), c.want, c.reason)
 
-		ask := func(how rollout.Unsettled, elapsed time.Duration) pods.Decision {
+		ask := func(how rollout.Unsettled, elapsed time.Duration) pods.NextAction {
 			seen.Elapsed = elapsed
 			s := subject()
 			s.DeadlineSeconds = 60
@@ -40,23 +41,23 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 		}
 		d := ask("", 0)
 		if seen.Lagging() {
-			require.Equal(t, pods.ActWait, d.Action, "%s: that takes a moment", c.reason)
+			require.Equal(t, workloadops.ActWait, d.Action, "%s: that takes a moment", c.reason)
 		} else {
-			require.Equal(t, pods.ActFail, d.Action, "%s: whoever does not wait is refused", c.reason)
+			require.Equal(t, workloadops.ActFail, d.Action, "%s: whoever does not wait is refused", c.reason)
 			require.Equal(t, failure.Refused, d.Failure.Kind)
 		}
 		d = ask(rollout.UnsettledTell, 0)
-		require.Equal(t, pods.ActDone, d.Action, c.reason)
+		require.Equal(t, workloadops.ActDone, d.Action, c.reason)
 		require.Contains(t, d.Begun.Unsettled, c.want, c.reason)
 		d = ask(rollout.UnsettledWait, 59*time.Second)
-		require.Equal(t, pods.ActWait, d.Action, c.reason)
+		require.Equal(t, workloadops.ActWait, d.Action, c.reason)
 		require.Contains(t, d.Reason, c.want, c.reason)
 		d = ask(rollout.UnsettledWait, time.Minute)
-		require.Equal(t, pods.ActFail, d.Action, c.reason)
+		require.Equal(t, workloadops.ActFail, d.Action, c.reason)
 		require.Equal(t, failure.Refused, d.Failure.Kind, "%s: nothing was done, so that the rollout ends", c.reason)
 		require.Contains(t, d.Reason, "did not end within 60 s", c.reason)
 	}
 	require.Empty(t, pods.Unsettled(tech, subject(), settled), "a settled workload is claimed")
 	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledTell}, settled)
-	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 }

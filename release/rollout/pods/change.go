@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
@@ -61,8 +63,8 @@ func clean(v any) any {
 	return v
 }
 
-// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch is a strategic
-// merge patch for kinds of apps/v1 and a JSON merge patch for others.
+// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch
+// is a strategic merge patch for kinds of apps/v1 and a JSON merge patch (RFC 7386) for others.
 func Apply(change strategy.Change, apiVersion string, template map[string]any) (map[string]any, error) {
 	copied, _ := clean(template).(map[string]any)
 	if len(change.TemplatePatch) == 0 {
@@ -76,7 +78,7 @@ func Apply(change strategy.Change, apiVersion string, template map[string]any) (
 	if apiVersion == workloadops.APIVersion {
 		patched, err = strategicpatch.StrategicMergePatch(original, change.TemplatePatch, corev1.PodTemplateSpec{})
 	} else {
-		patched, err = merge(original, change.TemplatePatch)
+		patched, err = jsonpatch.MergePatch(original, change.TemplatePatch)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the patch cannot be merged into the pod template: %w", err)
@@ -89,37 +91,6 @@ func Apply(change strategy.Change, apiVersion string, template map[string]any) (
 	}
 	var out map[string]any
 	return out, json.Unmarshal(patched, &out)
-}
-
-// merge is a JSON merge patch (RFC 7386).
-func merge(original, patch []byte) ([]byte, error) {
-	var target, change any
-	if err := json.Unmarshal(original, &target); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &change); err != nil {
-		return nil, err
-	}
-	return json.Marshal(mergeValue(target, change))
-}
-
-func mergeValue(target, patch any) any {
-	changes, ok := patch.(map[string]any)
-	if !ok {
-		return patch
-	}
-	out, ok := target.(map[string]any)
-	if !ok {
-		out = map[string]any{}
-	}
-	for k, v := range changes {
-		if v == nil {
-			delete(out, k)
-			continue
-		}
-		out[k] = mergeValue(out[k], v)
-	}
-	return out
 }
 
 func setImages(images map[string]string, template map[string]any) error {
@@ -137,14 +108,8 @@ func setImages(images map[string]string, template map[string]any) error {
 			}
 		}
 	}
-	var missing []string
-	for name := range images {
-		if !found[name] {
-			missing = append(missing, name)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(images)), func(name string) bool { return found[name] })
 	if len(missing) > 0 {
-		slices.Sort(missing)
 		return fmt.Errorf("the workload has no container %s; it has %s", strings.Join(missing, ", "), strings.Join(names, ", "))
 	}
 	return nil
@@ -156,16 +121,14 @@ func WithMetadata(template map[string]any, workload string, add *strategy.PodMet
 	meta := child(out, "metadata")
 	labels := child(meta, "labels")
 	labels[strategy.LabelCanaryOf] = CanaryOf(workload)
-	if add != nil {
-		for k, v := range add.Labels {
-			labels[k] = v
-		}
-		if len(add.Annotations) > 0 {
-			annotations := child(meta, "annotations")
-			for k, v := range add.Annotations {
-				annotations[k] = v
-			}
-		}
+	if add == nil {
+		return out
+	}
+	for k, v := range add.Labels {
+		labels[k] = v
+	}
+	for k, v := range add.Annotations {
+		child(meta, "annotations")[k] = v
 	}
 	return out
 }
@@ -177,4 +140,16 @@ func child(parent map[string]any, key string) map[string]any {
 		parent[key] = m
 	}
 	return m
+}
+
+// labelLimit is the longest value of a label (Kubernetes API).
+const labelLimit = 63
+
+// CanaryOf is the value of rollout.LabelCanaryOf for a workload: its name; its SHA-256, shortened, when that is longer than a label may be.
+func CanaryOf(name string) string {
+	if len(name) <= labelLimit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])[:labelLimit-7]
 }

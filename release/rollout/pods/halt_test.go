@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TestAHaltInMidStep leaves on the workload what a step that rests leaves, wherever the step was interrupted.
@@ -44,10 +45,10 @@ func TestAHaltInMidStep(t *testing.T) {
 		require.NotEmpty(t, d.Reason, tc.reason)
 		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its numbers are told", tc.reason)
 		if tc.want == "" {
-			require.Equal(t, pods.ActDone, d.Action, tc.reason)
+			require.Equal(t, workloadops.ActDone, d.Action, tc.reason)
 			continue
 		}
-		require.Equal(t, pods.ActWrite, d.Action, tc.reason)
+		require.Equal(t, workloadops.ActWrite, d.Action, tc.reason)
 		require.True(t, d.Ends, "%s: nothing is waited for", tc.reason)
 		require.Nil(t, d.Write.Template, tc.reason)
 		require.Equal(t, ourClaim, d.Write.Held, tc.reason)
@@ -64,10 +65,10 @@ func TestAHaltOfWhatIsNotOurs(t *testing.T) {
 	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
 	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("100%"), Halt: true}
-	require.Equal(t, pods.ActDone, pods.Move(tech, req, w.observe()).Action, "its own limits stand on it")
+	require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "its own limits stand on it")
 	w.claim = "somebody@else"
 	d := pods.Move(tech, req, w.observe())
-	require.Equal(t, pods.ActFail, d.Action)
+	require.Equal(t, workloadops.ActFail, d.Action)
 	require.Equal(t, failure.ClaimLost, d.Failure.Kind)
 }
 
@@ -96,11 +97,11 @@ func TestAnyHalt(t *testing.T) {
 		}
 		r.interrupted(req, rapid.IntRange(0, 60).Draw(t, "moves"))
 		req.Halt = true
-		r.until("halt", func(seen pods.Observed) pods.Decision { return pods.Move(tech, req, seen) })
+		r.until("halt", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
 		r.stuck("halted")
 		if rapid.Bool().Draw(t, "goes on") {
 			req.Halt = false
-			r.until("what goes on", func(seen pods.Observed) pods.Decision { return pods.Move(tech, req, seen) })
+			r.until("what goes on", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
 			want := map[bool]int32{false: size}[req.Back]
 			if n := w.set(newTemplate).asked; n != want {
 				t.Fatalf("%d pods are new, %d should be", n, want)
@@ -133,7 +134,7 @@ func (r *run) interrupted(req rollout.MoveRequest, moves int) {
 	for range moves {
 		switch m := rapid.IntRange(0, 9).Draw(r.t, "move"); {
 		case m < 3:
-			r.step("interrupted", func(seen pods.Observed) pods.Decision { return pods.Move(r.tech, req, seen) })
+			r.step("interrupted", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
 		case m < 5:
 			r.w.sync()
 		case m < 8:

@@ -9,72 +9,85 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does not pass
-// (as long as workloadops.PatienceLimit, or half the deadline when that is shorter). hash is that version's, progress says how far it is.
-func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32, numbers rollout.MoveResult) Decision {
-	deadline := time.Duration(s.DeadlineSeconds) * time.Second
+// guard decides on a workload that this rollout does not hold, or that cannot be gone on with.
+func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
+	switch {
+	case seen.Deleting:
+		return failf(failure.Gone, "%s is being deleted by somebody else: nothing more is done to it", s.Workload), true
+	case s.UID != "" && seen.UID != "" && seen.UID != s.UID:
+		return failf(failure.Gone, "%s was deleted by somebody else, and is another of the same name now: nothing is done to that one",
+			s.Workload), true
+	case seen.Claim == s.Claim && seen.SavedProblem != "":
+		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): put it right by hand, or bring the workload home as %s says",
+			s.Workload, rollout.AnnotationSaved, seen.SavedProblem, rollout.AnnotationRecover), true
+	case seen.Claim == s.Claim && seen.Saved == nil:
+		return failf(failure.ClaimLost,
+			"%s: somebody removed the annotation %s, so what was borrowed is not known: look at its template and update settings by hand",
+			s.Workload, rollout.AnnotationSaved), true
+	case seen.Claim == s.Claim:
+		return NextAction{}, false
+	case s.TakeOver != "" && seen.Claim == s.TakeOver:
+		return takeOver(s, seen), true
+	}
+	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; look at its "+
+		"template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy, workloadops.HolderNow(seen.Claim)), true
+}
+
+// takeOver puts our claim in the place of another; what was saved stays.
+func takeOver(s rollout.Subject, seen Observed) NextAction {
+	reason := "take the claim"
+	if seen.Claim != "" {
+		reason = fmt.Sprintf("take over from %s, which has ended", workloadops.ParseHolder(seen.Claim).WorkflowID)
+	}
+	return set(reason, &workloadops.Write{Step: "take-over", Held: seen.Claim, Fresh: true, Claim: s.Claim})
+}
+
+// deadlineOf is how long the pods may take.
+func deadlineOf(s rollout.Subject) time.Duration {
+	return time.Duration(s.DeadlineSeconds) * time.Second
+}
+
+// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does not
+// pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress says how far it is.
+func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
+	deadline := deadlineOf(s)
 	expired := seen.Elapsed >= deadline
-	d := Decision{Action: ActWait, Reason: progress, Numbers: numbers}
-	if !seen.PodsSeen {
-		if expired {
-			d = look("the time is up: see what the pods say")
-			d.Numbers = numbers
-		}
-		return d
+	switch {
+	case !seen.PodsSeen && expired:
+		return look("the time is up: see what the pods say")
+	case !seen.PodsSeen:
+		return wait(progress)
 	}
-	worst, left := trouble(seen, hash, tolerated, deadline)
-	if expired || worst != nil && left <= 0 {
-		e := failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s", s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), why(seen, hash))
-		e.Data = numbers
-		return Decision{Action: ActFail, Reason: e.Message, Failure: e, Numbers: numbers}
+	left, troubled := trouble(seen, hash, tolerated, deadline)
+	if expired || troubled && left <= 0 {
+		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s",
+			s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), why(seen, hash))
 	}
-	if word := podWord(seen, hash); word != "" {
-		d.Reason += ": " + word
+	if word := podStatusReason(seen, hash); word != "" {
+		progress += ": " + word
 	}
-	if worst != nil {
+	d := wait(progress)
+	if troubled {
 		d.LookAgain = left
 	}
 	return d
 }
 
-// trouble is the pod whose trouble has lasted longest, and how long it may still last; nil when no more pods are in trouble than are tolerated.
-func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (*workloadops.Pod, time.Duration) {
-	patience := min(deadline/2, workloadops.PatienceLimit)
-	var worst *workloadops.Pod
-	left, inTrouble := patience, int32(0)
-	for _, list := range [][]workloadops.Pod{seen.Pods, extraPods(seen)} {
-		for i := range list {
-			p := &list[i]
-			stuck, hopeless := p.Stuck()
-			if !stuck || p.Revision != hash {
-				continue
-			}
-			inTrouble++
-			remains := patience - min(seen.Elapsed, seen.Now.Sub(p.Since))
-			if hopeless {
-				remains = 0
-			}
-			if worst == nil || remains < left {
-				worst, left = p, min(left, remains)
-			}
+// trouble is how long the trouble of the version's pods may still last; false when no more of them are in trouble than are tolerated.
+func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (left time.Duration, troubled bool) {
+	left, stuck := workloadops.PatienceLimit, int32(0)
+	for _, p := range seen.allPods() {
+		if p.Stuck() && p.Revision == hash {
+			stuck++
+			left = min(left, seen.PatienceLeft(p, deadline))
 		}
 	}
-	if inTrouble <= tolerated {
-		return nil, 0
-	}
-	return worst, left
-}
-
-func extraPods(seen Observed) []workloadops.Pod {
-	if seen.Extra == nil {
-		return nil
-	}
-	return seen.Extra.Pods
+	return left, stuck > tolerated
 }
 
 // why is the best explanation that can be given: a pod's own word, else the workload's, else where to look.
 func why(seen Observed, hash string) string {
-	if word := podWord(seen, hash); word != "" {
+	if word := podStatusReason(seen, hash); word != "" {
 		return word
 	}
 	if seen.Trouble != "" {
@@ -89,41 +102,19 @@ func why(seen Observed, hash string) string {
 	return "no pod says why: look at `kubectl describe` of it"
 }
 
-// podWord is the word of a pod that is not ready: "pod order-abc: ImagePullBackOff: Back-off pulling …"; one of the version aimed at in trouble goes first.
-func podWord(seen Observed, hash string) string {
-	var worst *workloadops.Pod
-	best := 0
-	for _, list := range [][]workloadops.Pod{seen.Pods, extraPods(seen)} {
-		for i := range list {
-			p := &list[i]
-			if rank := rankOf(*p, hash); rank > best {
-				worst, best = p, rank
-			}
+// podStatusReason is the word of a pod that is not ready; one of the version aimed at in trouble goes first.
+func podStatusReason(seen Observed, hash string) string {
+	return workloadops.WorstPod(seen.allPods(), func(p workloadops.Pod) int {
+		rank := 0
+		if !p.Deleting {
+			rank++
 		}
-	}
-	if worst == nil {
-		return ""
-	}
-	text := fmt.Sprintf("pod %s: %s", worst.Name, worst.Reason)
-	if worst.Message != "" {
-		text += ": " + worst.Message
-	}
-	return text
-}
-
-func rankOf(p workloadops.Pod, hash string) int {
-	if p.Reason == "" || p.Ready && !p.Deleting || p.Finished {
-		return 0
-	}
-	rank := 1
-	if !p.Deleting {
-		rank++
-	}
-	if p.Revision == hash {
-		rank += 2
-	}
-	if stuck, _ := p.Stuck(); stuck {
-		rank += 4
-	}
-	return rank
+		if p.Revision == hash {
+			rank += 2
+		}
+		if p.Stuck() {
+			rank += 4
+		}
+		return rank
+	})
 }

@@ -1,12 +1,14 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // move is one decision on a Move.
@@ -14,42 +16,47 @@ type move struct {
 	tech Technique
 	req  rollout.MoveRequest
 	seen Observed
-	// ours is the digest of the new template, as far as it is known.
+	// ours is the digest of the new template, as far as it is known; fresh is its revision, empty until there is one.
 	ours    string
-	task    Task
+	fresh   Revision
+	task    task
 	numbers rollout.MoveResult
 }
 
 // Move decides on the next step on the way to a step's number of pods.
-func Move(tech Technique, req rollout.MoveRequest, seen Observed) Decision {
+func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 	if d, stop := guard(req.Subject, seen); stop {
 		return d
 	}
 	if tech.ByPods() && !seen.PodsSeen {
 		return look("see which revision its pods are of")
 	}
-	m := &move{tech: tech, req: req, seen: seen, ours: orElse(req.Template, seen.Expected)}
+	m := &move{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected)}
 	m.plan() // a drift is told with the pods' numbers as well
-	if req.Halt {
+	d := m.next()
+	return d.with(m.numbers)
+}
+
+func (m *move) next() NextAction {
+	switch {
+	case m.req.Halt:
 		return m.halt()
-	}
-	if d, stop := m.drifted(); stop {
-		return d
-	}
-	if seen.Lagging() {
+	case m.drifted():
+		return drifted(m.req.Subject, m.seen)
+	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}
-	if d, stop := m.pin(); stop {
-		return d
+	if a, ok := m.unpinned(); ok {
+		return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
+			"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
 	}
-	d := tech.Next(m.task, seen)
-	d.Numbers = m.numbers
+	d := m.tech.next(m.task, m.seen)
 	switch d.Action {
-	case ActWrite:
+	case workloadops.ActWrite:
 		return m.complete(d)
-	case ActWait:
+	case workloadops.ActWait:
 		return m.wait(d.Reason)
-	case ActDone:
+	case workloadops.ActDone:
 		return m.arrived()
 	}
 	return d
@@ -57,37 +64,24 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) Decision {
 
 // drifted says whether somebody else has edited the template. The template may be the stable one before the first Move, and while a
 // rollback in batches is under way.
-func (m *move) drifted() (Decision, bool) {
+func (m *move) drifted() bool {
 	saved, live := m.seen.Saved, m.seen.Template
 	isOurs, isStable := live == m.ours && m.ours != "", live == saved.StableTemplate
 	switch {
 	case m.req.PutBack:
-		return Decision{}, false
+		return false
 	case m.tech.untouched():
-		if isStable {
-			return Decision{}, false
-		}
-	case m.req.Back && (isOurs || isStable), isOurs, isStable && (m.req.Template == "" || saved.Retracting):
-		return Decision{}, false
+		return !isStable
 	}
-	return m.drift(), true
+	return !isOurs && !(isStable && (m.req.Back || m.req.Template == "" || saved.Retracting))
 }
 
-func (m *move) drift() Decision { return drift(m.req.Subject, m.seen, m.numbers) }
-
-func drift(s rollout.Subject, seen Observed, numbers rollout.MoveResult) Decision {
-	what := "changed its pod template"
+// drifted fails since somebody else has edited the template.
+func drifted(s rollout.Subject, seen Observed) NextAction {
 	if seen.Template == seen.Saved.StableTemplate {
-		what = "set its pod template back to the stable version"
+		return drift(s, "set its pod template back to the stable version")
 	}
-	return driftOf(s, what, numbers)
-}
-
-// driftOf is a drift in words of its own: what somebody else did.
-func driftOf(s rollout.Subject, what string, numbers rollout.MoveResult) Decision {
-	e := failure.New(failure.Drift, "%s: somebody else %s in the middle of the rollout", s.Workload, what)
-	e.Data = numbers
-	return fail(e)
+	return drift(s, "changed its pod template")
 }
 
 // plan works out the task.
@@ -95,23 +89,23 @@ func (m *move) plan() {
 	seen, saved := m.seen, m.seen.Saved
 	size := seen.Replicas
 	stable, _ := seen.Find(saved.Stable)
-	fresh := m.fresh()
-	t := Task{Request: m.req, Size: size, Target: m.target(size), Aim: fresh, Placed: seen.Template == m.ours && m.ours != ""}
+	m.fresh = freshOf(m.tech, seen, m.ours)
+	t := task{Request: m.req, Size: size, Target: m.target(size), Aim: m.fresh, Placed: seen.Template == m.ours && m.ours != ""}
 	asked := t.Target
 	if m.req.Back {
 		asked = max(min(m.req.From, size)-strategy.BackTarget(m.req.Replicas, m.req.From), 0)
 		t.Target, t.Aim, t.Placed = size-asked, stable, seen.Template == saved.StableTemplate
-		t.Template = Template{Revision: saved.Stable}
-	} else if fresh.Name != "" && !m.tech.untouched() {
-		t.Template = Template{Revision: fresh.Name}
+		t.Template.Revision = saved.Stable
+	} else if !m.tech.untouched() {
+		t.Template.Revision = m.fresh.Name
 	}
 	t.Total, t.Ready = seen.Count(t.Aim)
-	if e := seen.Extra; m.tech.untouched() && e != nil && !e.lagging() {
+	if e := seen.Extra; m.tech.untouched() && e != nil && !e.Lagging() {
 		t.Total, t.Ready = e.Total, e.Ready
 	}
 	t.Tolerated = strategy.Tolerated(m.req.FailureThreshold, t.Target)
 	m.task = t
-	m.numbers = numbersOf(seen, fresh, stable)
+	m.numbers = numbersOf(seen, m.fresh, stable)
 	m.numbers.Target = asked
 	if m.tech.untouched() {
 		m.numbers.Updated, m.numbers.UpdatedReady = t.Total, t.Ready
@@ -130,9 +124,7 @@ func (m *move) target(size int32) int32 {
 	return target
 }
 
-// fresh is the revision of the new version, empty until there is one.
-func (m *move) fresh() Revision { return freshOf(m.tech, m.seen, m.ours) }
-
+// freshOf is the revision of the new version, empty until there is one.
 func freshOf(tech Technique, seen Observed, ours string) Revision {
 	if tech.untouched() {
 		if seen.Extra == nil {
@@ -154,89 +146,78 @@ func numbersOf(seen Observed, fresh, stable Revision) rollout.MoveResult {
 	return n
 }
 
-// pin has the autoscalers of a blue-green workload keep its size, before the first pod comes.
-func (m *move) pin() (Decision, bool) {
-	if m.seen.Saved.Style != strategy.StyleBlueGreen {
-		return Decision{}, false
+// unpinned is an autoscaler of a blue-green workload that has to keep its size, before the first pod comes.
+func (m *move) unpinned() (Autoscaler, bool) {
+	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
+		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) && !a.Pinned
+	})
+	if i < 0 {
+		return Autoscaler{}, false
 	}
-	for _, a := range m.seen.Autoscalers {
-		if contains(m.seen.Saved.Autoscalers, a.Name) && !a.Pinned {
-			size := m.seen.Replicas
-			return Decision{Action: ActAutoscaler, Numbers: m.numbers, Autoscaler: &AutoscalerChange{Name: a.Name, Pin: &size},
-				Reason: fmt.Sprintf("pin the autoscaler %s to %d pods while both versions run", a.Name, size)}, true
-		}
-	}
-	return Decision{}, false
+	return m.seen.Autoscalers[i], true
 }
 
 // complete adds to a technique's write what the framework sees to: the claim, and what is saved.
-func (m *move) complete(d Decision) Decision {
+func (m *move) complete(d NextAction) NextAction {
 	w := d.Write
 	w.Held = m.req.Claim
-	if w.Step == "" {
-		w.Step = "move"
-	}
-	w.Annotations = merged(w.Annotations, m.savedNow())
-	return d
-}
-
-// savedNow is the annotation with what is saved, when that has changed: the new revision's name once it is known, and the direction.
-func (m *move) savedNow() map[string]string {
 	next := *m.seen.Saved
-	if m.numbers.Canary != "" && !m.req.Back {
+	if m.numbers.Canary != "" && !m.req.Back { // the new revision's name, once it is known
 		next.Canary = m.numbers.Canary
 	}
 	next.Retracting = m.req.Back
-	if next.String() == m.seen.Saved.String() {
-		return nil
+	if next.String() != m.seen.Saved.String() {
+		if w.Annotations == nil {
+			w.Annotations = map[string]string{}
+		}
+		w.Annotations[rollout.AnnotationSaved] = next.String()
 	}
-	return map[string]string{rollout.AnnotationSaved: next.String()}
+	return d
 }
 
 // arrived ends the move, or waits for pods that are not ready yet; what a resting step needs is written before.
-func (m *move) arrived() Decision {
+func (m *move) arrived() NextAction {
 	t := m.task
-	if t.Total < t.Target || !t.Settled() || m.task.Placed && m.task.Aim.Hash == "" && t.Target > 0 {
+	if t.Total < t.Target || !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	done := Decision{Action: ActDone, Reason: m.numbers.Message, Numbers: m.numbers}
 	if !m.req.Rest {
-		return done
+		return done(m.numbers.Message)
 	}
-	w := &Write{Step: "rest", Settings: changed(m.tech.Rest(t, m.seen), m.seen), Annotations: map[string]string{}}
+	w := &workloadops.Write{Step: "rest", Settings: m.seen.changed(m.tech.rest(t, m.seen)...)}
 	if rest := (rollout.Rest{Template: m.seen.Template, Replicas: m.seen.Replicas}); m.seen.Rest == nil || *m.seen.Rest != rest {
-		w.Annotations[rollout.AnnotationRest] = rest.String()
+		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
-	d := m.complete(Set(m.progress()+": it rests", w))
-	if len(w.Settings) == 0 && len(w.Annotations) == 0 {
-		return done
-	}
-	d.Ends, d.Numbers = true, m.numbers
-	return d
+	return m.last(w, m.numbers.Message+": it rests")
 }
 
 // halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided.
-func (m *move) halt() Decision {
+func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
-	w := &Write{Step: "halt", Settings: changed(m.tech.Rest(m.task, m.seen), m.seen)}
-	if len(w.Settings) == 0 {
-		return Decision{Action: ActDone, Reason: m.numbers.Message, Numbers: m.numbers}
+	return m.last(&workloadops.Write{Step: "halt", Settings: m.seen.changed(m.tech.rest(m.task, m.seen)...)}, m.numbers.Message)
+}
+
+// last ends the move with a write, or at once when there is nothing to be written.
+func (m *move) last(w *workloadops.Write, reason string) NextAction {
+	if len(w.Settings) == 0 && len(w.Annotations) == 0 {
+		return done(m.numbers.Message)
 	}
-	d := m.complete(Set(m.numbers.Message, w))
-	d.Ends, d.Numbers = true, m.numbers
+	d := m.complete(set(reason, w))
+	d.Ends = true
 	return d
 }
 
-func (m *move) wait(text string) Decision {
+func (m *move) wait(text string) NextAction {
 	progress := m.progress()
 	if text != "" {
 		progress += ", " + text
 	}
 	m.numbers.Message = progress
-	d := judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated, m.numbers)
-	if m.req.TellStuck && d.Action == ActWait && d.LookAgain > 0 { // a pod is in trouble that may pass
-		d.Action, d.Numbers.Stuck, d.Numbers.SpentSeconds = ActDone, podWord(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
+	d := judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
+	if m.req.TellStuck && d.Action == workloadops.ActWait && d.LookAgain > 0 { // a pod is in trouble that may pass
+		d.Action = workloadops.ActDone
+		m.numbers.Stuck, m.numbers.SpentSeconds = podStatusReason(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
 	}
 	return d
 }
@@ -244,8 +225,8 @@ func (m *move) wait(text string) Decision {
 // progress says how far it is: "step 2: 3 of 5 new pods are ready".
 func (m *move) progress() string {
 	if m.req.Back {
-		left := m.numbers.Updated
-		return fmt.Sprintf("step %d: %d of %d pods are back on the stable version and ready, %d new ones are left", m.req.Step, m.task.Ready, m.task.Size, left)
+		return fmt.Sprintf("step %d: %d of %d pods are back on the stable version and ready, %d new ones are left",
+			m.req.Step, m.task.Ready, m.task.Size, m.numbers.Updated)
 	}
 	text := fmt.Sprintf("step %d: %d of %d new pods are ready", m.req.Step, m.task.Ready, m.task.Target)
 	if m.task.Total > m.task.Target {
@@ -261,38 +242,10 @@ func (m *move) progress() string {
 func (m *move) strangers() int32 {
 	n := int32(0)
 	for _, r := range m.seen.Revisions {
-		if m.tech.untouched() || r.Name == m.seen.Saved.Stable || r.Name == m.fresh().Name {
-			continue
+		if !m.tech.untouched() && r.Name != m.seen.Saved.Stable && r.Name != m.fresh.Name {
+			total, _ := m.seen.Count(r)
+			n += total
 		}
-		total, _ := m.seen.Count(r)
-		n += total
 	}
 	return n
-}
-
-func merged(a, b map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range a {
-		out[k] = v
-	}
-	for k, v := range b {
-		out[k] = v
-	}
-	return out
-}
-
-func contains(list []string, name string) bool {
-	for _, s := range list {
-		if s == name {
-			return true
-		}
-	}
-	return false
-}
-
-func orElse(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }

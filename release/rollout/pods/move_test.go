@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TestStrangersAreNamed says so when pods of somebody else's edit are left after ours was put back.
@@ -28,7 +29,7 @@ func TestStrangersAreNamed(t *testing.T) {
 
 	w.template = "t-other"
 	d := pods.Move(tech, req, w.observe())
-	require.Equal(t, pods.ActFail, d.Action, "an edited template holds the rollout")
+	require.Equal(t, workloadops.ActFail, d.Action, "an edited template holds the rollout")
 	require.Contains(t, d.Reason, "somebody else changed its pod template in the middle of the rollout")
 	numbers, _ := d.Failure.Data.(rollout.MoveResult)
 	require.Equal(t, int32(10), numbers.Replicas, "the pods' numbers travel with it")
@@ -36,13 +37,13 @@ func TestStrangersAreNamed(t *testing.T) {
 
 	req.PutBack = true
 	d = pods.Move(tech, req, w.observe())
-	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 	require.Equal(t, newTemplate, d.Write.Template.Revision)
 	require.True(t, w.write(d.Write, w.generation))
 	w.observed = w.generation
 
 	d = pods.Move(tech, req, w.observe())
-	require.Equal(t, pods.ActDone, d.Action, d.Reason)
+	require.Equal(t, workloadops.ActDone, d.Action, d.Reason)
 	require.Equal(t, "step 1: 8 of 8 new pods are ready, 1 of neither version, which somebody else's edit has left, stay until more pods move", d.Reason)
 }
 
@@ -51,30 +52,24 @@ func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	seen := func(template string, stable, ready int32) pods.Observed {
-		return pods.Observed{
-			Claim: ourClaim, Template: template, Expected: newTemplate, Replicas: 4, Total: 4, Ready: 4,
-			Saved:    &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
-			Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)},
-			Revisions: []pods.Revision{
-				{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Total: stable, Ready: ready},
-				{Name: "o", Hash: "o", Template: "t-other", Counted: true, Total: 4 - stable, Ready: 4 - stable},
-			},
-			Extra: &pods.Extra{Name: "web-canary", Of: pods.CanaryOf("web"), Template: newTemplate, Replicas: 2, Total: 2, Ready: 2, Updated: 2, Hash: "c"},
-		}
+		return pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, Ready: 4, Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)}}, Template: template, Expected: newTemplate, Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"}, Revisions: []pods.Revision{
+			{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Total: stable, Ready: ready},
+			{Name: "o", Hash: "o", Template: "t-other", Counted: true, Total: 4 - stable, Ready: 4 - stable},
+		}, Extra: &pods.Extra{Name: "web-canary", Of: pods.CanaryOf("web"), Template: newTemplate, Hash: "c", Snapshot: workloadops.Snapshot{Replicas: 2, Total: 2, Ready: 2, Updated: 2}}}
 	}
 	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StyleCanary, Replicas: intstr.FromString("50%"), Template: newTemplate}
 	for _, tc := range []struct {
 		reason  string
 		putBack bool
 		seen    pods.Observed
-		want    pods.Action
+		want    workloadops.Action
 		says    string
 	}{
-		{"an edit holds it", false, seen("t-other", 0, 0), pods.ActFail, "somebody else changed its pod template"},
-		{"retry puts the template back", true, seen("t-other", 0, 0), pods.ActWrite, "stable template back"},
-		{"its controller is at it", true, seen(stableTemplate, 2, 2), pods.ActWait, "bringing the stable pods back"},
-		{"as many as its own limits ask are ready", true, seen(stableTemplate, 4, 3), pods.ActDone, "2 of 2 new pods are ready"},
-		{"any other step waits for no stable pod", false, seen(stableTemplate, 2, 2), pods.ActDone, "2 of 2 new pods are ready"},
+		{"an edit holds it", false, seen("t-other", 0, 0), workloadops.ActFail, "somebody else changed its pod template"},
+		{"retry puts the template back", true, seen("t-other", 0, 0), workloadops.ActWrite, "stable template back"},
+		{"its controller is at it", true, seen(stableTemplate, 2, 2), workloadops.ActWait, "bringing the stable pods back"},
+		{"as many as its own limits ask are ready", true, seen(stableTemplate, 4, 3), workloadops.ActDone, "2 of 2 new pods are ready"},
+		{"any other step waits for no stable pod", false, seen(stableTemplate, 2, 2), workloadops.ActDone, "2 of 2 new pods are ready"},
 	} {
 		req.PutBack = tc.putBack
 		d := pods.Move(tech, req, tc.seen)
@@ -93,7 +88,7 @@ func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
 	w.template = newTemplate
 	w.settings["/spec/strategy"] = json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":8}}`)
 	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze, To: rollout.SideStable, Template: newTemplate}, w.observe())
-	require.Equal(t, pods.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 	require.True(t, d.Write.Release, "the claim is given back in the same write")
 	var strategy string
 	for _, s := range d.Write.Settings {
@@ -114,7 +109,7 @@ func TestAnotherObjectOfTheNameIsLeftAlone(t *testing.T) {
 	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("20%")}
 	req.UID = "first"
 	d := pods.Move(tech, req, seen)
-	require.Equal(t, pods.ActFail, d.Action)
+	require.Equal(t, workloadops.ActFail, d.Action)
 	require.Equal(t, failure.Gone, d.Failure.Kind)
 	require.Contains(t, d.Reason, "another of the same name")
 }
@@ -130,16 +125,16 @@ func TestTheAutoscalersOfADeletedWorkload(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		seen   pods.Observed
-		want   pods.Action
+		want   workloadops.Action
 	}{
 		{"nothing of the name is there", pods.Observed{Autoscalers: pinned}, pods.ActAutoscaler},
 		{"another is there, which nobody releases", pods.Observed{UID: "second", Autoscalers: pinned}, pods.ActAutoscaler},
-		{"it is on its way out", pods.Observed{UID: "first", Claim: ourClaim, Deleting: true, Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
-		{"it was made again with everything that stood on it", pods.Observed{UID: "second", Claim: ourClaim, Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
-		{"another release of the next one has borrowed it", pods.Observed{UID: "second", Claim: "rollout/default/shop/web@run-2", Saved: lists, Autoscalers: pinned}, pods.ActDone},
-		{"another release of the next one was frozen", pods.Observed{UID: "second", Saved: lists, Autoscalers: pinned}, pods.ActDone},
-		{"another release that pins none does not give it back", pods.Observed{UID: "second", Claim: "rollout/default/shop/web@run-2", Saved: &rollout.Saved{}, Autoscalers: pinned}, pods.ActAutoscaler},
-		{"none is pinned any more", pods.Observed{Autoscalers: pinned[:1]}, pods.ActDone},
+		{"it is on its way out", pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Deleting: true}, UID: "first", Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"it was made again with everything that stood on it", pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim}, UID: "second", Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"another release of the next one has borrowed it", pods.Observed{Snapshot: workloadops.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second", Saved: lists, Autoscalers: pinned}, workloadops.ActDone},
+		{"another release of the next one was frozen", pods.Observed{UID: "second", Saved: lists, Autoscalers: pinned}, workloadops.ActDone},
+		{"another release that pins none does not give it back", pods.Observed{Snapshot: workloadops.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second", Saved: &rollout.Saved{}, Autoscalers: pinned}, pods.ActAutoscaler},
+		{"none is pinned any more", pods.Observed{Autoscalers: pinned[:1]}, workloadops.ActDone},
 	} {
 		d := pods.Finish(tech, req, tc.seen)
 		require.Equal(t, tc.want, d.Action, "%s: %s", tc.reason, d.Reason)

@@ -1,19 +1,18 @@
-// Package pods decides how a rollout moves the pods of one workload: from one look at the workload to the next write, with the reason. It is
+// Package pods decides how a rollout moves the pods of one workload: from one snapshot of the workload to the next write, with the reason. It is
 // level-based: a process that was killed at any point is followed by another that goes on from what it sees.
 package pods
 
 import (
 	"encoding/json"
-	"time"
+	"slices"
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Observed is one look at a workload: everything that a decision goes by.
+// Observed is a snapshot of a workload with what only rollouts decide by.
 type Observed struct {
-	// Claim is the value of workloadops.AnnotationClaimedBy, "" when nobody holds the workload.
-	Claim string
+	workloadops.Snapshot
 	// Saved is what a rollout saved (rollout.AnnotationSaved); nil when nothing is saved. SavedProblem says why it could not be read.
 	Saved        *rollout.Saved
 	SavedProblem string
@@ -21,49 +20,21 @@ type Observed struct {
 	Rest *rollout.Rest
 	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
-
 	// UID is the workload's own: one that was deleted and made again has another.
-	UID                string
-	Generation         int64
-	ObservedGeneration int64
-	Deleting           bool
-
-	// Replicas is the size that is asked for; of a DaemonSet the number of nodes that should run it.
-	Replicas int32
-	// Settings are the fields of Technique.Pointers as they stand, by JSON Pointer; a field that is absent is left out.
-	Settings map[string]json.RawMessage
-
+	UID string
 	// Template is the digest of the live pod template (SHA-256 of its canonical JSON).
 	Template string
 	// Expected is the digest that the API server would give the new template, found by a dry run. It is there only when the request does not
 	// know the digest yet (Template is "") and the new version is asked for.
 	Expected string
-
-	// Total, Ready, Available and Updated are the status's numbers of pods; Updated counts those of the live template.
-	Total     int32
-	Ready     int32
-	Available int32
-	Updated   int32
-	// Current and Update are status.currentRevision and status.updateRevision; "" for a kind without them.
-	Current string
-	Update  string
+	// Update is status.updateRevision; "" for a kind without it.
+	Update string
 	// Revisions are the workload's ReplicaSets or ControllerRevisions, oldest first.
 	Revisions []Revision
-	// Trouble is what the workload itself says about pods that cannot be created, "" when it says nothing.
-	Trouble string
-
-	// Pods are the workload's own pods; they are there only when PodsSeen.
-	Pods     []workloadops.Pod
-	PodsSeen bool
-
 	// Extra is the extra Deployment of StyleCanary, nil when it does not exist.
 	Extra *Extra
 	// Autoscalers are the HorizontalPodAutoscalers (autoscaling/v2) whose target is the workload; read for StyleBlueGreen only.
 	Autoscalers []Autoscaler
-
-	// Elapsed is how much of the deadline is used.
-	Elapsed time.Duration
-	Now     time.Time
 }
 
 // Revision is one revision of a workload: a ReplicaSet or a ControllerRevision.
@@ -83,61 +54,44 @@ type Revision struct {
 	Available int32
 }
 
-// Extra is the extra Deployment of StyleCanary.
+// Extra is the extra Deployment of StyleCanary, with its own pods, which are read together with those of the workload.
 type Extra struct {
+	workloadops.Snapshot
 	Name string
 	UID  string
-	// Claim is its claim; Of the workload it stands beside (rollout.LabelCanaryOf).
-	Claim string
-	Of    string
+	// Of is the workload that it stands beside (rollout.LabelCanaryOf).
+	Of string
 	// Template is the digest of its pod template without what was added to it (PodMetadata and label).
-	Template           string
-	Generation         int64
-	ObservedGeneration int64
-	Deleting           bool
-	Replicas           int32
-	Total              int32
-	Ready              int32
-	Updated            int32
+	Template string
 	// Hash is the value of its pods' revision label, "" until there is a ReplicaSet.
-	Hash    string
-	Trouble string
-	// Pods are its pods, read together with those of the workload.
-	Pods []workloadops.Pod
+	Hash string
 }
 
 // Autoscaler is a HorizontalPodAutoscaler that scales the workload.
 type Autoscaler struct {
 	Name string
-	// Held is rollout.AnnotationHeldBy, "" when no release holds it; Pinned says that it carries rollout.AnnotationRestore.
-	Held   string
+	// Pinned says that it carries rollout.AnnotationRestore.
 	Pinned bool
-	// Min and Max are its limits; Min is 1 when it does not say.
-	Min int32
-	Max int32
 }
 
-// Lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
-func (o Observed) Lagging() bool { return o.ObservedGeneration < o.Generation }
-
-// Find is the revision of a name; false when it is not there.
-func (o Observed) Find(name string) (Revision, bool) {
-	for _, r := range o.Revisions {
-		if r.Name == name && name != "" {
+// newest is the newest revision that is so; false when none is.
+func (o Observed) newest(is func(Revision) bool) (Revision, bool) {
+	for _, r := range slices.Backward(o.Revisions) {
+		if is(r) {
 			return r, true
 		}
 	}
 	return Revision{}, false
+}
+
+// Find is the revision of a name; false when it is not there.
+func (o Observed) Find(name string) (Revision, bool) {
+	return o.newest(func(r Revision) bool { return r.Name == name && name != "" })
 }
 
 // Made is the newest revision that was made of a template, by its digest; false when there is none (yet).
 func (o Observed) Made(template string) (Revision, bool) {
-	for i := len(o.Revisions) - 1; i >= 0; i-- {
-		if r := o.Revisions[i]; r.Template == template && template != "" {
-			return r, true
-		}
-	}
-	return Revision{}, false
+	return o.newest(func(r Revision) bool { return r.Template == template && template != "" })
 }
 
 // Count is how many pods there are of a revision, and how many of them are ready; pods on their way out are left aside.
@@ -145,14 +99,27 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 	if r.Counted {
 		return r.Total, r.Ready
 	}
-	for _, p := range o.Pods {
-		if p.Revision != r.Hash || r.Hash == "" || p.Deleting || p.Finished {
-			continue
-		}
-		total++
-		if p.Ready {
-			ready++
-		}
+	are := func(p workloadops.Pod) bool { return p.Revision == r.Hash && r.Hash != "" && p.Alive() }
+	return o.CountPods(are), o.CountPods(func(p workloadops.Pod) bool { return are(p) && p.Ready })
+}
+
+// changed keeps of the settings those that differ from what the workload has.
+func (o Observed) changed(settings ...workloadops.Setting) []workloadops.Setting {
+	return slices.DeleteFunc(settings, func(s workloadops.Setting) bool { return workloadops.SameJSON(s.Value, o.Settings[s.Path]) })
+}
+
+// has says whether a field is as the setting says.
+func (o Observed) has(s workloadops.Setting) bool {
+	return workloadops.SameJSON(s.Value, o.Settings[s.Path])
+}
+
+// own is a field as it was before the rollout.
+func (o Observed) own(path string) json.RawMessage { return o.Saved.Settings[path] }
+
+// allPods are the workload's pods and those of the extra workload.
+func (o Observed) allPods() []workloadops.Pod {
+	if o.Extra == nil {
+		return o.Pods
 	}
-	return total, ready
+	return slices.Concat(o.Pods, o.Extra.Pods)
 }

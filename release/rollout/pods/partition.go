@@ -3,6 +3,8 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -13,25 +15,26 @@ import (
 // pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
 const pathUpdateStrategy = "/spec/updateStrategy"
 
-// updateStrategy is spec.updateStrategy of the kinds that have a partition: a CloneSet's stands in it, the others' in rollingUpdate.
-type updateStrategy struct {
-	Type           string              `json:"type"`
+// rollingFields say how pods are replaced.
+type rollingFields struct {
 	Paused         bool                `json:"paused"`
 	Partition      *intstr.IntOrString `json:"partition"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
-	MaxSurge       *intstr.IntOrString `json:"maxSurge"`
-	RollingUpdate  struct {
-		Paused          bool                `json:"paused"`
-		Partition       *intstr.IntOrString `json:"partition"`
-		MaxUnavailable  *intstr.IntOrString `json:"maxUnavailable"`
-		MaxSurge        *intstr.IntOrString `json:"maxSurge"`
-		UnorderedUpdate json.RawMessage     `json:"unorderedUpdate"`
+}
+
+// updateStrategy is spec.updateStrategy of the kinds that have a partition: a CloneSet's fields stand in it, the others' in rollingUpdate.
+type updateStrategy struct {
+	Type string `json:"type"`
+	rollingFields
+	RollingUpdate struct {
+		rollingFields
+		UnorderedUpdate json.RawMessage `json:"unorderedUpdate"`
 	} `json:"rollingUpdate"`
 }
 
 func parseStrategy(raw json.RawMessage) updateStrategy {
 	var s updateStrategy
-	if !absent(raw) {
+	if !workloadops.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &s) // the API server has checked it
 	}
 	return s
@@ -40,6 +43,7 @@ func parseStrategy(raw json.RawMessage) updateStrategy {
 // partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the workload's own limits.
 // One write sets template and partition; nothing of the limits is touched, so that at rest nothing is parked that is not the workload's own.
 type partitioned struct {
+	inPlace
 	// nested says that the partition stands in rollingUpdate.
 	nested bool
 	// ordinals says that the partition is the ordinal from which on pods are updated, rather than a number of pods that are kept.
@@ -52,10 +56,8 @@ func (partitioned) Pointers() []string { return []string{pathUpdateStrategy} }
 
 func (partitioned) ByPods() bool { return true }
 
-func (partitioned) untouched() bool { return false }
-
-// Refuses a workload whose own update waits for a person.
-func (k partitioned) Refuses(seen Observed) string {
+// refuses a workload whose own update waits for a person.
+func (k partitioned) refuses(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	switch {
 	case s.Type == workloadops.UpdateOnDelete:
@@ -66,8 +68,8 @@ func (k partitioned) Refuses(seen Observed) string {
 	return ""
 }
 
-// Stable is the revision of the live template: every pod is of it before a rollout begins.
-func (partitioned) Stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
+// stable is the revision of the live template: every pod is of it before a rollout begins.
+func (partitioned) stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
 
 // liveRevision is the revision that the status names, else the newest that was made of the live template.
 func liveRevision(seen Observed) (Revision, bool) {
@@ -77,122 +79,103 @@ func liveRevision(seen Observed) (Revision, bool) {
 	return seen.Made(seen.Template)
 }
 
-// Next sets the template and the partition that lets the controller bring the target number of pods to the version aimed at. On the way back, pods that are not
+// next sets the template and the partition that lets the controller bring the target number of pods to the version aimed at. On the way back, pods that are not
 // ready are deleted: a controller that goes by ordinals would wait for them.
-func (k partitioned) Next(t Task, seen Observed) Decision {
+func (k partitioned) next(t task, seen Observed) NextAction {
 	if !t.Placed && t.Target == 0 && t.Total == 0 {
-		return Done("no pod is asked for yet")
+		return done("no pod is asked for yet")
 	}
 	if d, holding := k.hold(t, seen); holding {
 		return d
 	}
-	keep := k.keep(t, seen)
-	w := &Write{Step: "partition", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], keep, t.Size)}}, seen)}
-	if !t.Placed {
-		template := t.Template
-		w.Template = &template
+	if w := t.write("partition", seen.changed(k.kept(seen, k.keep(t, seen), t.Size))); !empty(w) {
+		return set(fmt.Sprintf("let its controller bring %d of %d pods to that version", t.Target, t.Size), w)
 	}
-	if w.Template != nil || len(w.Settings) > 0 {
-		return Set(fmt.Sprintf("let its controller bring %d of %d pods to that version", t.Target, t.Size), w)
-	}
-	if t.Request.Back {
-		if d := k.Unstick(t.Aim, seen); d.Action == ActDelete {
-			return d
-		}
+	if stuck := k.unstick(t.Aim, seen); t.Request.Back && len(stuck) > 0 {
+		return removeStuck(stuck)
 	}
 	if k.leftOver(t, seen) {
-		return Wait("the pods that they stand in for are about to go")
+		return wait("the pods that they stand in for are about to go")
 	}
-	return Done("")
+	return done("")
 }
 
 // leftOver says whether pods of a CloneSet are still there that those of the version aimed at have surged beside. Where some of these are not ready, the controller
 // may have to keep them: then they are not waited for. Nor are a DaemonSet's: it may have pods on nodes that are none of its own any more.
-func (k partitioned) leftOver(t Task, seen Observed) bool {
+func (k partitioned) leftOver(t task, seen Observed) bool {
 	if !k.share || t.Total < t.Target || t.Ready < t.Total {
 		return false
 	}
-	others := int32(0)
-	for _, p := range seen.Pods {
-		if !p.Deleting && !p.Finished && p.Revision != t.Aim.Hash {
-			others++
-		}
-	}
+	others := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Revision != t.Aim.Hash })
 	return others > max(t.Size-t.Target, 0)
 }
 
 // hold stops the update that somebody else's edit has set off, before that edit is undone: a controller that goes by ordinals takes the highest pod of the wrong
 // version at once, even if the one that it has just taken for the edit is not back yet.
-func (k partitioned) hold(t Task, seen Observed) (Decision, bool) {
+func (k partitioned) hold(t task, seen Observed) (NextAction, bool) {
 	if !k.ordinals || !t.Request.PutBack || t.Placed {
-		return Decision{}, false
+		return NextAction{}, false
 	}
-	w := &Write{Step: "hold", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], t.Size, t.Size)}}, seen)}
-	if len(w.Settings) > 0 {
-		return Set("stop the update that somebody else's edit has set off", w), true
+	if stop := seen.changed(k.kept(seen, t.Size, t.Size)); len(stop) > 0 {
+		return set("stop the update that somebody else's edit has set off", &workloadops.Write{Step: "hold", Settings: stop}), true
 	}
-	settled := int32(0)
-	for _, p := range seen.Pods {
-		if stuck, _ := p.Stuck(); !p.Deleting && (p.Ready || stuck) {
-			settled++
-		}
-	}
+	settled := seen.CountPods(func(p workloadops.Pod) bool { return !p.Deleting && (p.Ready || p.Stuck()) })
 	if seen.Lagging() || settled < t.Size {
-		return Wait("the update that somebody else's edit has set off is coming to a halt"), true
+		return wait("the update that somebody else's edit has set off is coming to a halt"), true
 	}
-	return Decision{}, false
+	return NextAction{}, false
 }
 
 // calm brings an update that is under way to a halt before every pod is told to go home: a controller that goes by ordinals takes the highest pod of the wrong
 // version at once, even if a lower one that it has just taken is not back yet. Pods below the partition come back as the stable version, so that those of the
 // new one that never get ready are deleted meanwhile. Nothing has to be done where no pod is out and none is about to be.
-func (k partitioned) calm(stable Revision, seen Observed) (Decision, bool) {
+func (k partitioned) calm(stable Revision, seen Observed) (NextAction, bool) {
 	strategy := parseStrategy(seen.Settings[pathUpdateStrategy])
 	asked := seen.Replicas
 	if p := strategy.RollingUpdate.Partition; p != nil {
 		asked = max(seen.Replicas-p.IntVal, 0)
 	}
-	settled, held := int32(0), asked == 0
-	for _, p := range seen.Pods {
-		// A stable pod in trouble of its own is not waited for.
-		if stuck, _ := p.Stuck(); !p.Deleting && (p.Ready || stuck && p.Revision == stable.Hash) {
-			settled++
-		}
-	}
+	// A stable pod in trouble of its own is not waited for.
+	settled := seen.CountPods(func(p workloadops.Pod) bool {
+		return !p.Deleting && (p.Ready || p.Stuck() && p.Revision == stable.Hash)
+	})
 	whole := settled >= seen.Replicas && !seen.Lagging()
-	if !k.ordinals || whole && (held || seen.Updated >= asked) {
-		return Decision{}, false
+	if !k.ordinals || whole && (asked == 0 || seen.Updated >= asked) {
+		return NextAction{}, false
 	}
-	w := &Write{Step: "hold", Settings: changed([]Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], seen.Replicas, seen.Replicas)}}, seen)}
-	if len(w.Settings) > 0 {
-		return Set("stop the update that is under way before every pod goes home", w), true
+	if stop := seen.changed(k.kept(seen, seen.Replicas, seen.Replicas)); len(stop) > 0 {
+		return set("stop the update that is under way before every pod goes home", &workloadops.Write{Step: "hold", Settings: stop}), true
 	}
-	if d := k.Unstick(stable, seen); d.Action == ActDelete {
-		return d, true
+	if stuck := k.unstick(stable, seen); len(stuck) > 0 {
+		return removeStuck(stuck), true
 	}
-	return Wait("the update that was under way is coming to a halt"), true
+	return wait("the update that was under way is coming to a halt"), true
 }
 
 // keep is the partition. Going back by ordinals, the new pods are the highest ones, and of them the highest go first.
-func (k partitioned) keep(t Task, seen Observed) int32 {
-	own := parseStrategy(seen.Saved.Settings[pathUpdateStrategy])
-	if t.Request.Back && k.ordinals && absent(own.RollingUpdate.UnorderedUpdate) {
+func (k partitioned) keep(t task, seen Observed) int32 {
+	own := parseStrategy(seen.own(pathUpdateStrategy))
+	if t.Request.Back && k.ordinals && workloadops.AbsentJSON(own.RollingUpdate.UnorderedUpdate) {
 		back := t.Target - (t.Size - min(t.Request.From, t.Size))
 		return t.Size - max(back, 0)
 	}
 	return t.Size - t.Target
 }
 
-// with is an update strategy with another partition; every other field is its own.
+// kept is the update strategy with a partition that keeps so many pods; every other field is its own.
+func (k partitioned) kept(seen Observed, keep, size int32) workloadops.Setting {
+	return workloadops.Setting{Path: pathUpdateStrategy, Value: k.with(seen.own(pathUpdateStrategy), keep, size)}
+}
+
 func (k partitioned) with(own json.RawMessage, keep, size int32) json.RawMessage {
 	partition := any(keep)
 	if k.share {
 		partition = shareOf(keep, size)
 	}
 	if k.nested {
-		return withFields(own, []string{"rollingUpdate"}, map[string]any{"partition": partition})
+		return withFields(own, map[string]any{"partition": partition}, "rollingUpdate")
 	}
-	return withFields(own, nil, map[string]any{"partition": partition})
+	return withFields(own, map[string]any{"partition": partition})
 }
 
 // shareOf is the share that keeps exactly so many pods (CloneSet: rounded up, and below 100 % never all of them); where no share does, the number itself.
@@ -212,23 +195,16 @@ func shareOf(keep, size int32) any {
 }
 
 // withFields sets fields of an object, or of an object within it, and keeps the others.
-func withFields(own json.RawMessage, under []string, fields map[string]any) json.RawMessage {
+func withFields(own json.RawMessage, fields map[string]any, under ...string) json.RawMessage {
 	root := map[string]any{}
-	if !absent(own) {
+	if !workloadops.AbsentJSON(own) {
 		_ = json.Unmarshal(own, &root) // the API server has checked it
 	}
 	at := root
 	for _, name := range under {
-		next, ok := at[name].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			at[name] = next
-		}
-		at = next
+		at = child(at, name)
 	}
-	for name, value := range fields {
-		at[name] = value
-	}
+	maps.Copy(at, fields)
 	out, err := json.Marshal(root)
 	if err != nil {
 		panic(err) // it was JSON before
@@ -236,42 +212,37 @@ func withFields(own json.RawMessage, under []string, fields map[string]any) json
 	return out
 }
 
-// Rest changes nothing at the end of a step: the partition is all that there is. In its middle the partition is that of the pods that have moved: the
+// rest changes nothing at the end of a step: the partition is all that there is. In its middle the partition is that of the pods that have moved: the
 // controller would take all the others.
-func (k partitioned) Rest(t Task, seen Observed) []Setting {
+func (k partitioned) rest(t task, seen Observed) []workloadops.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
 	t.Target = min(t.Total, t.Target) // never more than the step lets go: some may be of pods that are about to leave
-	return []Setting{{pathUpdateStrategy, k.with(seen.Saved.Settings[pathUpdateStrategy], k.keep(t, seen), t.Size)}}
+	return []workloadops.Setting{k.kept(seen, k.keep(t, seen), t.Size)}
 }
 
-// Home gives the strategy back; a partition of the workload's own comes last, since it would keep pods from going home.
-func (k partitioned) Home(seen Observed) (first, last []Setting) {
-	own := seen.Saved.Settings[pathUpdateStrategy]
-	s := parseStrategy(own)
+// home gives the strategy back; a partition of the workload's own comes last, since it would keep pods from going home.
+func (k partitioned) home(seen Observed) (first, last []workloadops.Setting) {
+	own := workloadops.Setting{Path: pathUpdateStrategy, Value: seen.own(pathUpdateStrategy)}
+	s := parseStrategy(own.Value)
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
 		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
-			return []Setting{{pathUpdateStrategy, k.with(own, 0, 0)}}, []Setting{{pathUpdateStrategy, own}}
+			return []workloadops.Setting{k.kept(seen, 0, 0)}, []workloadops.Setting{own}
 		}
 	}
-	return []Setting{{pathUpdateStrategy, own}}, nil
+	return []workloadops.Setting{own}, nil
 }
 
-// Unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: one ordinal at a time, its controller waits for each of them
-// to get ready before it goes on.
-func (k partitioned) Unstick(to Revision, seen Observed) Decision {
+// unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: one ordinal at a time, its controller waits
+// for each of them to get ready before it goes on.
+func (k partitioned) unstick(to Revision, seen Observed) []workloadops.Pod {
 	if !k.ordinals || to.Hash == "" {
-		return Decision{}
+		return nil
 	}
-	var stuck []workloadops.Pod
-	for _, p := range seen.Pods {
-		if p.Revision != to.Hash && !p.Ready && !p.Deleting {
-			stuck = append(stuck, p)
-		}
-	}
-	if len(stuck) == 0 {
-		return Decision{}
-	}
-	return Decision{Action: ActDelete, Delete: stuck, Reason: fmt.Sprintf("delete %d pods of another version that are not ready: its controller would wait for them", len(stuck))}
+	return slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool { return p.Revision == to.Hash || p.Ready || p.Deleting })
+}
+
+func removeStuck(stuck []workloadops.Pod) NextAction {
+	return remove(stuck, "delete %d pods of another version that are not ready: its controller would wait for them", len(stuck))
 }

@@ -39,7 +39,7 @@ func TestPartitionRefusals(t *testing.T) {
 		{"a partition of its own is no obstacle", ordered, `{"rollingUpdate":{"partition":2}}`, 4, 4, ""},
 		{"deletion takes pods out, which maxUnavailable 0 forbids", byDeletion{}, `{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`, 4, 4, "set maxUnavailable to at least 1"},
 	} {
-		got := test.tech.Refuses(Observed{Settings: strategyOf(test.strategy), Replicas: 4, Updated: test.updated, Total: test.total})
+		got := test.tech.refuses(Observed{Snapshot: workloadops.Snapshot{Settings: strategyOf(test.strategy), Replicas: 4, Updated: test.updated, Total: test.total}})
 		if test.want == "" {
 			require.Empty(t, got, test.reason)
 		} else {
@@ -69,10 +69,10 @@ func TestPartitionIsTheOnlyFieldThatChanges(t *testing.T) {
 
 func TestAPartitionOfItsOwnComesBackLast(t *testing.T) {
 	own := `{"rollingUpdate":{"partition":2,"maxUnavailable":1}}`
-	first, last := partitioned{nested: true, ordinals: true}.Home(Observed{Saved: &rollout.Saved{Settings: strategyOf(own)}})
+	first, last := partitioned{nested: true, ordinals: true}.home(Observed{Saved: &rollout.Saved{Settings: strategyOf(own)}})
 	require.JSONEq(t, `{"rollingUpdate":{"partition":0,"maxUnavailable":1}}`, string(first[0].Value), "its own partition would keep pods from going home")
 	require.JSONEq(t, own, string(last[0].Value), "it has it back in the end")
-	first, last = partitioned{share: true}.Home(Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"partition":"0%"}`)}})
+	first, last = partitioned{share: true}.home(Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"partition":"0%"}`)}})
 	require.JSONEq(t, `{"partition":"0%"}`, string(first[0].Value), "a partition of nothing keeps nothing back")
 	require.Empty(t, last)
 }
@@ -106,13 +106,13 @@ func TestAShareKeepsExactlyWhatIsAsked(t *testing.T) {
 func TestGoingBackByOrdinalsTakesTheHighestFirst(t *testing.T) {
 	ordered := partitioned{nested: true, ordinals: true}
 	saved := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
-	back := func(size, from, target int32) Task {
-		return Task{Request: rollout.MoveRequest{Back: true, From: from}, Size: size, Target: target}
+	back := func(size, from, target int32) task {
+		return task{Request: rollout.MoveRequest{Back: true, From: from}, Size: size, Target: target}
 	}
 	require.Equal(t, int32(10), ordered.keep(back(10, 4, 6), saved), "none of the four new pods is asked to go back yet")
 	require.Equal(t, int32(9), ordered.keep(back(10, 4, 7), saved), "one: that of ordinal 9")
 	require.Equal(t, int32(6), ordered.keep(back(10, 4, 10), saved), "all four: from ordinal 6 on")
-	require.Equal(t, int32(7), ordered.keep(Task{Size: 10, Target: 3}, saved), "forward: the three highest")
+	require.Equal(t, int32(7), ordered.keep(task{Size: 10, Target: 3}, saved), "forward: the three highest")
 	unordered := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"unorderedUpdate":{"priorityStrategy":{}}}}`)}}
 	require.Equal(t, int32(3), ordered.keep(back(10, 4, 7), unordered), "without an order the partition is a number of pods")
 	require.Equal(t, int32(3), partitioned{share: true}.keep(back(10, 4, 7), saved), "as it is of a CloneSet")
@@ -125,17 +125,17 @@ func TestAHaltHoldsThePartition(t *testing.T) {
 	for _, test := range []struct {
 		reason string
 		tech   Technique
-		task   Task
+		task   task
 		want   string
 	}{
-		{"three of eight have moved", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":7}}`},
-		{"before the new revision is made none has", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":10}}`},
-		{"on the way back one of four is home", ordered, Task{Request: rollout.MoveRequest{Halt: true, Back: true, From: 4}, Size: 10, Target: 10, Total: 7, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":9}}`},
-		{"the template of somebody else has no partition of ours", ordered, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3}, ""},
-		{"a step that rests has its own", ordered, Task{Size: 10, Target: 8, Total: 8, Placed: true}, ""},
-		{"a blue-green takes no old pod", cloneSetBlueGreen{partitioned{share: true}}, Task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 5, Total: 3, Placed: true}, ""},
+		{"three of eight have moved", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":7}}`},
+		{"before the new revision is made none has", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":10}}`},
+		{"on the way back one of four is home", ordered, task{Request: rollout.MoveRequest{Halt: true, Back: true, From: 4}, Size: 10, Target: 10, Total: 7, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":9}}`},
+		{"the template of somebody else has no partition of ours", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3}, ""},
+		{"a step that rests has its own", ordered, task{Size: 10, Target: 8, Total: 8, Placed: true}, ""},
+		{"a blue-green takes no old pod", cloneSetBlueGreen{partitioned{share: true}}, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 5, Total: 3, Placed: true}, ""},
 	} {
-		got := test.tech.Rest(test.task, saved)
+		got := test.tech.rest(test.task, saved)
 		if test.want == "" {
 			require.Empty(t, got, test.reason)
 			continue
@@ -151,66 +151,63 @@ func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
 	}
 	for _, test := range []struct {
 		reason string
-		change func(seen *Observed, task *Task)
-		want   Action
+		change func(seen *Observed, task *task)
+		want   workloadops.Action
 	}{
-		{"both new pods are ready beside a third stable one, which their surge has left over", func(*Observed, *Task) {}, ActWait},
-		{"it is about to go: the split is as asked", func(seen *Observed, _ *Task) { seen.Pods[4].Deleting = true }, ActDone},
-		{"a new pod is missing: that is told by the numbers, not here", func(seen *Observed, task *Task) {
+		{"both new pods are ready beside a third stable one, which their surge has left over", func(*Observed, *task) {}, workloadops.ActWait},
+		{"it is about to go: the split is as asked", func(seen *Observed, _ *task) { seen.Pods[4].Deleting = true }, workloadops.ActDone},
+		{"a new pod is missing: that is told by the numbers, not here", func(seen *Observed, task *task) {
 			seen.Pods = seen.Pods[1:]
 			task.Total, task.Ready = 1, 1
-		}, ActDone},
-		{"a new pod is not ready, and may be so: its controller may not be allowed to take another", func(seen *Observed, task *Task) {
+		}, workloadops.ActDone},
+		{"a new pod is not ready, and may be so: its controller may not be allowed to take another", func(seen *Observed, task *task) {
 			seen.Pods[0].Ready = false
 			task.Ready, task.Tolerated = 1, 1
-		}, ActDone},
-		{"going back, it is the new ones that are left over", func(seen *Observed, task *Task) {
+		}, workloadops.ActDone},
+		{"going back, it is the new ones that are left over", func(seen *Observed, task *task) {
 			task.Request, task.Aim = rollout.MoveRequest{Back: true, From: 2}, Revision{Name: "old", Hash: "old"}
 			task.Total, task.Ready = 3, 3
 			task.Target = 3
-		}, ActWait},
+		}, workloadops.ActWait},
 	} {
-		seen := Observed{PodsSeen: true, Replicas: 4, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}, Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`),
-			Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}
-		task := Task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
+		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4, Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`), Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}}
+		task := task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
 		test.change(&seen, &task)
 		if task.Request.Back {
 			seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: partitioned{share: true}.with(json.RawMessage(`{"maxSurge":1}`), task.Size-task.Target, task.Size)}
 		}
-		require.Equal(t, test.want, partitioned{share: true}.Next(task, seen).Action, test.reason)
+		require.Equal(t, test.want, partitioned{share: true}.next(task, seen).Action, test.reason)
 	}
 }
 
 func TestPutBackStopsTheOthersUpdateFirst(t *testing.T) {
 	ordered := partitioned{nested: true, ordinals: true}
 	own := strategyOf(`{"rollingUpdate":{"partition":0}}`)
-	task := Task{Request: rollout.MoveRequest{PutBack: true}, Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "w-new"}}
-	seen := Observed{PodsSeen: true, Replicas: 2, Saved: &rollout.Saved{Settings: own}, Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`),
-		Pods: []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}
-	d := ordered.Next(task, seen)
+	task := task{Request: rollout.MoveRequest{PutBack: true}, Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "w-new"}}
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`), Pods: []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}, Saved: &rollout.Saved{Settings: own}}
+	d := ordered.next(task, seen)
 	require.Equal(t, "hold", d.Write.Step, "first nothing more is taken")
 	require.Nil(t, d.Write.Template)
 	seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: d.Write.Settings[0].Value}
-	require.Equal(t, ActWait, ordered.Next(task, seen).Action, "then what is out comes back")
+	require.Equal(t, workloadops.ActWait, ordered.next(task, seen).Action, "then what is out comes back")
 	seen.Pods[1] = workloadops.Pod{Name: "w-1", Ready: true}
-	d = ordered.Next(task, seen)
+	d = ordered.next(task, seen)
 	require.NotNil(t, d.Write.Template, "and then the template is set, with the partition of the step")
 	require.JSONEq(t, `{"rollingUpdate":{"partition":1}}`, string(d.Write.Settings[0].Value))
 	seen.Pods[1] = workloadops.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
-	require.NotNil(t, ordered.Next(task, seen).Write.Template, "a pod that the edit has broken is not waited for")
+	require.NotNil(t, ordered.next(task, seen).Write.Template, "a pod that the edit has broken is not waited for")
 }
 
 func TestUnstickTakesNoReadyPod(t *testing.T) {
 	home := Revision{Name: "w-home", Hash: "home"}
-	seen := Observed{PodsSeen: true, Pods: []workloadops.Pod{
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Pods: []workloadops.Pod{
 		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"}, {Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "home"},
-	}}
-	d := partitioned{ordinals: true}.Unstick(home, seen)
-	require.Equal(t, ActDelete, d.Action)
-	require.Len(t, d.Delete, 1)
-	require.Equal(t, "stuck", d.Delete[0].Name, "a pod that serves goes only when the controller says so; one of the version aimed at never")
-	require.NotEqual(t, ActDelete, partitioned{share: true}.Unstick(home, seen).Action, "other controllers do not wait for broken pods")
-	require.NotEqual(t, ActDelete, partitioned{ordinals: true}.Unstick(Revision{}, seen).Action, "as long as the revision is not known, no pod is of another")
+	}}}
+	stuck := partitioned{ordinals: true}.unstick(home, seen)
+	require.Len(t, stuck, 1)
+	require.Equal(t, "stuck", stuck[0].Name, "a pod that serves goes only when the controller says so; one of the version aimed at never")
+	require.Empty(t, partitioned{share: true}.unstick(home, seen), "other controllers do not wait for broken pods")
+	require.Empty(t, partitioned{ordinals: true}.unstick(Revision{}, seen), "as long as the revision is not known, no pod is of another")
 }
 
 // TestDeletionKeepsTheLimit plays a DaemonSet's nodes: whatever happens to the pods, no deletion takes a pod that serves beyond maxUnavailable, none is of the version
@@ -220,9 +217,8 @@ func TestDeletionKeepsTheLimit(t *testing.T) {
 		size := rapid.Int32Range(1, 12).Draw(t, "size")
 		limit := rapid.Int32Range(1, size).Draw(t, "maxUnavailable")
 		tolerated := rapid.Int32Range(0, 2).Draw(t, "tolerated")
-		task := Task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"), Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
-		seen := Observed{PodsSeen: true, Replicas: size, Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))},
-			Settings: strategyOf(string(onDelete))}
+		task := task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"), Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
+		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: size, Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))}}
 		serving, old, unready, coming := int32(0), int32(0), int32(0), size
 		for i := range size {
 			p := workloadops.Pod{Name: fmt.Sprint(i), Revision: rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
@@ -247,8 +243,8 @@ func TestDeletionKeepsTheLimit(t *testing.T) {
 			}
 			coming--
 		}
-		d := byDeletion{}.Next(task, seen)
-		if d.Action != ActDelete {
+		d := byDeletion{}.next(task, seen)
+		if d.Action != workloadops.ActDelete {
 			return
 		}
 		taken := int32(0)
@@ -267,12 +263,12 @@ func TestDeletionKeepsTheLimit(t *testing.T) {
 }
 
 func TestDeletionTakesUnhealthyPodsFirst(t *testing.T) {
-	task := Task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
-	seen := Observed{PodsSeen: true, Replicas: 4, Settings: strategyOf(string(onDelete)), Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
+	task := task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4, Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	for i, available := range []bool{true, true, false, true} {
 		seen.Pods = append(seen.Pods, workloadops.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available, Available: available})
 	}
-	d := byDeletion{}.Next(task, seen)
+	d := byDeletion{}.next(task, seen)
 	require.Len(t, d.Delete, 1, "one is out already, and one may be")
 	require.Equal(t, "2", d.Delete[0].Name)
 }
@@ -286,20 +282,20 @@ func TestCloneSetBlueGreen(t *testing.T) {
 	}
 	subject := rollout.MoveRequest{Replicas: intstr.FromString("100%")}
 	at := func(settings map[string]json.RawMessage) Observed {
-		return Observed{Replicas: 4, Settings: settings, Saved: &rollout.Saved{Settings: own}}
+		return Observed{Snapshot: workloadops.Snapshot{Replicas: 4, Settings: settings}, Saved: &rollout.Saved{Settings: own}}
 	}
-	first := tech.Next(Task{Request: subject, Size: 4, Target: 4}, at(own))
-	require.Equal(t, ActWrite, first.Action)
+	first := tech.next(task{Request: subject, Size: 4, Target: 4}, at(own))
+	require.Equal(t, workloadops.ActWrite, first.Action)
 	require.NotNil(t, first.Write.Template, "template, surge and gate come in one write")
 	require.Len(t, first.Write.Settings, 2)
 	require.JSONEq(t, string(lent(4)[pathUpdateStrategy]), string(first.Write.Settings[0].Value))
-	require.Equal(t, ActWait, tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(lent(4))).Action, "a surge of all that is still coming up")
-	require.Equal(t, ActDone, tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(lent(4))).Action)
-	require.Equal(t, ActWrite, tech.Next(Task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(lent(1))).Action, "up to a half it grows")
-	refused := tech.Next(Task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(lent(2)))
-	require.Equal(t, ActFail, refused.Action, "beyond a half its controller would not go, so that it is said rather than waited for")
+	require.Equal(t, workloadops.ActWait, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(lent(4))).Action, "a surge of all that is still coming up")
+	require.Equal(t, workloadops.ActDone, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(lent(4))).Action)
+	require.Equal(t, workloadops.ActWrite, tech.next(task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(lent(1))).Action, "up to a half it grows")
+	refused := tech.next(task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(lent(2)))
+	require.Equal(t, workloadops.ActFail, refused.Action, "beyond a half its controller would not go, so that it is said rather than waited for")
 	require.Equal(t, failure.Refused, refused.Failure.Kind)
-	back, _ := tech.Home(at(lent(4)))
+	back, _ := tech.home(at(lent(4)))
 	require.Len(t, back, 2, "strategy and gate")
 	require.JSONEq(t, string(own[pathUpdateStrategy]), string(back[0].Value))
 	require.Empty(t, back[1].Value, "a field that was absent is taken away again")
@@ -322,16 +318,16 @@ func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
 		settings map[string]json.RawMessage
 		pods     []workloadops.Pod
 		updated  int32
-		want     Action
+		want     workloadops.Action
 	}{
 		{"at rest nothing is under way: the pods go home at once", at(2), []workloadops.Pod{ready, ready, fresh}, 1, ""},
-		{"a pod that is out stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1, ActWrite},
-		{"so does one that is about to be taken", at(1), []workloadops.Pod{ready, ready, fresh}, 1, ActWrite},
-		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []workloadops.Pod{ready, out, fresh}, 1, ActDelete},
-		{"a pod that is on its way is waited for", at(3), []workloadops.Pod{ready, fresh}, 1, ActWait},
+		{"a pod that is out stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1, workloadops.ActWrite},
+		{"so does one that is about to be taken", at(1), []workloadops.Pod{ready, ready, fresh}, 1, workloadops.ActWrite},
+		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []workloadops.Pod{ready, out, fresh}, 1, workloadops.ActDelete},
+		{"a pod that is on its way is waited for", at(3), []workloadops.Pod{ready, fresh}, 1, workloadops.ActWait},
 		{"once every pod is ready, they go home", at(3), []workloadops.Pod{ready, ready, fresh}, 1, ""},
 	} {
-		seen := Observed{Replicas: 3, Updated: c.updated, Settings: c.settings, Pods: c.pods, PodsSeen: true, Saved: &rollout.Saved{Settings: own}}
+		seen := Observed{Snapshot: workloadops.Snapshot{Replicas: 3, Updated: c.updated, Settings: c.settings, Pods: c.pods, PodsSeen: true}, Saved: &rollout.Saved{Settings: own}}
 		d, waits := tech.calm(stable, seen)
 		require.Equal(t, c.want, d.Action, c.reason)
 		require.Equal(t, c.want != "", waits, c.reason)

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // run drives one rollout in a toy cluster whose parts move in any order, with the process killed anywhere and late writes of killed attempts.
@@ -21,12 +22,12 @@ type run struct {
 	floor  int32
 	excess int32
 	// ghost is a decision of an attempt that was given up but still runs.
-	ghost           *pods.Decision
+	ghost           *pods.NextAction
 	ghostGeneration int64
 }
 
 // until lets the world move until the activity ends.
-func (r *run) until(what string, decide func(pods.Observed) pods.Decision) pods.Decision {
+func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pods.NextAction {
 	for moves := 0; ; moves++ {
 		if moves > 3000 {
 			r.t.Fatalf("%s does not come to an end: %+v", what, r.w.observe())
@@ -54,7 +55,7 @@ func (r *run) until(what string, decide func(pods.Observed) pods.Decision) pods.
 	}
 }
 
-func (r *run) step(what string, decide func(pods.Observed) pods.Decision) (pods.Decision, bool) {
+func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pods.NextAction, bool) {
 	seen := r.w.observe()
 	d := decide(seen)
 	if d.Reason == "" {
@@ -65,12 +66,12 @@ func (r *run) step(what string, decide func(pods.Observed) pods.Decision) (pods.
 		return d, false
 	}
 	switch d.Action {
-	case pods.ActWrite:
+	case workloadops.ActWrite:
 		done := r.w.write(d.Write, seen.Generation)
 		return d, done && d.Ends
-	case pods.ActFail:
+	case workloadops.ActFail:
 		r.t.Fatalf("%s failed: %s", what, d.Reason)
-	case pods.ActDone:
+	case workloadops.ActDone:
 		return d, true
 	}
 	return d, false
@@ -126,7 +127,7 @@ func (r *run) quiet(what string) {
 }
 
 func (r *run) begin() {
-	d := r.until("begin", func(seen pods.Observed) pods.Decision {
+	d := r.until("begin", func(seen pods.Observed) pods.NextAction {
 		return pods.Begin(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: r.style}}, seen)
 	})
 	if d.Begun == nil || d.Begun.Adopted != nil || d.Begun.Stable != stableTemplate {
@@ -136,7 +137,7 @@ func (r *run) begin() {
 
 func (r *run) move(step int, replicas intstr.IntOrString, back bool, from int32) rollout.MoveResult {
 	what := fmt.Sprintf("step %d to %s (back %t of %d)", step, replicas.String(), back, from)
-	d := r.until(what, func(seen pods.Observed) pods.Decision {
+	d := r.until(what, func(seen pods.Observed) pods.NextAction {
 		req := rollout.MoveRequest{Subject: subject(), Step: step, Style: r.style, Replicas: replicas, Rest: true, Back: back, From: from}
 		if step > 1 {
 			req.Template = newTemplate
@@ -211,7 +212,7 @@ func (r *run) backward(size, from int32) {
 
 func (r *run) home(before string) {
 	to := rapid.SampledFrom([]rollout.Side{rollout.SideStable, rollout.SideNew}).Draw(r.t, "to")
-	r.until("home to "+string(to), func(seen pods.Observed) pods.Decision {
+	r.until("home to "+string(to), func(seen pods.Observed) pods.NextAction {
 		return pods.Finish(r.tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease, To: to, Template: newTemplate}, seen)
 	})
 	want := map[rollout.Side]string{rollout.SideStable: stableTemplate, rollout.SideNew: newTemplate}[to]

@@ -26,7 +26,7 @@ func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 	seen := w.observe()
 	seen.Now, seen.Elapsed = time.Unix(1000, 0), 7*time.Second
 	seen.Pods = []workloadops.Pod{{Name: "web-x", Revision: newTemplate, Reason: "ImagePullBackOff", Message: "manifest unknown", Since: seen.Now.Add(-2 * time.Second)}}
-	for pods.Move(tech, req, seen).Action == pods.ActWrite { // settings come first
+	for pods.Move(tech, req, seen).Action == workloadops.ActWrite { // settings come first
 		d := pods.Move(tech, req, seen)
 		require.True(t, w.write(d.Write, w.generation))
 		w.observed = w.generation
@@ -35,11 +35,11 @@ func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 		seen = again
 	}
 	d := pods.Move(tech, req, seen)
-	require.Equal(t, pods.ActDone, d.Action, d.Reason)
+	require.Equal(t, workloadops.ActDone, d.Action, d.Reason)
 	require.Equal(t, "pod web-x: ImagePullBackOff: manifest unknown", d.Numbers.Stuck)
 	require.Equal(t, int64(7), d.Numbers.SpentSeconds, "its deadline goes on from there")
 	req.TellStuck = false
 	d = pods.Move(tech, req, seen)
-	require.Equal(t, pods.ActWait, d.Action, "once told, it is waited for: %s", d.Reason)
+	require.Equal(t, workloadops.ActWait, d.Action, "once told, it is waited for: %s", d.Reason)
 	require.Empty(t, d.Numbers.Stuck)
 }

@@ -1,37 +1,94 @@
 package pods
 
 import (
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
-// Technique is how the pods of one kind of workload are moved in one style. The framework (Begin, Move, Finish) sees to the claim, what is saved, drift,
-// deadlines, trouble, messages and the rest; the technique says which fields it needs and what the next write is. Techniques hold no state.
+// techniques are the techniques by API group and kind ("apps/Deployment") and style. A style that is missing is refused.
+var techniques = map[string]map[strategy.Style]Technique{
+	"apps/Deployment": {
+		strategy.StylePartition: deploymentPartition{},
+		strategy.StyleCanary:    deploymentExtra{},
+		strategy.StyleBlueGreen: deploymentBlueGreen{},
+	},
+	"apps/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
+	"apps/DaemonSet":   {strategy.StylePartition: byDeletion{}},
+	"apps.kruise.io/CloneSet": {
+		strategy.StylePartition: partitioned{share: true},
+		strategy.StyleBlueGreen: cloneSetBlueGreen{partitioned{share: true}},
+	},
+	"apps.kruise.io/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
+	"apps.kruise.io/DaemonSet":   {strategy.StylePartition: partitioned{nested: true}},
+}
+
+// Key is how the table of techniques names a kind: "<API group>/<kind>", of any version.
+func Key(ref catalog.WorkloadRef) string {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return group + "/" + ref.Kind
+}
+
+// TechniqueOf is the technique for a workload and a style; false when there is none.
+func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool) {
+	t, ok := techniques[Key(ref)][style]
+	return t, ok
+}
+
+// Known says whether workloads of that kind can be rolled out in any style.
+func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
+
+// Technique is how the pods of one kind of workload are moved in one style. The framework (Begin, Move, Finish) sees to the claim, what is
+// saved, drift, deadlines, trouble, messages and the rest; the technique says which fields it needs and what the next write is. Techniques
+// hold no state.
 type Technique interface {
 	// Pointers are the JSON Pointers of the fields that it writes: they are saved at Begin and given back at the end.
 	Pointers() []string
-	// ByPods says that numbers are counted from the pods, since the revisions do not tell theirs: every look of Move and Finish then has PodsSeen.
+	// ByPods says that numbers are counted from the pods, since the revisions do not tell theirs: every look of Move and Finish then has
+	// PodsSeen.
 	ByPods() bool
-	// Refuses says why a rollout cannot begin on the workload as it is, "" when it can: a pause, an update type that it cannot use. What passes by
-	// itself is not refused: the workload is then Unsettled.
-	Refuses(seen Observed) string
-	// Stable is the revision that serves, before the rollout; false while it is not known.
-	Stable(seen Observed) (Revision, bool)
-	// Next is the next step of a Move: Set, ActDelete or Wait, or Done when pods and settings are what the task asks while pods move. A write that
-	// sets the template (Task.Placed is false) sets the borrowed fields with it.
-	Next(t Task, seen Observed) Decision
-	// Rest are the settings of a step that rests: nothing dangerous is parked on a workload.
-	Rest(t Task, seen Observed) []Setting
-	// Home are the settings with which the workload's own controller brings all pods to one version, and the last ones, given back after that.
-	// Both are made of what was saved.
-	Home(seen Observed) (first, last []Setting)
-	// Unstick are pods that the controller waits for without end while it brings all pods home to a revision; they are deleted. Asked with PodsSeen only.
-	Unstick(to Revision, seen Observed) Decision
+	// refuses says why a rollout cannot begin on the workload as it is, "" when it can: a pause, an update type that it cannot use. What
+	// passes by itself is not refused: the workload is then Unsettled.
+	refuses(seen Observed) string
+	// stable is the revision that serves, before the rollout; false while it is not known.
+	stable(seen Observed) (Revision, bool)
+	// next is the next step of a Move: set, remove or wait, or done when pods and settings are what the task asks while pods move. A write
+	// that sets the template (task.Placed is false) sets the borrowed fields with it.
+	next(t task, seen Observed) NextAction
+	// rest are the settings of a step that rests: nothing dangerous is parked on a workload.
+	rest(t task, seen Observed) []workloadops.Setting
+	// home are the settings with which the workload's own controller brings all pods to one version, and the last ones, given back after
+	// that. Both are made of what was saved.
+	home(seen Observed) (first, last []workloadops.Setting)
+	// unstick are pods that the controller waits for without end while it brings all pods home to a revision; they are deleted. Asked with
+	// PodsSeen only.
+	unstick(to Revision, seen Observed) []workloadops.Pod
+	// calm brings an update that is under way to a halt before every pod is told to go home; false: there is nothing to be done for that.
+	calm(stable Revision, seen Observed) (NextAction, bool)
 	// untouched says that the workload's own template stays the stable one until the end, beside an extra workload.
 	untouched() bool
 }
 
-// Task is a Move as a technique sees it.
-type Task struct {
+// inPlace is what holds for a technique that does not say otherwise.
+type inPlace struct{}
+
+func (inPlace) ByPods() bool { return false }
+
+// rest changes nothing.
+func (inPlace) rest(task, Observed) []workloadops.Setting { return nil }
+
+// unstick has nothing to do where the controller replaces broken pods by itself.
+func (inPlace) unstick(Revision, Observed) []workloadops.Pod { return nil }
+
+func (inPlace) calm(Revision, Observed) (NextAction, bool) { return NextAction{}, false }
+
+func (inPlace) untouched() bool { return false }
+
+// task is a Move as a technique sees it.
+type task struct {
 	Request rollout.MoveRequest
 	// Size is the workload's size; Target how many pods are to be of the version aimed at: the new one, or the stable one when a rollback in
 	// batches is under way (Request.Back).
@@ -41,14 +98,27 @@ type Task struct {
 	Aim    Revision
 	Placed bool
 	// Template is where the template comes from when it has to be set.
-	Template Template
+	Template workloadops.Template
 	// Total and Ready are the pods of the version aimed at; Tolerated is how many of them may be unready (failureThreshold).
 	Total     int32
 	Ready     int32
 	Tolerated int32
 }
 
-// Settled says that the pods of the version aimed at are ready, but for those that the failureThreshold tolerates. Of one or more pods at least one must be.
-func (t Task) Settled() bool {
+// settled says that the pods of the version aimed at are ready, but for those that the failureThreshold tolerates. Of one or more pods at
+// least one must be.
+func (t task) settled() bool {
 	return t.Ready+t.Tolerated >= t.Total && (t.Total == 0 || t.Ready > 0)
 }
+
+// write sets fields, and with them the template when that is not placed yet.
+func (t task) write(step string, settings []workloadops.Setting) *workloadops.Write {
+	w := &workloadops.Write{Step: step, Settings: settings}
+	if !t.Placed {
+		w.Template = &t.Template
+	}
+	return w
+}
+
+// empty says that a write changes nothing of the spec.
+func empty(w *workloadops.Write) bool { return w.Template == nil && len(w.Settings) == 0 }

@@ -236,8 +236,7 @@ func (s *toySet) settle() {
 }
 
 func (w *toy) observe() pods.Observed {
-	seen := pods.Observed{Claim: w.claim, Generation: w.generation, ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings),
-		Template: w.template, Expected: newTemplate, Total: w.total, Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}
+	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: w.claim, Generation: w.generation, ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings), Total: w.total, Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}, Template: w.template, Expected: newTemplate}
 	if raw, ok := w.annotations[rollout.AnnotationSaved]; ok {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {
@@ -257,7 +256,7 @@ func (w *toy) observe() pods.Observed {
 }
 
 // write makes a write as the API server would, on the generation that was seen; false when it is refused.
-func (w *toy) write(in *pods.Write, generation int64) bool {
+func (w *toy) write(in *workloadops.Write, generation int64) bool {
 	if in.Held != w.claim || generation != w.generation {
 		return false
 	}

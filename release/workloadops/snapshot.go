@@ -10,10 +10,49 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Observed is one look at a workload: everything that Decide goes by.
-type Observed struct {
+// Snapshot is one look at a workload: what operations and rollouts both decide by.
+type Snapshot struct {
 	// Claim is the value of AnnotationClaimedBy, "" when nobody holds the workload.
-	Claim string
+	Claim              string
+	Generation         int64
+	ObservedGeneration int64
+	Deleting           bool
+	// Replicas is the size that is asked for; of a DaemonSet the number of nodes that should run it.
+	Replicas int32
+	// Total, Ready, Available and Updated are the status's numbers of pods; Updated counts those of the newest template.
+	Total     int32
+	Ready     int32
+	Available int32
+	Updated   int32
+	// Settings are the fields that may be borrowed, as they stand, by JSON Pointer; a field that is not set is absent.
+	Settings map[string]json.RawMessage
+	// Trouble is what the workload itself says about pods that cannot be created, "" when it says nothing.
+	Trouble string
+	// Pods are the workload's own pods; they are there only when PodsSeen.
+	Pods     []Pod
+	PodsSeen bool
+	// Elapsed is how much of the deadline is used.
+	Elapsed time.Duration
+	Now     time.Time
+}
+
+// Lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
+func (s Snapshot) Lagging() bool { return s.ObservedGeneration < s.Generation }
+
+// CountPods is how many of the pods that were seen are so.
+func (s Snapshot) CountPods(are func(Pod) bool) int32 {
+	n := int32(0)
+	for _, p := range s.Pods {
+		if are(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// Observed is a snapshot with what only operations decide by.
+type Observed struct {
+	Snapshot
 	// Original is what the holder saved; nil when nothing is saved. OriginalProblem says why it could not be read.
 	Original        *Original
 	OriginalProblem string
@@ -22,30 +61,14 @@ type Observed struct {
 	// Held says that this operation was already seen to hold the claim; Ending is what it was about to answer when it gave the claim back.
 	Held   bool
 	Ending *Ending
-
-	Generation         int64
-	ObservedGeneration int64
-	Deleting           bool
-
-	// Replicas is the size that is asked for; of a DaemonSet the number of nodes that should run it.
-	Replicas int32
-	// Total, Ready, Available and Updated are the status's numbers of pods; Updated counts those of the newest template.
-	Total     int32
-	Ready     int32
-	Available int32
-	Updated   int32
 	// Terminating is the number of pods on their way out that Total leaves out; nil when the status does not say.
 	Terminating *int32
-
 	// UpdateType is UpdateRolling, UpdateRecreate or UpdateOnDelete.
 	UpdateType   string
 	Partition    int32
 	Paused       bool
 	OrderedReady bool
 	FirstOrdinal int32
-	// Settings are the fields that an operation may borrow, as they stand, by path; a field that is not set is absent.
-	Settings map[string]json.RawMessage
-
 	// Remembered and LeftAt are the texts of AnnotationReplicas and AnnotationLeftAt, "" when absent.
 	Remembered string
 	LeftAt     string
@@ -53,46 +76,13 @@ type Observed struct {
 	Marker string
 	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
 	Revision string
-	// Trouble is what the workload itself says about pods that cannot be created, "" when it says nothing.
-	Trouble string
-
-	// Pods are the workload's own pods; they are there only when PodsSeen.
-	Pods     []Pod
-	PodsSeen bool
-
-	// Elapsed is how much of the deadline is used.
-	Elapsed time.Duration
-	Now     time.Time
 }
 
-// Ending is the answer of an operation, kept by whoever runs it from before the last write on, so that it is not lost with the process. One of the two is set.
+// Ending is the answer of an operation, kept by whoever runs it from before the last write on, so that it is not lost with the process. One
+// of the two is set.
 type Ending struct {
 	Result  *Result        `json:"result,omitempty"`
 	Failure *failure.Error `json:"failure,omitempty"`
-}
-
-// Pod is what Decide knows of one pod.
-type Pod struct {
-	Name string
-	UID  string
-	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an attempt that was given up does no harm.
-	Version string
-	// Revision is the hash or name of the pod's revision, and Marker the AnnotationRestartedBy that it was made with.
-	Revision string
-	Marker   string
-	// Ordinal is a StatefulSet pod's number, -1 for others.
-	Ordinal int32
-	// Ready says that the pod is ready; Available that it has been so for the workload's minReadySeconds.
-	Ready     bool
-	Available bool
-	// Deleting says that the pod is on its way out; Finished that it has run to its end and never runs again (phase Succeeded or Failed).
-	Deleting bool
-	Finished bool
-	// Since is when the pod stopped being ready, or was made.
-	Since time.Time
-	// Reason and Message are the pod's own word on why it is not ready: "ImagePullBackOff", `Back-off pulling image "x:bad"`.
-	Reason  string
-	Message string
 }
 
 // Original is what an operation saves on the workload (AnnotationOriginal), so that anybody can give back what was borrowed.
@@ -143,27 +133,21 @@ func (o Original) String() string {
 // size reads a size that was written on the workload; ok is false when there is none that makes sense.
 func size(text string) (n int32, ok bool) {
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 1 || v > math.MaxInt32 {
-		return 0, false
-	}
-	return int32(v), true
+	return int32(v), err == nil && v >= 1 && v <= math.MaxInt32
 }
 
 // remembered is the size to come back to, when it still counts (see AnnotationLeftAt).
 func (o Observed) remembered() (int32, bool) {
 	n, ok := size(o.Remembered)
-	if !ok {
-		return 0, false
-	}
-	if o.Replicas == 0 {
-		return n, true
+	if !ok || o.Replicas == 0 {
+		return n, ok
 	}
 	left, ok := size(o.LeftAt)
 	return n, ok && left == o.Replicas && n > left
 }
 
-// lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
-func (o Observed) lagging() bool { return o.ObservedGeneration < o.Generation }
-
 // ready says that as many pods as asked for are ready and have been so for minReadySeconds.
-func (o Observed) ready() bool { return !o.lagging() && o.Available >= o.Replicas }
+func (o Observed) ready() bool { return !o.Lagging() && o.Available >= o.Replicas }
+
+// terminating says that the status counts pods on their way out, and that there are some.
+func (o Observed) terminating() bool { return o.Terminating != nil && *o.Terminating > 0 }
