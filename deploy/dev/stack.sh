@@ -66,8 +66,12 @@ fail() {
   exit 1
 }
 
+# A sixth of the API server's time goes into collecting garbage, and memory is cheaper: a part may take a gigabyte before it collects as usual.
+collect_less() { export GOGC=${GOGC:-300} GOMEMLIMIT=${GOMEMLIMIT:-1200MiB}; }
+
 up() {
   "$here/build.sh" stack
+  collect_less
   mkdir -p "$dir/logs" "$dir/run"
   take_lock
   if [ -n "$own_dir" ]; then remember_stack; fi
@@ -122,6 +126,7 @@ start_part() {
   load_ports || fail "no stack in $dir: start it with '$0 up'"
   if running "$1"; then return 0; fi
   check_ports "$1"
+  collect_less
   case $1 in
     temporal) spawn_temporal && wait_for_temporal ;;
     *) start_component "$1" ;;

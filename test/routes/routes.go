@@ -3,48 +3,29 @@
 package routes
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/test/definitions"
 )
 
-// Install sees to the custom resource definitions, and waits until they are served. They stay when the test is over.
+// Install sees to it that the API server serves HTTPRoutes and the two kinds of Istio.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
-	client, err := clientset.NewForConfig(config)
-	require.NoError(t, err)
-	crds := client.ApiextensionsV1().CustomResourceDefinitions()
-	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"), istio("DestinationRule", "destinationrules")} {
-		if _, err := crds.Create(context.Background(), crd, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-			require.NoError(t, err, crd.Name)
-		}
-		require.Eventually(t, func() bool {
-			now, err := crds.Get(context.Background(), crd.Name, metav1.GetOptions{})
-			return err == nil && established(now)
-		}, time.Minute, 50*time.Millisecond, "%s is never served", crd.Name)
-	}
-}
-
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established {
-			return c.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
+	definitions.Install(t, config, "routes", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
+		t.Helper()
+		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"), istio("DestinationRule", "destinationrules")}
+	})
 }
 
 // httpRoute is the definition that comes with the release of the Gateway API that go.mod names.

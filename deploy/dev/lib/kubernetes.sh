@@ -61,7 +61,8 @@ cluster_config() {
 
 # No client-side or server-side rate limits and no leader elections: one process of each, and tests with thousands of
 # objects. The factor lets a node be silent for 2,000 s, so that an API server that a test takes down for minutes does not
-# make nodes unready. KWOK takes no leases, since after a restart it would wait for its own old ones to expire.
+# make nodes unready. KWOK takes no leases, since after a restart it would wait for its own old ones to expire. etcd leaves it
+# to the system when to write to the disk: what a killed process has written stays, what a power cut costs is a cluster for tries.
 cluster_options() {
   cat <<CONFIG
 apiVersion: config.kwok.x-k8s.io/v1alpha1
@@ -84,6 +85,9 @@ options:
   disableQPSLimits: true
   heartbeatFactor: 50
 componentsPatches:
+- name: etcd
+  extraArgs:
+  - {key: unsafe-no-fsync, value: "true"}
 - name: kube-controller-manager
   extraArgs:
   - {key: leader-elect, value: "false"}
