@@ -238,6 +238,44 @@ func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
 	}
 }
 
+// What is not there is made only as long as it is not there: whoever has made it since keeps it.
+func TestACreationWritesOverNothing(t *testing.T) {
+	foreign := func(s *site) {
+		_, err := s.kube.CoreV1().ConfigMaps(s.domain).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"},
+			Data: map[string]string{"app.conf": "theirs"}}, metav1.CreateOptions{FieldManager: serving.FieldManager})
+		require.NoError(s.t, err)
+	}
+	for _, tc := range []struct {
+		reason  string
+		come    func(s *site)
+		want    []failure.Kind
+		content string
+	}{
+		{"a newer operation has made it", func(s *site) { require.NoError(s.t, s.apply(s.step(2, false), nil)) },
+			[]failure.Kind{failure.ClaimLost, failure.Claimed}, "two"},
+		{"somebody else has, under whatever name", foreign, []failure.Kind{failure.Refused}, "theirs"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			s := newSite(t)
+			asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				result <- s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper {
+					return frozen{next: next, method: http.MethodPatch, until: thaw, once: &atomic.Bool{}, asked: asked}
+				})
+			}()
+			<-asked
+			tc.come(s)
+			close(thaw)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, <-result, &app)
+			require.Contains(t, tc.want, failure.Kind(app.Type()), app.Message())
+			files, err := s.kube.CoreV1().ConfigMaps(s.domain).Get(t.Context(), "s1-configtemplate", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.content, files.Data["app.conf"])
+		})
+	}
+}
+
 func TestAStepThatIsFrozenUntilAllIsRemovedMakesNothing(t *testing.T) {
 	s := newSite(t)
 	asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)

@@ -20,13 +20,17 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// applyBody is what is applied to an object that is there: the fields that are to be Slipway's. It is meant for that version of it, and for
-// no other one.
+// versionOfNone is a resourceVersion that no object has: the stores of API servers count from 1, which is their own beginning. An apply with
+// it makes an object that is not there, and is a conflict for one that another attempt, or somebody else, has made in the meantime.
+const versionOfNone = "1"
+
+// applyBody is what is applied to an object: the fields that are to be Slipway's. It is meant for that version of it, and for no other one;
+// without an object, for none.
 func applyBody(wanted, is object) ([]byte, error) {
 	wanted = wanted.DeepCopyObject().(object)
 	deployment, isDeployment := wanted.(*appsv1.Deployment)
-	if isDeployment {
-		serving.KeepSize(deployment, is.(*appsv1.Deployment))
+	if former, updates := is.(*appsv1.Deployment); isDeployment && updates {
+		serving.KeepSize(deployment, former)
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
@@ -42,7 +46,10 @@ func applyBody(wanted, is object) ([]byte, error) {
 		}
 	}
 	meta := fields["metadata"].(map[string]any)
-	meta["uid"], meta["resourceVersion"] = string(is.GetUID()), is.GetResourceVersion()
+	meta["resourceVersion"] = versionOfNone
+	if is != nil {
+		meta["uid"], meta["resourceVersion"] = string(is.GetUID()), is.GetResourceVersion()
+	}
 	return json.Marshal(fields)
 }
 

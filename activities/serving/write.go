@@ -39,10 +39,9 @@ const tokenLasts = 2 * time.Second
 
 // kindClient is what a writer needs of a kind.
 type kindClient[T object] struct {
-	kind   string
-	get    func(ctx context.Context, name string, o metav1.GetOptions) (T, error)
-	create func(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
-	patch  func(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+	kind  string
+	get   func(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	patch func(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
 }
 
 // object is one of the kinds that a serving has in a party's namespace.
@@ -59,18 +58,18 @@ func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment
 	core := w.a.client.CoreV1()
 	services := core.Services(w.req.Domain)
 	for _, s := range o.Services {
-		if _, err := put(ctx, w, kindClient[*corev1.Service]{"Service", services.Get, services.Create, services.Patch}, s); err != nil {
+		if _, err := put(ctx, w, kindClient[*corev1.Service]{"Service", services.Get, services.Patch}, s); err != nil {
 			return nil, err
 		}
 	}
 	if o.ConfigMap != nil {
 		maps := core.ConfigMaps(w.req.Domain)
-		if _, err := put(ctx, w, kindClient[*corev1.ConfigMap]{"ConfigMap", maps.Get, maps.Create, maps.Patch}, o.ConfigMap); err != nil {
+		if _, err := put(ctx, w, kindClient[*corev1.ConfigMap]{"ConfigMap", maps.Get, maps.Patch}, o.ConfigMap); err != nil {
 			return nil, err
 		}
 	}
 	deployments := w.a.client.AppsV1().Deployments(w.req.Domain)
-	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", deployments.Get, deployments.Create, deployments.Patch}, o.Deployment)
+	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", deployments.Get, deployments.Patch}, o.Deployment)
 }
 
 // mayBegin looks at the Deployment before anything is written: its fencing token decides for all objects.
@@ -109,7 +108,7 @@ func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T
 	case apierrors.IsNotFound(err) && w.dry && c.kind != "Deployment":
 		return none, nil // what admission rules look at is the pods
 	case apierrors.IsNotFound(err):
-		return create(ctx, w, c, wanted)
+		return apply(ctx, w, c, wanted, nil)
 	case err != nil:
 		return none, err
 	}
@@ -128,9 +127,9 @@ func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T
 	return apply(ctx, w, c, wanted, is)
 }
 
-// create makes an object that is not there. An apply would not do: it writes over what another attempt, or somebody else, has made in the
-// meantime.
-func create[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
+// apply has the API server make an object what it is to be: what others have changed of it is taken back, what they have added stays. One
+// that is not there (is is nil) is made by the same write, which owns its fields from the start.
+func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, is object) (T, error) {
 	var none T
 	if err := w.mayGoOn(ctx); err != nil {
 		return none, err
@@ -138,33 +137,18 @@ func create[T object](ctx context.Context, w *writer, c kindClient[T], wanted T)
 	call, cancel := w.a.call(ctx)
 	defer cancel()
 	point := "serving." + c.kind + ".create"
-	w.hit(point + ".before")
-	made, err := c.create(call, wanted, metav1.CreateOptions{FieldManager: serving.FieldManager, DryRun: w.dryRun()})
-	w.hit(point + ".after")
-	if err != nil || w.dry {
-		return made, err
-	}
-	return apply(ctx, w, c, wanted, made)
-}
-
-// apply has the API server make an object what it is to be: what others have changed of it is taken back, what they have added stays.
-func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted, is T) (T, error) {
-	var none T
-	if err := w.mayGoOn(ctx); err != nil {
-		return none, err
-	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	if err := adopt(call, w, c, is); err != nil {
-		return none, err
+	if is != nil {
+		point = "serving." + c.kind + ".update"
+		if err := adopt(call, w, c, is); err != nil {
+			return none, err
+		}
 	}
 	body, err := applyBody(wanted, is)
 	if err != nil {
 		return none, err
 	}
-	point := "serving." + c.kind + ".update"
 	w.hit(point + ".before")
-	made, err := c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying())
+	made, err := c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(is != nil))
 	w.hit(point + ".after")
 	if err != nil || w.dry {
 		return made, err
@@ -172,9 +156,8 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted, is
 	return seal(ctx, w, c, wanted, made)
 }
 
-// applying has what others have changed be Slipway's again.
-func (w *writer) applying() metav1.PatchOptions {
-	force := true
+// applying are the options of an apply. With force, what others have changed is Slipway's again.
+func (w *writer) applying(force bool) metav1.PatchOptions {
 	return metav1.PatchOptions{FieldManager: serving.FieldManager, Force: &force, DryRun: w.dryRun()}
 }
 
@@ -194,7 +177,7 @@ func seal[T object](ctx context.Context, w *writer, c kindClient[T], wanted, mad
 	}
 	call, cancel := w.a.call(ctx)
 	defer cancel()
-	return c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying())
+	return c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(true))
 }
 
 func (w *writer) dryRun() []string {

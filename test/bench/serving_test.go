@@ -18,9 +18,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// maxServingWrites is a promise: what the creation of one serving of two parties may write to API servers. Each of its eight objects takes three writes: it is
-// created, which never writes over another's object, then its fields are taken over and applied, so that what others change of them is noticed.
-const maxServingWrites = 36
+// maxServingWrites is a promise: what the creation of one serving of two parties may write to API servers. Each of its eight objects takes one: an apply that makes it
+// never writes over another's object, and owns its fields, so that what others change of them is noticed.
+const maxServingWrites = 22
 
 // N servings of two parties created at once, beside their Deployments and Services alone. Only `make bench` takes the large N.
 func TestLongServingsAtOnce(t *testing.T) {
