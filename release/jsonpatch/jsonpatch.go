@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -102,17 +103,8 @@ func steps(pointer string) []string {
 
 // At is the value at a pointer; there says whether it exists.
 func At(object map[string]any, pointer string) (value any, there bool) {
-	value = object
-	for _, name := range steps(pointer) {
-		m, ok := value.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		if value, there = m[name]; !there {
-			return nil, false
-		}
-	}
-	return value, true
+	value, there, err := unstructured.NestedFieldNoCopy(object, steps(pointer)...)
+	return value, there && err == nil
 }
 
 // Put sets the value at a pointer, making the objects on the way.

@@ -37,19 +37,18 @@ func check(spec v1alpha1.PartySpec, found *strictyaml.Findings) {
 	if spec.Queue != "" {
 		checkQueue(spec.Queue, found)
 	}
-	if spec.Namespace != "" {
-		if problems := validation.IsDNS1123Label(spec.Namespace); len(problems) > 0 {
-			found.Refuse(0, "namespace", "%s is not the name of a namespace: %s", strictyaml.Quote(spec.Namespace), strings.Join(problems, "; "))
+	rule := func(field, value, what string, problems []string) {
+		if len(problems) > 0 {
+			found.Refuse(0, field, "%s is not %s: %s", strictyaml.Quote(value), what, strings.Join(problems, "; "))
 		}
+	}
+	if spec.Namespace != "" {
+		rule("namespace", spec.Namespace, "the name of a namespace", validation.IsDNS1123Label(spec.Namespace))
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
 		field, value := strictyaml.Join("labels", key), spec.Labels[key]
-		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			found.Refuse(0, field, "%s is not a legal key of a label: %s", strictyaml.Quote(key), strings.Join(problems, "; "))
-		}
-		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-			found.Refuse(0, field, "%s is not a legal value of a label: %s", strictyaml.Quote(value), strings.Join(problems, "; "))
-		}
+		rule(field, key, "a legal key of a label", validation.IsQualifiedName(key))
+		rule(field, value, "a legal value of a label", validation.IsValidLabelValue(value))
 	}
 }
 

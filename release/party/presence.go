@@ -19,7 +19,6 @@ const (
 // Reachability says whether a worker of a party is there.
 type Reachability string
 
-// The reachabilities.
 const (
 	// Reachable: at least one worker has reported within Silence.
 	Reachable Reachability = "yes"
@@ -33,7 +32,7 @@ const (
 type Worker struct {
 	Identity, Host        string
 	StartedAt, LastSeenAt time.Time
-	// Stopping says that the worker has taken its leave.
+	// Stopping says that the worker was shut down.
 	Stopping bool
 }
 
@@ -73,18 +72,20 @@ func Judge(queue string, heard []Worker, now time.Time) Presence {
 	slices.SortFunc(p.Workers, func(a, b Worker) int {
 		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Host, b.Host), a.StartedAt.Compare(b.StartedAt))
 	})
+	ago := max(now.Sub(p.LastSeenAt), 0).Truncate(time.Second)
+	at := fmt.Sprintf("%s (%s ago)", p.LastSeenAt.UTC().Format(time.RFC3339), ago)
 	switch {
 	case len(p.Workers) == 1:
-		p.Reachable, p.Reason = Reachable, fmt.Sprintf("worker %s polls queue %s, last seen %s ago", p.Workers[0], queue, ago(p.LastSeenAt, now))
+		p.Reachable, p.Reason = Reachable, fmt.Sprintf("worker %s polls queue %s, last seen %s ago", p.Workers[0], queue, ago)
 	case len(p.Workers) > 1:
-		p.Reachable, p.Reason = Reachable, fmt.Sprintf("%d workers poll queue %s, last seen %s ago", len(p.Workers), queue, ago(p.LastSeenAt, now))
+		p.Reachable, p.Reason = Reachable, fmt.Sprintf("%d workers poll queue %s, last seen %s ago", len(p.Workers), queue, ago)
 	case p.LastSeenAt.IsZero():
 		p.Reason = fmt.Sprintf("no worker of queue %s was ever seen, as far as Temporal remembers: start one (slipway worker --party)", queue)
 	case last.Stopping:
-		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was stopped at %s (%s ago): start one", queue, last, stamp(p.LastSeenAt), ago(p.LastSeenAt, now))
+		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was stopped at %s: start one", queue, last, at)
 	default:
-		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was last seen at %s (%s ago) and is silent for more than %s: look whether it runs and reaches Temporal",
-			queue, last, stamp(p.LastSeenAt), ago(p.LastSeenAt, now), Silence)
+		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was last seen at %s and is silent for more than %s: "+
+			"look whether it runs and reaches Temporal", queue, last, at, Silence)
 	}
 	return p
 }
@@ -101,7 +102,3 @@ func (p Presence) SilentAt() (at time.Time, ok bool) {
 
 // CannotTell is the presence of a party whose workers cannot be asked after, with the reason.
 func CannotTell(reason string) Presence { return Presence{Reachable: Unknown, Reason: reason} }
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func ago(t, now time.Time) string { return max(now.Sub(t), 0).Truncate(time.Second).String() }

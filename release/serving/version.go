@@ -3,18 +3,16 @@
 package serving
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // Version is all that decides what the parties of a serving run, at one moment: the spec of its KusciaDeployment and the AppImages as they were then.
@@ -71,32 +69,17 @@ const maxVersion = 32 << 20
 
 // Pack is the version as gzip-compressed JSON, the same bytes for the same version.
 func (v Version) Pack() ([]byte, error) {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if err := json.NewEncoder(w).Encode(v); err != nil {
+	packed, err := v1alpha1.EncodeBody(v)
+	if err != nil {
 		return nil, fmt.Errorf("version of serving %s: %w", v.ID, err)
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return packed.Bytes(), nil
+	return packed, nil
 }
 
 // Unpack reads what Pack wrote.
 func Unpack(packed []byte) (Version, error) {
 	var v Version
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
-	}
-	raw, err := io.ReadAll(io.LimitReader(r, maxVersion+1)) // to the end, where the checksum is
-	if err != nil {
-		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
-	}
-	if len(raw) > maxVersion {
-		return v, fmt.Errorf("a version of a serving cannot be read: it has more than %d bytes", maxVersion)
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
+	if err := v1alpha1.Decompress(packed, &v, maxVersion); err != nil {
 		return v, fmt.Errorf("a version of a serving cannot be read: %w", err)
 	}
 	return v, nil

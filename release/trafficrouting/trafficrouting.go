@@ -1,5 +1,4 @@
-// Package trafficrouting reads the TrafficRouting objects that several rollouts share for a canary from end to end (design §6.1; the document of
-// group rollouts.kruise.io, version v1alpha1).
+// Package trafficrouting reads the TrafficRouting objects (rollouts.kruise.io/v1alpha1) that several rollouts share for a canary from end to end.
 package trafficrouting
 
 import (
@@ -10,10 +9,10 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// APIVersion and Kind are what a whole document says.
+// What a whole document says.
 const (
-	APIVersion = "rollouts.kruise.io/v1alpha1"
-	Kind       = "TrafficRouting"
+	apiVersion = "rollouts.kruise.io/v1alpha1"
+	kind       = "TrafficRouting"
 )
 
 // Document is a TrafficRouting as it was sent.
@@ -66,14 +65,12 @@ func DecodeSpec(name string, spec []byte) (rollout.SharedTraffic, strictyaml.Err
 // envelope reads what is around the spec of a whole document.
 func (d *Document) envelope(r *strategy.Reader, root strictyaml.Value) (spec strictyaml.Value) {
 	m := root.Mapping("apiVersion", "kind", "metadata", "spec", "status")
-	for _, field := range []struct{ key, want string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
-		switch v := m.Optional(field.key); {
-		case !v.Present():
+	for _, field := range []struct{ key, want string }{{"apiVersion", apiVersion}, {"kind", kind}} {
+		v := m.Optional(field.key)
+		if !v.Present() {
 			r.Refuse(v.Path(), "is required: write %s", field.want)
-		default:
-			if text := v.Text(); text != "" && text != field.want {
-				r.Refuse(v.Path(), "must be %s, not %s", field.want, strictyaml.Quote(text))
-			}
+		} else if text := v.Text(); text != "" && text != field.want {
+			r.Refuse(v.Path(), "must be %s, not %s", field.want, strictyaml.Quote(text))
 		}
 	}
 	d.Namespace, d.Name, _ = r.Metadata(m.Optional("metadata"))

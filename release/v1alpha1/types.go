@@ -26,6 +26,12 @@ const (
 	LabelSubject = "slipway.io/subject"
 	// LabelIdempotencyKey is the digest of the Idempotency-Key that the release was started with.
 	LabelIdempotencyKey = "slipway.io/idempotency-key"
+	// LabelState is the final state of a completed record, so that records can be told apart without their bodies.
+	LabelState = "slipway.io/state"
+	// LabelVia is the front door through which the release was started.
+	LabelVia = "slipway.io/via"
+	// LabelBringHome marks the record of a rollout that releases nothing, and only restores what one before it left frozen.
+	LabelBringHome = "slipway.io/bring-home"
 )
 
 // ReleaseService is a catalogue entry; its name is the service's ID.
