@@ -11,7 +11,6 @@ import (
 // Step is what a party is asked to do.
 type Step string
 
-// The steps.
 const (
 	StepNone    Step = ""
 	StepPrepare Step = "prepare"
@@ -26,7 +25,6 @@ func (s Step) Owed() bool { return s == StepBack || s == StepRemove }
 // Stage is how far an operation is.
 type Stage string
 
-// The stages.
 const (
 	// StagePrepare: every party is asked whether it could; nothing is written.
 	StagePrepare Stage = "prepare"
@@ -40,10 +38,18 @@ const (
 	StageOver Stage = "over"
 )
 
+// stageSteps is what every party does in a stage.
+var stageSteps = map[Stage]Step{StagePrepare: StepPrepare, StageCommit: StepApply, StageBack: StepBack, StageRemove: StepRemove}
+
+// done says whether the party has done a step.
+func (p *PartyState) done(step Step) *bool {
+	return map[Step]*bool{StepPrepare: &p.Prepared, StepApply: &p.Applied, StepBack: &p.Back, StepRemove: &p.Removed}[step]
+}
+
 // absent is why nothing can be done in the party now, "" when something can.
 func (p PartyState) absent() string { return cmp.Or(p.Away, p.Lost) }
 
-// The pause before a step that came to nothing is tried again: it doubles from the shortest to the longest, so that what is owed for weeks fills neither
+// The pause before a step that failed is tried again: it doubles from the shortest to the longest, so that what is owed for weeks fills neither
 // a history nor a log.
 const (
 	pauseShortest = 15 * time.Second
@@ -96,26 +102,11 @@ func (m *Machine) Over() bool { return m.s.Stage == StageOver }
 
 // Wanted is what the party at that place is to do now.
 func (m *Machine) Wanted(party int) Step {
-	p := m.s.Parties[party]
-	switch m.s.Stage {
-	case StagePrepare:
-		if !p.Prepared && p.Failed == "" {
-			return StepPrepare
-		}
-	case StageCommit:
-		if !p.Applied && p.Failed == "" && p.Begun {
-			return StepApply
-		}
-	case StageBack:
-		if !p.Back {
-			return StepBack
-		}
-	case StageRemove:
-		if !p.Removed {
-			return StepRemove
-		}
+	p, step := &m.s.Parties[party], stageSteps[m.s.Stage]
+	if step == StepNone || *p.done(step) || !step.Owed() && p.Failed != "" || step == StepApply && !p.Begun {
+		return StepNone
 	}
-	return StepNone
+	return step
 }
 
 // turn says whether a party may be brought to the new version now: all at once, or one after another as the policy says.
@@ -123,32 +114,23 @@ func (m *Machine) turn(party int) bool {
 	if m.in.Kind != KindUpdate || m.in.Policy.Order != OrderSequential {
 		return true
 	}
-	for _, i := range m.sequence() {
-		if i == party {
-			return true
-		}
-		if !m.s.Parties[i].Applied {
-			return false
-		}
-	}
-	return true
+	order := m.sequence()
+	return !slices.ContainsFunc(order[:slices.Index(order, party)], func(i int) bool { return !m.s.Parties[i].Applied })
 }
 
 // sequence is the order of the parties: those that the policy names first, then the rest as the spec has them.
 func (m *Machine) sequence() []int {
-	var order []int
-	for _, domain := range m.in.Policy.Parties {
-		for i, p := range m.in.Parties {
-			if p.Domain == domain {
-				order = append(order, i)
-			}
-		}
+	order := make([]int, len(m.in.Parties))
+	for i := range order {
+		order[i] = i
 	}
-	for i := range m.in.Parties {
-		if !slices.Contains(order, i) {
-			order = append(order, i)
+	rank := func(i int) int {
+		if named := slices.Index(m.in.Policy.Parties, m.in.Parties[i].Domain); named >= 0 {
+			return named
 		}
+		return len(order)
 	}
+	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
 	return order
 }
 
@@ -185,15 +167,9 @@ func (m *Machine) Done(party int, step Step, now time.Time) {
 	if m.answered(party, step) {
 		p := &m.s.Parties[party]
 		p.Tries, p.Again, p.Owing = 0, time.Time{}, ""
-		switch step {
-		case StepPrepare:
-			p.Prepared = true
-		case StepApply:
-			p.Applied, p.Completed = true, now
-		case StepBack:
-			p.Back, p.Completed = true, now
-		case StepRemove:
-			p.Removed = true
+		*p.done(step) = true
+		if step == StepApply || step == StepBack {
+			p.Completed = now
 		}
 	}
 	m.advance(now)
@@ -241,12 +217,8 @@ func (m *Machine) advance(now time.Time) {
 			m.prepare(now)
 		case StageCommit:
 			m.commit()
-		case StageBack:
-			if m.all(func(p PartyState) bool { return p.Back }) {
-				m.s.Stage = StageOver
-			}
-		case StageRemove:
-			if m.all(func(p PartyState) bool { return p.Removed }) {
+		case StageBack, StageRemove:
+			if m.all(func(p PartyState) bool { return *p.done(stageSteps[before]) }) {
 				m.s.Stage = StageOver
 			}
 		}

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -18,11 +19,11 @@ func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
 			p.LostSince, p.Tries = now.Add(-budget), 0
 		}
 		p.Away, p.Lost = "", message
+		longest := pauseLost
 		if m.held() { // nobody counts how long it lasts while a person is waited for, which may be weeks
-			p.tryAgain(now, pauseLongest)
-		} else {
-			p.tryAgain(now, pauseLost)
+			longest = pauseLongest
 		}
+		p.tryAgain(now, longest)
 		if m.waits(party) && now.Sub(latest(m.from(party), p.LostSince)) >= m.in.Policy.PartyDeadline() {
 			p.Failed = fmt.Sprintf("it has been out of reach for longer than %s: %s", m.in.Policy.PartyDeadline(), message)
 		}
@@ -33,10 +34,9 @@ func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
 // Presence is told whether the workers of a queue are there.
 func (m *Machine) Presence(s PresenceSignal, now time.Time) {
 	for i, p := range m.in.Parties {
-		if p.Queue != s.Queue {
-			continue
+		if p.Queue == s.Queue {
+			m.s.Parties[i].Away, m.s.Parties[i].Since = s.Away, s.Since
 		}
-		m.s.Parties[i].Away, m.s.Parties[i].Since = s.Away, s.Since
 	}
 	m.advance(now)
 }
@@ -73,15 +73,10 @@ func (m *Machine) waitsUntil(party int) (time.Time, bool) {
 
 // from is since when the absence of a party counts: what was before the stage, or while a person was waited for, does not.
 func (m *Machine) from(party int) time.Time {
-	return latest(latest(m.s.Began, m.s.Committed), m.s.Parties[party].Freed)
+	return latest(m.s.Began, m.s.Committed, m.s.Parties[party].Freed)
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // Tick is told the time when a Deadline has passed.
 func (m *Machine) Tick(now time.Time) { m.advance(now) }

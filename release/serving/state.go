@@ -34,14 +34,14 @@ type Hold struct {
 
 // PartyState is what is known of one party.
 type PartyState struct {
-	// Prepared, Applied, Back and Removed say which steps are done.
+	// Which steps are done.
 	Prepared bool `json:"prepared,omitempty"`
 	Applied  bool `json:"applied,omitempty"`
 	Back     bool `json:"back,omitempty"`
 	Removed  bool `json:"removed,omitempty"`
 	// Failed is why the party failed at what is asked.
 	Failed string `json:"failed,omitempty"`
-	// Owing is why the last try at what is owed, to go back or to remove, came to nothing. It is tried again.
+	// Owing is why the last try at what is owed, to go back or to remove, failed. It is tried again.
 	Owing string `json:"owing,omitempty"`
 	// Away is why the party's worker cannot be reached, and since when; "" when it can.
 	Away  string    `json:"away,omitempty"`
@@ -51,13 +51,13 @@ type PartyState struct {
 	LostSince time.Time `json:"lostSince,omitzero"`
 	// Completed is when everything was seen in its place.
 	Completed time.Time `json:"completed,omitzero"`
-	// Begun says that it was told to bring the version about. Before that, Asked is since when a person is waited for to say so, Approved that one has, and
+	// Begun says that it was told to bring the version about. Before that, Asked is since when an approval is waited for, Approved that there is one, and
 	// Freed when a person last let the operation go on.
 	Begun    bool      `json:"begun,omitempty"`
 	Approved bool      `json:"approved,omitempty"`
 	Asked    time.Time `json:"asked,omitzero"`
 	Freed    time.Time `json:"freed,omitzero"`
-	// Tries is how often in a row a step came to nothing; it is not tried again before Again.
+	// Tries is how often in a row a step failed; it is not tried again before Again.
 	Tries int       `json:"tries,omitempty"`
 	Again time.Time `json:"again,omitzero"`
 }
