@@ -31,8 +31,8 @@ type Decision struct {
 	Only string
 }
 
-// RecreateAgain is how long after one recreation that failed the next one begins: what stands in the way is seldom gone at once.
-const RecreateAgain = 5 * time.Minute
+// recreateAgain is how long after one recreation that failed the next one begins: what stands in the way is seldom gone at once.
+const recreateAgain = 5 * time.Minute
 
 // Decide says what is to be done about a KusciaDeployment as it is now. It never decides by what happened, only by what is.
 func Decide(kd *kuscia.KusciaDeployment) Decision {
@@ -64,52 +64,37 @@ const begunWithAll = "everything that was asked has been begun with"
 func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) Decision {
 	served := kd.Status.Served != nil
 	changes, notBefore := drifted(kd)
+	var again time.Time
+	if op.StartedAt != nil && op.Reason == ReasonPartyFailed && (op.Kind == KindRecreate || !served) {
+		again = op.StartedAt.Add(recreateAgain)
+	}
 	switch {
 	case served && missing(kd) != "":
-		d := Decision{Do: DoStart, Kind: KindRecreate, Reason: missing(kd)}
-		d.NotBefore = recreateAgain(op)
-		return d
+		return Decision{Do: DoStart, Kind: KindRecreate, Reason: missing(kd), NotBefore: again}
 	case served && changes != "":
-		d := Decision{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: notBefore}
-		if again := recreateAgain(op); again.After(notBefore) {
-			d.NotBefore = again
-		}
-		return d
+		return Decision{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: latest(again, notBefore)}
 	case !served && op.Kind == KindCreate && op.Reason == ReasonPartyFailed && allAvailable(kd):
-		d := Decision{Do: DoStart, Kind: KindCreate, Only: op.Version, Reason: "every party has come to run it after all: now it is a version to go back to"}
-		if op.StartedAt != nil {
-			d.NotBefore = op.StartedAt.Add(RecreateAgain)
-		}
-		return d
+		return Decision{Do: DoStart, Kind: KindCreate, Only: op.Version, NotBefore: again,
+			Reason: "every party has come to run it after all: now it is a version to go back to"}
 	case op.Reason == ReasonValidateFailed:
-		d := Decision{Do: DoStart, Kind: KindCreate, Reason: "what it was refused for may have been put right"}
+		kind := KindCreate
 		if served {
-			d.Kind = KindUpdate
+			kind = KindUpdate
 		}
-		return d
+		return Decision{Do: DoStart, Kind: kind, Reason: "what it was refused for may have been put right"}
 	}
 	return Decision{Reason: begunWithAll}
 }
 
-// recreateAgain is when a recreation may follow on one that failed; the zero time: at once.
-func recreateAgain(op *kuscia.Operation) time.Time {
-	if op.Kind == KindRecreate && op.Reason == ReasonPartyFailed && op.StartedAt != nil {
-		return op.StartedAt.Add(RecreateAgain)
-	}
-	return time.Time{}
-}
-
 // allAvailable says that every party runs all that it was asked for.
 func allAvailable(kd *kuscia.KusciaDeployment) bool {
-	return !slices.ContainsFunc(kd.Spec.Parties, func(p kuscia.Party) bool {
-		return kd.Status.PartyDeploymentStatuses[p.DomainID][DeploymentName(kd.Name, p.Role)].Phase != kuscia.PhaseAvailable
-	})
+	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool { return statusOf(kd, p).Phase != kuscia.PhaseAvailable })
 }
 
 // missing says what of a serving somebody else has deleted, "" when nothing.
 func missing(kd *kuscia.KusciaDeployment) string {
 	for _, p := range Members(kd) {
-		if entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]; len(entry.Missing) > 0 {
+		if entry := statusOf(kd, p); len(entry.Missing) > 0 {
 			return fmt.Sprintf("somebody has deleted %s of party %s", entry.Missing[0], p.Name())
 		}
 	}

@@ -3,8 +3,6 @@ package serving
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,15 +21,6 @@ import (
 // FieldManager is the name under which the API server notes what Slipway applies to a serving's objects. The fields that it owns are Slipway's, all others
 // belong to whoever wrote them.
 const FieldManager = "slipway-serving"
-
-const (
-	// AnnotationApplied is the digest of the fields that were Slipway's right after they were applied, as the API server had them. Whoever changes one of them
-	// takes it over, so that another digest means that somebody has changed something.
-	AnnotationApplied = "slipway.io/serving-applied"
-	// AnnotationReplicas of a Deployment is the size that the serving asked for when the Deployment was last written. While that stays the same, the size
-	// belongs to whoever has changed it.
-	AnnotationReplicas = "slipway.io/serving-replicas"
-)
 
 // AppliedDigest is the digest of the fields of an object that are Slipway's. Two kinds of fields are left out: those that a Deployment carries only while an
 // operation works on it, and its size, which an autoscaler may change.
@@ -57,8 +46,7 @@ func AppliedDigest(fields any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
+	return shortDigest(raw), nil
 }
 
 func drop(in any, keys ...string) {
@@ -112,10 +100,7 @@ func canonicalList(list []any) any {
 // KeepSize leaves the size of a Deployment that is to be written to whoever has changed it since, an autoscaler say, unless the serving asks for another size
 // than it did before.
 func KeepSize(wanted, is *appsv1.Deployment) {
-	if is.Annotations[AnnotationReplicas] != wanted.Annotations[AnnotationReplicas] {
-		return
-	}
-	if !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
+	if is.Annotations[AnnotationReplicas] == wanted.Annotations[AnnotationReplicas] && !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
 		wanted.Spec.Replicas = nil
 	}
 }
@@ -135,7 +120,7 @@ func isOurs(entry metav1.ManagedFieldsEntry) bool {
 }
 
 func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
-	set := &fieldpath.Set{}
+	set := fieldpath.NewSet()
 	if entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 		return fieldpath.NewSet()
 	}
@@ -162,7 +147,8 @@ func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 			continue
 		}
 		if fields := changed(ownedFields(entry).Difference(ours).Leaves()); len(fields) > 0 {
-			all = append(all, kuscia.Drift{Object: name, Manager: entry.Manager, Fields: fields[:min(len(fields), maxDriftFields)], At: entry.Time})
+			fields = fields[:min(len(fields), maxDriftFields)]
+			all = append(all, kuscia.Drift{Object: name, Manager: entry.Manager, Fields: fields, At: entry.Time})
 		}
 	}
 	if len(all) == 0 {
@@ -203,10 +189,8 @@ const (
 	maxRestorations = 5
 )
 
-// somebody is who has changed something when the API server does not say who.
-const somebody = "somebody"
-
-func managerOf(d kuscia.Drift) string { return cmp.Or(d.Manager, somebody) }
+// managerOf is who has changed something, as far as the API server says.
+func managerOf(d kuscia.Drift) string { return cmp.Or(d.Manager, "somebody") }
 
 // describe says who has changed what.
 func describe(d kuscia.Drift) string {
@@ -215,7 +199,7 @@ func describe(d kuscia.Drift) string {
 		text += " (" + strings.Join(d.Fields, ", ") + ")"
 	}
 	if d.At != nil {
-		text += " at " + d.At.UTC().Format(time.RFC3339)
+		text += " at " + timeText(d.At.Time)
 	}
 	return text
 }
@@ -223,12 +207,10 @@ func describe(d kuscia.Drift) string {
 // Restoring notes that an operation begins to put back what others have changed: of each of them how often that was.
 func Restoring(kd *kuscia.KusciaDeployment, at time.Time) {
 	for _, p := range Members(kd) {
-		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
-		if len(entry.Drift) == 0 {
-			continue
+		if entry := statusOf(kd, p); len(entry.Drift) > 0 {
+			entry.Restorations = restored(entry.Restorations, entry.Drift, at)
+			setStatus(kd, p, entry)
 		}
-		entry.Restorations = restored(entry.Restorations, entry.Drift, at)
-		setEntry(kd, p.Domain, p.Deployment, entry)
 	}
 }
 
@@ -239,12 +221,12 @@ func restored(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []
 			counts[r.Manager] = r
 		}
 	}
-	managers := map[string]bool{}
+	now, counted := metav1.NewTime(at.Truncate(time.Second)), map[string]bool{}
 	for _, d := range drift {
-		managers[managerOf(d)] = true
-	}
-	for manager := range managers {
-		counts[manager] = kuscia.Restoration{Manager: manager, Count: counts[manager].Count + 1, LastAt: metav1.NewTime(at.Truncate(time.Second))}
+		if manager := managerOf(d); !counted[manager] {
+			counted[manager] = true
+			counts[manager] = kuscia.Restoration{Manager: manager, Count: counts[manager].Count + 1, LastAt: now}
+		}
 	}
 	all := slices.SortedFunc(maps.Values(counts), func(a, b kuscia.Restoration) int {
 		return cmp.Or(b.LastAt.Compare(a.LastAt.Time), cmp.Compare(a.Manager, b.Manager))
@@ -275,8 +257,8 @@ func whyDrifted(e kuscia.PartyDeploymentStatus) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if at, against := restoreNotBefore(e); !at.IsZero() {
-		return text + fmt.Sprintf("; it was put back %d times already, so the next time is %s: stop %s, or change the serving instead",
-			against.Count, at.UTC().Format(time.RFC3339), against.Manager)
+		text += fmt.Sprintf("; it was put back %d times already, so the next time is %s: stop %s, or change the serving instead",
+			against.Count, timeText(at), against.Manager)
 	}
 	return text
 }
@@ -284,12 +266,9 @@ func whyDrifted(e kuscia.PartyDeploymentStatus) string {
 // drifted says what of a serving somebody else has changed, "" when nothing, and when it is put back at the earliest.
 func drifted(kd *kuscia.KusciaDeployment) (why string, notBefore time.Time) {
 	for _, p := range Members(kd) {
-		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
-		if len(entry.Drift) == 0 {
-			continue
-		}
+		entry := statusOf(kd, p)
 		at, _ := restoreNotBefore(entry)
-		if why == "" || at.Before(notBefore) {
+		if len(entry.Drift) > 0 && (why == "" || at.Before(notBefore)) {
 			why, notBefore = fmt.Sprintf("party %s: %s", p.Name(), describe(entry.Drift[0])), at
 		}
 	}

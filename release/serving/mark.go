@@ -2,10 +2,9 @@ package serving
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -17,68 +16,76 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// AnnotationContent is the digest of what an object was last told to be: the same content is not written again.
-const AnnotationContent = "slipway.io/serving-content"
-
-// AnnotationEngine of a Deployment is the engine whose worker wrote it.
-const AnnotationEngine = "slipway.io/serving-engine"
+// Annotations of ours on what a party runs.
+const (
+	// AnnotationContent is the digest of what an object was last told to be: the same content is not written again.
+	AnnotationContent = "slipway.io/serving-content"
+	// AnnotationApplied is the digest of the fields that were Slipway's right after they were applied, as the API server had them. Whoever changes one of them
+	// takes it over, so that another digest means that somebody has changed something.
+	AnnotationApplied = "slipway.io/serving-applied"
+	// AnnotationToken is the fencing token of the step that wrote an object last: a step with an earlier token leaves it alone.
+	AnnotationToken = "slipway.io/serving-token"
+	// AnnotationVersion of a Deployment is the digest of the version that it is of.
+	AnnotationVersion = "slipway.io/serving-version"
+	// AnnotationObjects of a Deployment names what belongs to it, so that whoever watches sees what is missing: "Service/a,ConfigMap/b".
+	AnnotationObjects = "slipway.io/serving-objects"
+	// AnnotationEngine of a Deployment is the engine whose worker wrote it.
+	AnnotationEngine = "slipway.io/serving-engine"
+	// AnnotationReplicas of a Deployment is the size that the serving asked for when the Deployment was last written. While that stays the same, the size
+	// belongs to whoever has changed it.
+	AnnotationReplicas = "slipway.io/serving-replicas"
+)
 
 // Mark writes onto a party's objects which version they are of, and onto the Deployment whose operation works on it and what belongs to it.
 func Mark(o Objects, req PartyRequest, engine string) {
+	token := req.Token().String()
 	var belongs []string
 	for _, s := range o.Services {
 		belongs = append(belongs, "Service/"+s.Name)
 		stamp(&s.ObjectMeta, s.Spec)
-		set(&s.ObjectMeta, AnnotationToken, req.Token().String())
+		s.Annotations[AnnotationToken] = token
 		seal(&s.ObjectMeta, s)
 	}
 	if o.ConfigMap != nil {
 		belongs = append(belongs, "ConfigMap/"+o.ConfigMap.Name)
 		stamp(&o.ConfigMap.ObjectMeta, o.ConfigMap.Data)
-		set(&o.ConfigMap.ObjectMeta, AnnotationToken, req.Token().String())
+		o.ConfigMap.Annotations[AnnotationToken] = token
 		seal(&o.ConfigMap.ObjectMeta, o.ConfigMap)
 	}
-	stamp(&o.Deployment.ObjectMeta, o.Deployment.Spec)
-	if size := o.Deployment.Spec.Replicas; size != nil {
-		set(&o.Deployment.ObjectMeta, AnnotationReplicas, strconv.Itoa(int(*size)))
+	d := o.Deployment
+	stamp(&d.ObjectMeta, d.Spec)
+	maps.Copy(d.Annotations, map[string]string{
+		AnnotationVersion: req.Version, AnnotationEngine: engine, AnnotationToken: token, AnnotationObjects: strings.Join(belongs, ","),
+		workloadops.AnnotationClaimedBy: req.Claim,
+	})
+	if size := d.Spec.Replicas; size != nil {
+		d.Annotations[AnnotationReplicas] = strconv.Itoa(int(*size))
 	}
-	set(&o.Deployment.ObjectMeta, AnnotationVersion, req.Version)
-	set(&o.Deployment.ObjectMeta, AnnotationEngine, engine)
-	set(&o.Deployment.ObjectMeta, AnnotationToken, req.Token().String())
-	set(&o.Deployment.ObjectMeta, AnnotationObjects, strings.Join(belongs, ","))
-	set(&o.Deployment.ObjectMeta, workloadops.AnnotationClaimedBy, req.Claim)
-	o.Deployment.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
-	seal(&o.Deployment.ObjectMeta, o.Deployment)
+	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
+	seal(&d.ObjectMeta, d)
 }
 
 // seal notes the digest of the whole object, as far as it is Slipway's.
 func seal(meta *metav1.ObjectMeta, object any) {
 	if digest, err := AppliedDigest(object); err == nil { // it can be: these are Kubernetes' own types
-		set(meta, AnnotationApplied, digest)
+		meta.Annotations[AnnotationApplied] = digest
 	}
 }
 
 // stamp notes the digest of an object's content, its labels and annotations with it.
 func stamp(meta *metav1.ObjectMeta, content any) {
 	raw, err := json.Marshal([]any{meta.Labels, meta.Annotations, content})
-	if err != nil {
-		return // it cannot be: these are Kubernetes' own types
-	}
-	sum := sha256.Sum256(raw)
-	set(meta, AnnotationContent, hex.EncodeToString(sum[:8]))
-}
-
-func set(meta *metav1.ObjectMeta, key, value string) {
 	if meta.Annotations == nil {
 		meta.Annotations = map[string]string{}
 	}
-	meta.Annotations[key] = value
+	if err == nil { // it can be: these are Kubernetes' own types
+		meta.Annotations[AnnotationContent] = shortDigest(raw)
+	}
 }
 
 // Owner is how an object that is already there stands to a serving.
 type Owner string
 
-// How an object stands to a serving.
 const (
 	OwnerSame    Owner = "same"
 	OwnerFormer  Owner = "former"
@@ -110,65 +117,47 @@ func MayTake(claim, id string, generation int64) bool {
 	return ours && err == nil && n <= generation
 }
 
-// AnnotationToken is the fencing token of the step that wrote an object last: a step with an earlier token leaves it alone.
-const AnnotationToken = "slipway.io/serving-token"
-
 // FencingToken is a place in the order of everything that is ever written of one serving. An attempt that was frozen and wakes long after the next step has
 // begun, of its own operation or of a later one, learns from it that it is over.
 type FencingToken struct {
 	// Generation and Started are the operation's: its generation, and when its run began, in milliseconds of Unix time by the clock of Temporal. One generation
 	// may have several operations, each begun when the one before was over.
-	Generation int64
-	Started    int64
-	// Back comes after the step forward of the same operation.
-	Back bool
+	Generation, Started int64
+	// Back is 1 for the way back, which comes after the step forward of the same operation.
+	Back int
 }
 
 // Token is the fencing token of the step.
 func (r PartyRequest) Token() FencingToken {
-	return FencingToken{Generation: r.Generation, Started: r.Started, Back: r.Source.Previous}
+	t := FencingToken{Generation: r.Generation, Started: r.Started}
+	if r.Source.Previous {
+		t.Back = 1
+	}
+	return t
 }
 
 // String is the token as AnnotationToken has it.
 func (t FencingToken) String() string {
-	step := 0
-	if t.Back {
-		step = 1
-	}
-	return fmt.Sprintf("%d.%d.%d", t.Generation, t.Started, step)
+	return fmt.Sprintf("%d.%d.%d", t.Generation, t.Started, t.Back)
 }
 
 // TokenOf is the fencing token with which an object was written last; the zero token, which is before all others, when it has none.
 func TokenOf(object metav1.Object) FencingToken {
 	var t FencingToken
-	step := 0
-	if _, err := fmt.Sscanf(object.GetAnnotations()[AnnotationToken], "%d.%d.%d", &t.Generation, &t.Started, &step); err != nil {
+	if _, err := fmt.Sscanf(object.GetAnnotations()[AnnotationToken], "%d.%d.%d", &t.Generation, &t.Started, &t.Back); err != nil {
 		return FencingToken{}
 	}
-	t.Back = step == 1
 	return t
 }
 
 // After says that a token is later than another one.
 func (t FencingToken) After(other FencingToken) bool {
-	if c := cmp.Or(cmp.Compare(t.Generation, other.Generation), cmp.Compare(t.Started, other.Started)); c != 0 {
-		return c > 0
-	}
-	return t.Back && !other.Back
+	return cmp.Or(cmp.Compare(t.Generation, other.Generation), cmp.Compare(t.Started, other.Started), cmp.Compare(t.Back, other.Back)) > 0
 }
-
-// Annotations of ours on what a party runs.
-const (
-	// AnnotationVersion is the digest of the version that an object is of.
-	AnnotationVersion = "slipway.io/serving-version"
-	// AnnotationObjects of a Deployment names what belongs to it, so that whoever watches sees what is missing: "Service/a,ConfigMap/b".
-	AnnotationObjects = "slipway.io/serving-objects"
-)
 
 // Deployed is how a Deployment stands to a version.
 type Deployed string
 
-// How a Deployment stands to a version.
 const (
 	// DeployedNot: it runs another version, or does not exist.
 	DeployedNot Deployed = "not"
@@ -186,7 +175,7 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	if d.Annotations[AnnotationVersion] != version {
 		return DeployedNot, "it is of another version"
 	}
-	if d.Status.ObservedGeneration < d.Generation {
+	if !Settled(d) {
 		return DeployedComing, "its controller has not looked at the change yet"
 	}
 	asked := askedReplicas(d)

@@ -123,6 +123,11 @@ type PartyTarget struct {
 	Queue      string `json:"queue"`
 }
 
+// same says whether it is the same party, whatever its role and queue.
+func (p PartyTarget) same(other PartyTarget) bool {
+	return p.Domain == other.Domain && p.Deployment == other.Deployment
+}
+
 // Name is how texts call the party.
 func (p PartyTarget) Name() string {
 	return PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role})

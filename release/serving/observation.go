@@ -85,11 +85,13 @@ func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	e := kuscia.PartyDeploymentStatus{
 		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion,
 		Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas, AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas,
-		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing, Drift: s.Drift,
+		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage,
+		Missing: s.Missing, Drift: s.Drift,
 	}
 	for _, c := range s.Conditions {
-		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status),
-			Reason: c.Reason, Message: c.Message, LastUpdateTime: metav1.NewTime(c.UpdatedAt), LastTransitionTime: metav1.NewTime(c.ChangedAt)})
+		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{
+			Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			LastUpdateTime: metav1.NewTime(c.UpdatedAt), LastTransitionTime: metav1.NewTime(c.ChangedAt)})
 	}
 	return e
 }
@@ -103,11 +105,16 @@ func (s Seen) overtaken(known kuscia.PartyDeploymentStatus, at time.Time) bool {
 	if known.ObservedAt == nil || known.DeploymentUID == "" || at.Sub(known.ObservedAt.Time) > restoredAfter {
 		return false
 	}
-	created := time.Time{}
+	return s.Before(lastSeen(known))
+}
+
+// lastSeen is what tells how old the look is that a party's status is of.
+func lastSeen(known kuscia.PartyDeploymentStatus) Seen {
+	s := Seen{DeploymentUID: known.DeploymentUID, ResourceVersion: known.DeploymentVersion, Replicas: known.Replicas}
 	if known.CreationTimestamp != nil {
-		created = known.CreationTimestamp.Time
+		s.CreatedAt = known.CreationTimestamp.UTC()
 	}
-	return s.Before(Seen{DeploymentUID: known.DeploymentUID, CreatedAt: created, ResourceVersion: known.DeploymentVersion})
+	return s
 }
 
 // Before says that a look is older than another one: of a Deployment that was replaced since, or of an older version of the same one (versions of one
@@ -166,16 +173,13 @@ func ExpectedOf(kd *kuscia.KusciaDeployment, queue string) []Expected {
 	}
 	var all []Expected
 	for _, p := range Members(kd) {
-		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		entry := statusOf(kd, p)
 		if p.Queue != queue || entry.ObservedAt == nil || entry.DeploymentUID == "" || len(entry.Missing) > 0 {
 			continue
 		}
-		one := Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment, DeploymentUID: entry.DeploymentUID,
-			ResourceVersion: entry.DeploymentVersion, Replicas: entry.Replicas}
-		if entry.CreationTimestamp != nil {
-			one.CreatedAt = entry.CreationTimestamp.UTC()
-		}
-		all = append(all, one)
+		was := lastSeen(entry)
+		all = append(all, Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment,
+			DeploymentUID: was.DeploymentUID, CreatedAt: was.CreatedAt, ResourceVersion: was.ResourceVersion, Replicas: was.Replicas})
 	}
 	return all
 }

@@ -16,7 +16,6 @@ const AnnotationPolicy = "slipway.io/policy"
 // Order is in which order an update reaches the parties.
 type Order string
 
-// The orders.
 const (
 	// OrderParallel: all at once. The default.
 	OrderParallel Order = "parallel"
@@ -27,7 +26,6 @@ const (
 // Approval is whom an update asks before it goes on.
 type Approval string
 
-// The approvals.
 const (
 	// ApprovalNone: nobody. The default.
 	ApprovalNone Approval = "none"
@@ -35,11 +33,8 @@ const (
 	ApprovalBetweenParties Approval = "betweenParties"
 )
 
-// The defaults of a Policy, in seconds.
-const (
-	defaultProgressDeadlineSeconds = 600
-	defaultPartyDeadlineSeconds    = 600
-)
+// defaultDeadlineSeconds is the default of both deadlines of a Policy.
+const defaultDeadlineSeconds = 600
 
 // Policy is what a serving's operations do otherwise than by default.
 type Policy struct {
@@ -56,18 +51,18 @@ type Policy struct {
 
 // ProgressDeadline is how long a party may take to run a version.
 func (p Policy) ProgressDeadline() time.Duration {
-	return time.Duration(p.WithDefaults().ProgressDeadlineSeconds) * time.Second
+	return time.Duration(p.withDefaults().ProgressDeadlineSeconds) * time.Second
 }
 
 // PartyDeadline is how long an update waits for a party that is away.
 func (p Policy) PartyDeadline() time.Duration {
-	return time.Duration(p.WithDefaults().PartyDeadlineSeconds) * time.Second
+	return time.Duration(p.withDefaults().PartyDeadlineSeconds) * time.Second
 }
 
-// WithDefaults is the policy with everything said that it leaves out.
-func (p Policy) WithDefaults() Policy {
-	p.ProgressDeadlineSeconds = cmp.Or(p.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
-	p.PartyDeadlineSeconds = cmp.Or(p.PartyDeadlineSeconds, defaultPartyDeadlineSeconds)
+// withDefaults is the policy with everything said that it leaves out.
+func (p Policy) withDefaults() Policy {
+	p.ProgressDeadlineSeconds = cmp.Or(p.ProgressDeadlineSeconds, defaultDeadlineSeconds)
+	p.PartyDeadlineSeconds = cmp.Or(p.PartyDeadlineSeconds, defaultDeadlineSeconds)
 	p.Order = cmp.Or(p.Order, OrderParallel)
 	p.Approval = cmp.Or(p.Approval, ApprovalNone)
 	return p
@@ -86,7 +81,10 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 		return Policy{}, found.Sorted()
 	}
 	m := root.Mapping("progressDeadlineSeconds", "partyDeadlineSeconds", "order", "parties", "approval")
-	p := Policy{ProgressDeadlineSeconds: seconds(m.Optional("progressDeadlineSeconds")), PartyDeadlineSeconds: seconds(m.Optional("partyDeadlineSeconds"))}
+	p := Policy{
+		ProgressDeadlineSeconds: m.Optional("progressDeadlineSeconds").Integer(1, maxDeadlineSeconds),
+		PartyDeadlineSeconds:    m.Optional("partyDeadlineSeconds").Integer(1, maxDeadlineSeconds),
+	}
 	if v := m.Optional("order"); v.Present() {
 		p.Order = Order(v.Text())
 		if p.Order != OrderParallel && p.Order != OrderSequential {
@@ -105,17 +103,11 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 		case p.Approval != ApprovalNone && p.Approval != ApprovalBetweenParties:
 			found.Refuse(0, v.Path(), "must be %s or %s", ApprovalNone, ApprovalBetweenParties)
 		case p.Approval == ApprovalBetweenParties && p.Order != OrderSequential:
-			found.Refuse(0, v.Path(), "is asked for between parties, which means nothing unless order is sequential: add order: sequential, or leave it out")
+			found.Refuse(0, v.Path(), "is asked for between parties, which means nothing unless order is sequential: "+
+				"add order: sequential, or leave it out")
 		}
 	}
 	return p, found.Sorted()
-}
-
-func seconds(v strictyaml.Value) int64 {
-	if !v.Present() {
-		return 0
-	}
-	return int64(v.Integer(1, maxDeadlineSeconds))
 }
 
 // CheckParties says which domains the policy names that are no party of the serving, "" when none: what it says of them would be passed over.

@@ -10,7 +10,7 @@ import (
 // ReleaseState is how far an operation on a serving is, or how it ended.
 type ReleaseState string
 
-// The states of a Release. All but StateProgressing are final.
+// All but StateProgressing are final.
 const (
 	StateProgressing ReleaseState = "Progressing"
 	// StateSucceeded: every party came to what was asked.
@@ -101,16 +101,16 @@ type ReleaseParty struct {
 // Release is what was asked, of which nothing is known yet but that it was begun.
 func (a Asked) Release() Release {
 	in := a.Input
-	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: begunFor(in.Cause), Version: in.TargetDigest, Previous: in.PreviousDigest,
-		Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.WithDefaults(), StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
-		Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
+	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: "it has begun",
+		Version: in.TargetDigest, Previous: in.PreviousDigest, Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.withDefaults(),
+		StartedAt: a.StartedAt, History: []kuscia.AuditEntry{}, Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
+	if in.Cause != "" {
+		r.Message += ", to put back what others have changed: " + in.Cause
+	}
 	version, err := Unpack(in.Target)
 	for i, p := range in.Parties {
 		r.Parties[i] = ReleaseParty{Domain: p.Domain, Role: p.Role}
-		if err != nil { // a deletion asks for no version
-			continue
-		}
-		if place, has := version.Place(p.Domain, p.Deployment); has {
+		if place, has := version.Place(p.Domain, p.Deployment); has && err == nil { // a deletion asks for no version
 			name := version.Spec.Parties[place].AppImageRef
 			image := version.AppImages[name].Image
 			r.Parties[i].AppImage, r.Parties[i].Image = name, image.Name+":"+image.Tag
@@ -119,17 +119,9 @@ func (a Asked) Release() Release {
 	return r
 }
 
-func begunFor(cause string) string {
-	if cause == "" {
-		return "it has begun"
-	}
-	return "it has begun, to put back what others have changed: " + cause
-}
-
 // Ended is the release as it ended.
 func (r Release) Ended(end Ending) Release {
-	at := end.At
-	r.State, r.Reason, r.Message, r.FinishedAt, r.WaitingFor = end.State, end.Reason, end.Message, &at, nil
+	r.State, r.Reason, r.Message, r.FinishedAt, r.WaitingFor = end.State, end.Reason, end.Message, &end.At, nil
 	if end.History != nil {
 		r.History = end.History
 	}
@@ -137,6 +129,4 @@ func (r Release) Ended(end Ending) Release {
 }
 
 // Knows says that a release that is over has all that an ending tells: the first one stays, unless somebody sent something just before its workflow closed.
-func (r Release) Knows(end Ending) bool {
-	return len(end.History) <= len(r.History)
-}
+func (r Release) Knows(end Ending) bool { return len(end.History) <= len(r.History) }

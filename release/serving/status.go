@@ -25,41 +25,41 @@ const (
 )
 
 // Observe takes over what the parties' workers have seen, which reached the centre at that time. What is older than what is known, or of a party that the
-// serving does not have, is passed over. It says whether anything is new.
+// serving does not have, is skipped. It says whether anything is new.
 func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Time) bool {
 	changed := false
 	for _, o := range observations {
-		role, ours := roleOf(kd, o)
-		known := kd.Status.PartyDeploymentStatuses[o.Domain][o.Deployment]
+		p, ours := partyOf(kd, o)
+		known := statusOf(kd, p)
 		if !ours || o.Seen.overtaken(known, at) {
 			continue
 		}
 		seen := o.Seen.entry(at)
-		seen.Role, seen.Queue, seen.Failure, seen.Restorations = role, known.Queue, known.Failure, known.Restorations
+		seen.Role, seen.Queue, seen.Failure, seen.Restorations = p.Role, known.Queue, known.Failure, known.Restorations
 		seen.Phase, seen.Reason, seen.Message, seen.Away = known.Phase, known.Reason, known.Message, ""
-		if known.ObservedAt != nil && sameSight(known, seen) {
-			continue
+		if known.ObservedAt == nil || !sameSight(known, seen) {
+			changed = true
+			setStatus(kd, p, seen)
 		}
-		changed = true
-		setEntry(kd, o.Domain, o.Deployment, seen)
 	}
 	return changed
 }
 
-// roleOf is the role of the party that runs a Deployment: one of the spec, or one that an operation has begun with before the spec left it out.
-func roleOf(kd *kuscia.KusciaDeployment, o Observation) (role string, ours bool) {
+// partyOf is the party that runs a Deployment: one of the spec, or one that an operation has begun with before the spec left it out.
+func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bool) {
 	if o.UID != string(kd.UID) {
-		return "", false
+		return p, false
 	}
+	p = PartyTarget{Domain: o.Domain, Deployment: o.Deployment}
 	if entry, known := kd.Status.PartyDeploymentStatuses[o.Domain][o.Deployment]; known {
-		return entry.Role, true
+		p.Role = entry.Role
+		return p, true
 	}
-	for _, party := range kd.Spec.Parties {
-		if party.DomainID == o.Domain && DeploymentName(kd.Name, party.Role) == o.Deployment {
-			return party.Role, true
-		}
+	named := specParties(kd)
+	if i := slices.IndexFunc(named, p.same); i >= 0 {
+		return named[i], true
 	}
-	return "", false
+	return p, false
 }
 
 // sameSight: what was seen at another time is the same when nothing else differs.
@@ -69,62 +69,56 @@ func sameSight(a, b kuscia.PartyDeploymentStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-func setEntry(kd *kuscia.KusciaDeployment, domain, deployment string, entry kuscia.PartyDeploymentStatus) {
+// statusOf is what is known of a party's Deployment.
+func statusOf(kd *kuscia.KusciaDeployment, p PartyTarget) kuscia.PartyDeploymentStatus {
+	return kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+}
+
+func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDeploymentStatus) {
 	all := kd.Status.PartyDeploymentStatuses
 	if all == nil {
 		all = map[string]map[string]kuscia.PartyDeploymentStatus{}
 		kd.Status.PartyDeploymentStatuses = all
 	}
-	if all[domain] == nil {
-		all[domain] = map[string]kuscia.PartyDeploymentStatus{}
+	if all[p.Domain] == nil {
+		all[p.Domain] = map[string]kuscia.PartyDeploymentStatus{}
 	}
-	all[domain][deployment] = entry
+	all[p.Domain][p.Deployment] = entry
 }
 
 // MarkAway notes why parties cannot be reached; away is the sentence by domain. Those that it does not name are there. It says whether anything is new.
 func MarkAway(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	changed := false
-	for _, party := range kd.Spec.Parties {
-		name := DeploymentName(kd.Name, party.Role)
-		entry := kd.Status.PartyDeploymentStatuses[party.DomainID][name]
-		if (entry.Away == "") == (away[party.DomainID] == "") {
-			continue // a sentence that only grows older is no news
+	for _, p := range specParties(kd) {
+		entry := statusOf(kd, p)
+		if (entry.Away == "") != (away[p.Domain] == "") { // a sentence that only grows older is nothing new
+			changed = true
+			entry.Away, entry.Role = away[p.Domain], p.Role
+			setStatus(kd, p, entry)
 		}
-		changed = true
-		entry.Away, entry.Role = away[party.DomainID], party.Role
-		setEntry(kd, party.DomainID, name, entry)
 	}
 	return changed
 }
 
 // MarkFailed notes why parties failed; failures is the sentence by the place in parties, which are the operation's: a spec may have them in another order.
 func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map[int]string) {
-	sentences := map[place]string{}
-	for i, p := range parties {
-		sentences[place{p.Domain, p.Deployment}] = failures[i]
-	}
 	for _, p := range Members(kd) {
-		entry, sentence := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment], sentences[place{p.Domain, p.Deployment}]
-		if entry.Failure == sentence {
-			continue
+		entry, sentence := statusOf(kd, p), failures[slices.IndexFunc(parties, p.same)]
+		if entry.Failure != sentence {
+			entry.Failure, entry.Role = sentence, p.Role
+			setStatus(kd, p, entry)
 		}
-		entry.Failure, entry.Role = sentence, p.Role
-		setEntry(kd, p.Domain, p.Deployment, entry)
 	}
 }
 
-// place is where a party's Deployment is.
-type place struct{ domain, deployment string }
-
 // MarkComplete notes when an operation has seen everything of a party in its place; complete is that time by the place in parties, which are the operation's.
-// What was seen to be missing or changed before that is put right, and what was seen since is not forgotten: nobody would tell it once more.
+// What was seen to be missing or changed before that is put right, and what was seen since is kept: nobody would report it again.
 func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete map[int]time.Time) {
 	for i, p := range parties {
-		entry, known := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
-		at, seen := complete[i]
-		if known && seen && entry.ObservedAt != nil && entry.ObservedAt.Time.Before(at) {
+		entry := statusOf(kd, p)
+		if at, seen := complete[i]; seen && entry.ObservedAt != nil && entry.ObservedAt.Time.Before(at) {
 			entry.Missing, entry.Drift = nil, nil
-			setEntry(kd, p.Domain, p.Deployment, entry)
+			setStatus(kd, p, entry)
 		}
 	}
 }
@@ -145,35 +139,37 @@ func Carry(former, op *kuscia.Operation) {
 func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
 	kd.Status.Refused = nil
 	for _, p := range parties {
-		entry := kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
+		entry := statusOf(kd, p)
 		entry.Role, entry.Queue = p.Role, p.Queue
-		setEntry(kd, p.Domain, p.Deployment, entry)
+		setStatus(kd, p, entry)
 	}
 }
 
-// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out and that may have something to remove. Queue
-// is where an operation has last begun with the party.
-func Members(kd *kuscia.KusciaDeployment) []PartyTarget {
-	var all []PartyTarget
-	for _, p := range kd.Spec.Parties {
-		deployment := DeploymentName(kd.Name, p.Role)
-		all = append(all, PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: deployment, Queue: kd.Status.PartyDeploymentStatuses[p.DomainID][deployment].Queue})
+// specParties are the parties that the spec names, in its order. Queue is where an operation has last begun with the party.
+func specParties(kd *kuscia.KusciaDeployment) []PartyTarget {
+	all := make([]PartyTarget, len(kd.Spec.Parties))
+	for i, p := range kd.Spec.Parties {
+		all[i] = PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: DeploymentName(kd.Name, p.Role)}
+		all[i].Queue = statusOf(kd, all[i]).Queue
 	}
-	return append(all, LeftOut(kd)...)
+	return all
+}
+
+// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out and that may have something to remove.
+func Members(kd *kuscia.KusciaDeployment) []PartyTarget {
+	return append(specParties(kd), LeftOut(kd)...)
 }
 
 // LeftOut are the parties that an operation has begun with and the spec names no more, in order of domain and Deployment.
 func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
-	named := map[PartyTarget]bool{}
-	for _, p := range kd.Spec.Parties {
-		named[PartyTarget{Domain: p.DomainID, Deployment: DeploymentName(kd.Name, p.Role)}] = true
-	}
+	named := specParties(kd)
 	var left []PartyTarget
 	for _, domain := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses)) {
 		for _, deployment := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses[domain])) {
 			entry := kd.Status.PartyDeploymentStatuses[domain][deployment]
-			if entry.Queue != "" && !named[PartyTarget{Domain: domain, Deployment: deployment}] {
-				left = append(left, PartyTarget{Domain: domain, Role: entry.Role, Deployment: deployment, Queue: entry.Queue})
+			p := PartyTarget{Domain: domain, Role: entry.Role, Deployment: deployment, Queue: entry.Queue}
+			if entry.Queue != "" && !slices.ContainsFunc(named, p.same) {
+				left = append(left, p)
 			}
 		}
 	}
@@ -192,7 +188,7 @@ func Settle(kd *kuscia.KusciaDeployment) {
 		entry, known := former[p.Domain][p.Deployment]
 		judgeParty(st.Operation, &entry)
 		if known {
-			setEntry(kd, p.Domain, p.Deployment, entry)
+			setStatus(kd, p, entry)
 		}
 		entries[i] = entry
 		if i < st.TotalParties && (entry.Phase == kuscia.PhaseAvailable || entry.Phase == kuscia.PhasePartialAvailable) {
@@ -207,7 +203,8 @@ func Settle(kd *kuscia.KusciaDeployment) {
 
 // isWhole says that a party has everything that its Deployment was asked for, and no pod that is not available.
 func isWhole(e kuscia.PartyDeploymentStatus) bool {
-	return e.ObservedAt != nil && len(e.Missing) == 0 && len(e.Drift) == 0 && e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
+	return e.ObservedAt != nil && len(e.Missing) == 0 && len(e.Drift) == 0 &&
+		e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
 }
 
 func deletes(op *kuscia.Operation) bool { return op != nil && op.Kind == KindDelete }

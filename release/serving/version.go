@@ -34,13 +34,20 @@ func (v Version) Digest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("version of serving %s: %w", v.ID, err)
 	}
+	return shortDigest(raw), nil
+}
+
+// shortDigest tells contents apart: 16 hexadecimal digits.
+func shortDigest(raw []byte) string {
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
+	return hex.EncodeToString(sum[:8])
 }
 
 // Place is the place among the version's parties of the one that runs a Deployment; false when none does.
 func (v Version) Place(domain, deployment string) (place int, has bool) {
-	place = slices.IndexFunc(v.Spec.Parties, func(p kuscia.Party) bool { return p.DomainID == domain && DeploymentName(v.ID, p.Role) == deployment })
+	place = slices.IndexFunc(v.Spec.Parties, func(p kuscia.Party) bool {
+		return p.DomainID == domain && DeploymentName(v.ID, p.Role) == deployment
+	})
 	return place, place >= 0
 }
 
@@ -111,22 +118,15 @@ func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 	if err != nil {
 		return stays, err
 	}
-	known := maps.Clone(images)
-	for name, image := range served.AppImages { // one that is gone has not been edited
-		if _, there := known[name]; !there {
-			known[name] = image
-		}
-	}
+	known := maps.Clone(served.AppImages) // one that is gone has not been edited
+	maps.Copy(known, images)
 	version := Snapshot(kd, known)
 	digest, err := version.Digest()
-	if err != nil || digest == kd.Status.Served.Digest || isUnderWay(kd.Status.Operation, digest) {
+	op := kd.Status.Operation
+	underWay := op != nil && !op.Done && op.Version == digest
+	if err != nil || digest == kd.Status.Served.Digest || underWay {
 		return stays, err
 	}
 	version.Spec.Revision = ""
 	return version.Digest()
-}
-
-// isUnderWay says that a version is being brought about.
-func isUnderWay(op *kuscia.Operation, digest string) bool {
-	return op != nil && !op.Done && op.Version == digest
 }

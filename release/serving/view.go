@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -91,13 +92,11 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	}
 	st := kd.Status
 	view := View{
-		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator, Phase: shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
+		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator,
+		Phase: shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
 		TotalParties: len(version.Spec.Parties), AvailableParties: st.AvailableParties, Parties: make([]PartyView, len(version.Spec.Parties)),
-		Operation: showOperation(st.Operation), Policy: showPolicy(kd), CreatedAt: kd.CreationTimestamp.UTC(),
-	}
-	if written := st.LastReconcileTime; written != nil {
-		at := written.UTC()
-		view.UpdatedAt = &at
+		Operation: showOperation(st.Operation), Policy: showPolicy(kd),
+		CreatedAt: kd.CreationTimestamp.UTC(), UpdatedAt: shownTime(st.LastReconcileTime), DeletedAt: shownTime(kd.DeletionTimestamp),
 	}
 	if st.Served != nil {
 		view.ServedGeneration = st.Served.Generation
@@ -109,12 +108,8 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 			view.Message = fmt.Sprintf("generation %d of its spec has not been begun with yet", kd.Generation)
 		}
 	}
-	if deleted := kd.DeletionTimestamp; deleted != nil {
-		at := deleted.UTC()
-		view.DeletedAt = &at
-		if Outdated(kd) { // a deletion counts as a generation
-			view.Message = "its deletion has not been begun with yet"
-		}
+	if kd.DeletionTimestamp != nil && Outdated(kd) { // a deletion counts as a generation
+		view.Message = "its deletion has not been begun with yet"
 	}
 	for i := range version.Spec.Parties {
 		view.Parties[i] = showParty(kd, version, i)
@@ -168,23 +163,24 @@ func Refusal(kd *kuscia.KusciaDeployment) (reason, message string) {
 	if refused == nil || refused.Generation != kd.Generation {
 		return "", ""
 	}
-	return ReasonValidateFailed, fmt.Sprintf("generation %d of its spec cannot be run, and what was under way goes on: %s", refused.Generation, refused.Message)
+	return ReasonValidateFailed,
+		fmt.Sprintf("generation %d of its spec cannot be run, and what was under way goes on: %s", refused.Generation, refused.Message)
 }
 
-func shownPhase(phase kuscia.Phase) kuscia.Phase {
-	if phase == kuscia.PhasePending {
-		return ShownPending
+func shownPhase(phase kuscia.Phase) kuscia.Phase { return cmp.Or(phase, ShownPending) }
+
+func shownTime(at *metav1.Time) *time.Time {
+	if at == nil {
+		return nil
 	}
-	return phase
+	return new(at.UTC())
 }
 
 // showParty is how a party is. Of one that nobody has observed yet only what it is to be is known.
 func showParty(kd *kuscia.KusciaDeployment, v Version, index int) PartyView {
 	p := v.Spec.Parties[index]
-	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name, p.Role), Endpoints: Endpoints(v, index)}
-	if view.Endpoints == nil {
-		view.Endpoints = []Endpoint{}
-	}
+	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name, p.Role),
+		Endpoints: append([]Endpoint{}, Endpoints(v, index)...)}
 	st := kd.Status.PartyDeploymentStatuses[p.DomainID][view.Deployment]
 	view.Phase, view.Reason, view.Message, view.Away = shownPhase(st.Phase), st.Reason, st.Message, st.Away
 	if st.ObservedAt == nil {
@@ -206,11 +202,8 @@ func showOperation(op *kuscia.Operation) *OperationView {
 	if op == nil {
 		return nil
 	}
-	view := &OperationView{Kind: op.Kind, Generation: op.Generation, Done: op.Done, Reason: op.Reason, Message: op.Message, WaitingFor: op.WaitingFor, History: op.History}
-	if op.StartedAt != nil {
-		at := op.StartedAt.UTC()
-		view.StartedAt = &at
-	}
+	view := &OperationView{Kind: op.Kind, Generation: op.Generation, Done: op.Done, Reason: op.Reason, Message: op.Message,
+		StartedAt: shownTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History}
 	if op.WorkflowID != "" {
 		view.Workflow = &plan.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
 	}
@@ -223,6 +216,5 @@ func showPolicy(kd *kuscia.KusciaDeployment) *Policy {
 	if len(wrong) > 0 {
 		return nil
 	}
-	filled := policy.WithDefaults()
-	return &filled
+	return new(policy.withDefaults())
 }
