@@ -73,7 +73,7 @@ func execute[Q, A any](ctx workflow.Context, options workflow.ActivityOptions, n
 // would undo each other. A party that is known to be away is waited for without a limit.
 func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
-	if a.Patient {
+	if a.NoPickUpTimeout {
 		pickUp = 0
 	}
 	o := partyRun(r.in.Queue, pickUp)

@@ -44,7 +44,7 @@ func (r *rolloutRun) publish() {
 
 // starting: it is being claimed, and the party is not known to be away.
 func (r *rolloutRun) starting(s rollout.Status) bool {
-	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.next.Activity() && !r.next.Patient
+	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.next.Activity() && !r.next.NoPickUpTimeout
 }
 
 func (r *rolloutRun) attributes(now shownRollout) []temporal.SearchAttributeUpdate {

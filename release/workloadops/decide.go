@@ -17,19 +17,20 @@ var operations = map[plan.Operation]struct {
 	plan.Restart: {beginRestarting, goOnRestarting},
 }
 
-// Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is.
-// The failure is Refused.
+// Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is. The failure is Refused.
 func Validate(req Request) *failure.Error {
 	ref := req.Workload.WorkloadRef
 	_, known := operations[req.Operation]
 	switch {
 	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet && ref.Kind != KindDaemonSet:
-		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet or DaemonSet of %s",
+		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet or "+
+			"DaemonSet of %s",
 			req.Workload, ref.APIVersion, APIVersion)
 	case !known:
 		return failure.New(failure.Refused, "%s: %s is not built yet; use START, STOP or RESTART", req.Workload, req.Operation)
 	case ref.Kind == KindDaemonSet && req.Operation != plan.Restart:
-		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART", req.Workload, req.Operation)
+		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART",
+			req.Workload, req.Operation)
 	case req.Method != plan.Parallel && req.Method != plan.Sequential:
 		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload, req.Method)
 	}
@@ -42,21 +43,25 @@ func Refuses(req Request, seen Observed) string {
 		return fmt.Sprintf("%s is being deleted", req.Workload)
 	}
 	if seen.Rollout != "" {
-		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, then run this again", req.Workload, rolloutNamed(seen.Rollout))
+		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, then run this again",
+			req.Workload, rolloutNamed(seen.Rollout))
 	}
 	if seen.OriginalProblem != "" {
-		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand and remove that annotation",
+		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand "+
+			"and remove that annotation",
 			req.Workload, AnnotationOriginal, seen.OriginalProblem)
 	}
 	switch {
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
 		if _, ok := seen.remembered(); !ok {
-			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once", req.Workload)
+			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once",
+				req.Workload)
 		}
 	case req.Operation == plan.Restart && seen.Paused:
 		return fmt.Sprintf("%s is paused, so nothing would be restarted: resume it with `kubectl rollout resume` first", req.Workload)
 	case req.Operation == plan.Restart && seen.UpdateType == UpdateRolling && seen.Partition > 0:
-		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be restarted: finish that rollout (partition 0) first",
+		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be restarted: finish that "+
+			"rollout (partition 0) first",
 			req.Workload, seen.Partition)
 	}
 	return ""
@@ -105,7 +110,8 @@ func proceed(req Request, seen Observed) NextAction {
 		}
 		return NextAction{Action: ActWrite, Reason: "give the claim back: what was saved cannot be read",
 			Write: &Write{Step: "fail", Held: seen.Claim, Release: true},
-			Failure: failure.New(failure.WorkloadFailed, "%s: somebody changed the annotation %s while it was being released (%s): look at its size and update settings by hand",
+			Failure: failure.New(failure.WorkloadFailed,
+				"%s: somebody changed the annotation %s while it was being released (%s): look at its size and update settings by hand",
 				req.Workload, AnnotationOriginal, problem)}
 	}
 	if !seen.Original.Begun {
@@ -131,12 +137,14 @@ func hold(req Request, seen Observed, saved Original) *Write {
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		saved.FromReplicas = number(seen.Replicas)
 	}
-	return &Write{Step: "begin", Held: seen.Claim, Fresh: true, Claim: req.Claim, Annotations: map[string]string{AnnotationOriginal: saved.String()}}
+	return &Write{Step: "begin", Held: seen.Claim, Fresh: true, Claim: req.Claim,
+		Annotations: map[string]string{AnnotationOriginal: saved.String()}}
 }
 
 func claimLost(req Request, seen Observed) NextAction {
 	return Fail(failure.New(failure.ClaimLost,
-		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by hand",
+		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by "+
+			"hand",
 		req.Workload, AnnotationClaimedBy, HolderNow(seen.Claim)))
 }
 

@@ -14,7 +14,8 @@ import (
 // A workload that the request does not hold is left alone.
 func Restore(req Request, seen Observed) NextAction {
 	if seen.Claim != req.Claim {
-		return NextAction{Action: ActDone, Reason: "nothing to give back", Result: &Result{Message: "nothing to give back: this release does not hold the workload"}}
+		return NextAction{Action: ActDone, Reason: "nothing to give back",
+			Result: &Result{Message: "nothing to give back: this release does not hold the workload"}}
 	}
 	message := "the claim is released; nothing was borrowed"
 	w, notes := giveBack(seen, "restore")
@@ -71,8 +72,8 @@ func takeOver(req Request, seen Observed, reason string) NextAction {
 	return write(reason, w)
 }
 
-// giveBack is the write that gives everything back and releases the claim. A setting that is no longer what was lent was changed by somebody else
-// meanwhile: theirs stays, and the notes say so.
+// giveBack is the write that gives everything back and releases the claim. A setting that is no longer what was lent was changed by
+// somebody else meanwhile: theirs stays, and the notes say so.
 func giveBack(seen Observed, step string) (w *Write, notes string) {
 	w = &Write{Step: step, Held: seen.Claim, Release: true, Annotations: map[string]string{}, Remove: []string{AnnotationOriginal}}
 	o := seen.Original

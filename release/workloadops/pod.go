@@ -10,7 +10,8 @@ const PatienceLimit = 60 * time.Second
 type Pod struct {
 	Name string
 	UID  string
-	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an abandoned attempt does no harm.
+	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an abandoned attempt does no
+	// harm.
 	Version string
 	// Revision is the hash or name of the pod's revision, and Marker the AnnotationRestartedBy that it was made with.
 	Revision string
@@ -83,7 +84,7 @@ func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
 	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
 }
 
-// WorstPod is the word of the pod that explains most, by rank: "pod order-abc: ImagePullBackOff: Back-off pulling …"; "" when none has one.
+// WorstPod is the word of the pod that explains most, by rank: "pod order-abc: ImagePullBackOff: Back-off pulling"; "" when none has one.
 func WorstPod(pods []Pod, rank func(Pod) int) string {
 	var worst *Pod
 	for i := range pods {

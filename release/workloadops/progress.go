@@ -36,7 +36,8 @@ func (p Progress) Elapsed() time.Duration {
 	return time.Duration(p.ElapsedSeconds * float64(time.Second))
 }
 
-// Read counts a read that succeeded. The time since the one before counts, GapLimit at most; none of it after a request that was not answered.
+// Read counts a read that succeeded. The time since the one before counts, GapLimit at most; none of it after a request that was not
+// answered.
 func (p *Progress) Read(now time.Time) {
 	if !p.ReadAt.IsZero() && p.UnreachableSince == nil {
 		gap := min(now.Sub(p.ReadAt), GapLimit)

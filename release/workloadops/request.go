@@ -1,5 +1,5 @@
-// Package workloadops decides what START, STOP and RESTART do to one workload, and names the messages between the workflow, the party's worker
-// and the centre. What a decision goes by and what it says (Snapshot, NextAction) it shares with rollouts.
+// Package workloadops decides what START, STOP and RESTART do to one workload, and names the messages between the workflow, the party's
+// worker and the centre. What a decision goes by and what it says (Snapshot, NextAction) it shares with rollouts.
 package workloadops
 
 import (
@@ -27,7 +27,8 @@ const (
 	ActivityLoadItem = "home.LoadItem"
 	// ActivityBeginTask checks that the task is the live one of its plan. TaskRequest → BeginTaskResult.
 	ActivityBeginTask = "home.BeginTask"
-	// ActivityCompleteRecord writes the task's final state, asked from its own workflow, into its record and prunes old records. TaskRequest → nothing.
+	// ActivityCompleteRecord writes the task's final state, asked from its own workflow, into its record and prunes old records.
+	// TaskRequest → nothing.
 	ActivityCompleteRecord = "home.CompleteRecord"
 	// ActivityClaimHolder says whether the holder of a workload may be taken over. ClaimHolderRequest → ClaimHolderResult.
 	ActivityClaimHolder = "home.ClaimHolder"
@@ -107,8 +108,8 @@ type Request struct {
 // RestoreRequest asks that what an operation borrowed is given back.
 type RestoreRequest struct {
 	Request
-	// Persist has every failure tried again by the server, every RestoreAgain, for as long as it takes: the workflow knows already that it cannot be done yet,
-	// and a try costs no history.
+	// Persist has every failure tried again by the server, every RestoreAgain, for as long as it takes: the workflow knows already that it
+	// cannot be done yet, and a try costs no history.
 	Persist bool `json:"persist,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// beginRestarting decides on the first change of RESTART: the marker on the pod template, together with the settings that make the workload's
-// controller replace the pods the way that is asked for.
+// beginRestarting decides on the first change of RESTART: the marker on the pod template, together with the settings that make the
+// workload's controller replace the pods the way that is asked for.
 func beginRestarting(req Request, seen Observed) NextAction {
 	if seen.Lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return wait(req, seen, "its controller has not counted its nodes yet")
@@ -42,9 +42,9 @@ func beginRestarting(req Request, seen Observed) NextAction {
 	return write("mark its pod template, so that every pod is replaced", w)
 }
 
-// byDeletion says whether this operation has to delete the pods itself. A workload's controller does it by itself, with two exceptions:
-// it replaces nothing when its update type is OnDelete; and a StatefulSet's begins with the largest ordinal whatever the state of the others, so that
-// SEQUENTIAL would have two pods out when one is not ready to begin with, and PARALLEL is beyond it.
+// byDeletion says whether this operation has to delete the pods itself. A workload's controller does it by itself, with two exceptions: it
+// replaces nothing when its update type is OnDelete; and a StatefulSet's begins with the largest ordinal whatever the state of the others,
+// so that SEQUENTIAL would have two pods out when one is not ready to begin with, and PARALLEL is beyond it.
 func byDeletion(req Request, seen Observed) bool {
 	if seen.UpdateType == UpdateOnDelete {
 		return true
@@ -138,7 +138,8 @@ func onTheirWayOut(seen Observed) int32 {
 	return seen.CountPods(func(p Pod) bool { return p.Deleting })
 }
 
-// podRevision is the revision of a DaemonSet's pods, made by this restart or before it, since the object itself does not name one. Others: "".
+// podRevision is the revision of a DaemonSet's pods, made by this restart or before it, since the object itself does not name one. Others:
+// "".
 func podRevision(req Request, seen Observed, made bool) string {
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		return ""
@@ -165,8 +166,8 @@ func restarting(seen Observed) string {
 	return text
 }
 
-// goOnDeleting decides on a RESTART that deletes the pods itself. Only pods that were not made from the marked template are deleted, and only after the
-// workload's controller has seen that template, so that no pod is restarted twice.
+// goOnDeleting decides on a RESTART that deletes the pods itself. Only pods that were not made from the marked template are deleted, and
+// only after the workload's controller has seen that template, so that no pod is restarted twice.
 func goOnDeleting(req Request, seen Observed) NextAction {
 	if seen.Lagging() {
 		return wait(req, seen, "its controller has not seen the change yet")
@@ -211,7 +212,8 @@ func oldPods(req Request, seen Observed) []Pod {
 	return old
 }
 
-// nextPod is the one pod that SEQUENTIAL may take now, if any: one that is out already, else one of the ready ones when all the others are there and ready.
+// nextPod is the one pod that SEQUENTIAL may take now, if any: one that is out already, else one of the ready ones when all the others are
+// there and ready.
 func nextPod(seen Observed, old []Pod) []Pod {
 	if len(old) == 0 || onTheirWayOut(seen) > 0 {
 		return nil

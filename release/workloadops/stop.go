@@ -63,8 +63,8 @@ func goOnStopping(req Request, seen Observed) NextAction {
 	return finish(req, seen, Result{Message: message})
 }
 
-// countsTerminating says whether the status counts pods on their way out: a StatefulSet's total does, a Deployment's has a number of its own
-// since Kubernetes 1.35.
+// countsTerminating says whether the status counts pods on their way out: a StatefulSet's total does, a Deployment's has a number of its
+// own since Kubernetes 1.35.
 func countsTerminating(req Request, seen Observed) bool {
 	return req.Workload.WorkloadRef.Kind == KindStatefulSet || seen.Terminating != nil
 }
@@ -93,7 +93,8 @@ func waitForEnd(req Request, seen Observed) NextAction {
 	return d
 }
 
-// left is the number of pods that still run or are on their way out. Pods that have run to their end stay as records; nobody takes them away.
+// left is the number of pods that still run or are on their way out. Pods that have run to their end stay as records; nobody takes them
+// away.
 func left(seen Observed) int32 { return seen.CountPods(func(p Pod) bool { return !p.Finished }) }
 
 func unready(seen Observed) int32 {

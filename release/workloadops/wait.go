@@ -10,8 +10,8 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// wait decides between waiting on, freeing a stuck pod, and giving up: at the deadline, or earlier when a pod is in trouble that does not pass.
-// progress says how far it is, like "2 of 3 pods are ready".
+// wait decides between waiting on, freeing a stuck pod, and giving up: at the deadline, or earlier when a pod is in trouble that does not
+// pass. progress says how far it is, like "2 of 3 pods are ready".
 func wait(req Request, seen Observed, progress string) NextAction {
 	deadline := time.Duration(req.DeadlineSeconds) * time.Second
 	expired := seen.Elapsed >= deadline
@@ -62,8 +62,8 @@ func counts(req Request, p Pod) bool {
 	}
 }
 
-// stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without end.
-// They are out already, so that taking them puts no further pod out; one at a time is taken.
+// stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without
+// end. They are out already, so that taking them puts no further pod out; one at a time is taken.
 func stuckPods(req Request, seen Observed) []Pod {
 	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.Operation == plan.Stop || !seen.OrderedReady || seen.Lagging() ||
 		seen.Revision == "" || seen.UpdateType != UpdateRolling || onTheirWayOut(seen) > 0 {

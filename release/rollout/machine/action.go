@@ -41,8 +41,8 @@ type Action struct {
 	Route  *rollout.RouteRequest
 	Finish *rollout.FinishRequest
 	Leave  *rollout.LeaveTrafficRequest
-	// Patient says that the party was found to be away: the action waits for it without a limit.
-	Patient bool
+	// NoPickUpTimeout says that the party was found to be unreachable: the action waits for it without a limit.
+	NoPickUpTimeout bool
 
 	waits rollout.WaitKind
 	// why is the sentence that people read while it lasts.
@@ -59,12 +59,21 @@ func (a Action) Activity() bool {
 	return a.Kind != ActRest && a.Kind != ActClose && a.Kind != ActSupersede
 }
 
+// party says whether the action is one of the party's activities.
+func (a Action) party() bool {
+	return a.Kind == ActBegin || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
+}
+
 // Halts says whether the action brings to rest what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
-// stoppable says whether the action may be stopped half way: what may wait for long. What is short, and would have to be done again in any case, is not.
+// stoppable says whether the action may be stopped half way: what may wait for long. What is short, and would have to be done again in any
+// case, is not.
 func (a Action) stoppable() bool {
-	return a.Kind == ActBegin && a.Begin.Unsettled == rollout.UnsettledWait || a.Kind == ActHold || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
+	if a.Kind == ActBegin {
+		return a.Begin.Unsettled == rollout.UnsettledWait
+	}
+	return a.Kind == ActHold || a.party()
 }
 
 // Result is what an action's activity answered; exactly the field of the action's kind is set.

@@ -71,10 +71,10 @@ func TestBringingHomeGivesWayToTheLiving(t *testing.T) {
 	require.Equal(t, ActAskHolder, w.next().Kind)
 	w.m.Done(Result{Holder: &workloadops.ClaimHolderResult{Reason: "it is at work"}}, w.now)
 	require.Equal(t, ActComplete, w.next().Kind)
-	require.Contains(t, w.m.c.Note, "nothing was changed")
+	require.Contains(t, w.m.s.Note, "nothing was changed")
 
 	w = bringing()
-	w.m.c.Ending = rollout.EndFrozen
+	w.m.s.Ending = rollout.EndFrozen
 	require.Equal(t, ActComplete, w.next().Kind, "a stop to frozen before the claim ends it")
 }
 

@@ -41,40 +41,36 @@ const (
 func (m *Machine) Failed(f Failure, now time.Time) {
 	a := *m.running
 	m.running, m.interrupted = nil, false
-	m.c.Observed = m.c.Observed && (a.Kind != ActMove || f.Kind.System()) // what a Move has seen need not be looked at once more
+	m.s.Observed = m.s.Observed && (a.Kind != ActMove || f.Kind.System()) // what a Move has seen need not be looked at once more
 	if f.Move != nil {
 		m.takeNumbers(*f.Move)
 	}
 	if a.Kind == ActComplete {
-		m.c.Stage = StageOver // nothing is owed to anybody: it closes without its record
+		m.s.Stage = StageOver // nothing is owed to anybody: it closes without its record
 		return
 	}
 	if f.Kind.System() {
-		m.away(a, f, now)
+		m.unreachable(a, f, now)
 		return
 	}
-	m.c.Away, m.c.AwayCount, m.c.SpentSeconds, m.c.Stuck = "", 0, 0, ""
-	m.c.Loose = m.c.Loose && a.Kind != ActMove // a Move that fails has brought the workload to rest before, where that can be done
+	m.reached()
+	// a Move that fails has brought the workload to rest before, where that can be done
+	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove
 	if a.Kind == ActBegin && m.failedToBegin(f) {
 		return
 	}
-	if a.Kind == ActHold && m.c.Stage == StageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
+	if a.Kind == ActHold && m.s.Stage == StageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
 		m.nextMove() // it was deleted: there is nothing to leave
 		return
 	}
-	if a.Kind == ActRoute && f.Kind == failure.Claimed && f.Holder != "" && f.Holder != m.c.TakeOver {
-		m.c.Holder = f.Holder // what a dead release holds is taken over
+	if a.Kind == ActRoute && f.Kind == failure.Claimed && f.Holder != "" && f.Holder != m.s.TakeOver {
+		m.s.Holder = f.Holder // what a dead release holds is taken over
 		return
 	}
-	if m.mattersLess(a) && !lost(f.Kind) {
-		return
+	// Of an action that was being given up anyway, or only brought to rest what is held, it is what holds it that somebody has to know.
+	if mattersLess := a.epoch != m.epoch || a.Halts() && m.s.Trouble != nil; !mattersLess || lost(f.Kind) {
+		m.trouble(a, f, now)
 	}
-	m.trouble(a, f, now)
-}
-
-// mattersLess says whether an action was being given up anyway, or only brought to rest what is held: then what holds it is what somebody has to know.
-func (m *Machine) mattersLess(a Action) bool {
-	return a.epoch != m.epoch || a.Halts() && m.c.Trouble != nil
 }
 
 // lost says that the workload is not the rollout's any more.
@@ -84,10 +80,10 @@ func lost(k failure.Kind) bool { return k == failure.Gone || k == failure.ClaimL
 func (m *Machine) failedToBegin(f Failure) bool {
 	switch f.Kind {
 	case failure.Claimed:
-		if f.Holder == "" || f.Holder == m.c.TakeOver {
+		if f.Holder == "" || f.Holder == m.s.TakeOver {
 			m.giveUp(f.Message)
 		} else {
-			m.c.Holder, m.c.Claimed = f.Holder, false
+			m.s.Holder, m.s.Claimed = f.Holder, false
 		}
 	case failure.Refused, failure.NotFound, failure.Gone, failure.ClaimLost:
 		m.giveUp(f.Message)
@@ -99,42 +95,43 @@ func (m *Machine) failedToBegin(f Failure) bool {
 
 // trouble holds the rollout, or rolls it back where the policy says so.
 func (m *Machine) trouble(a Action, f Failure, now time.Time) {
-	forward := m.c.Stage == StageHold || m.c.Stage == StageSteps || m.c.Stage == StageFinal && m.c.Ending.Side() == rollout.SideNew
+	forward := m.s.Stage == StageHold || m.s.Stage == StageSteps || m.s.Stage == StageFinal && m.s.Ending.Side() == rollout.SideNew
 	if f.Kind == failure.WorkloadFailed && forward && m.setup.Spec.Policy.OnFailure == strategy.OnFailureRollback {
 		m.policyDecides(rollout.VerbRollback, f.Message+"; the policy rolls back", now)
 		m.rollBack(now)
 		return
 	}
-	m.c.Trouble = &Trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
+	m.s.Trouble = &Trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
 	if f.Kind != failure.Drift {
-		m.c.Status.Phase = rollout.PhaseFailed
+		m.s.Status.Phase = rollout.PhaseFailed
 	}
 	if f.Kind == failure.WorkloadFailed && forward {
 		m.policyDecides(rollout.VerbPause, f.Message+"; the policy waits for somebody to decide", now)
 	}
 }
 
-// away keeps the same action and tries it again: at first without a limit, and where the party answers with trouble at once, after a while.
-func (m *Machine) away(a Action, f Failure, now time.Time) {
-	m.c.Away, m.c.SpentSeconds = f.Message, f.SpentSeconds
-	if a.Patient || m.c.AwayCount > 0 {
+// unreachable keeps the same action and tries it again: at first without a limit, and where the party answers with trouble at once, after a
+// while.
+func (m *Machine) unreachable(a Action, f Failure, now time.Time) {
+	m.s.Unreachable, m.s.SpentSeconds = f.Message, f.SpentSeconds
+	if a.NoPickUpTimeout || m.s.UnreachableCount > 0 {
 		pause := againFirst
-		for i := 1; i < m.c.AwayCount && pause < againMost; i++ {
+		for i := 1; i < m.s.UnreachableCount && pause < againMost; i++ {
 			pause *= 2
 		}
-		at := now.Add(min(pause, againMost))
-		m.c.AgainAt = &at
+		m.s.AgainAt = new(now.Add(min(pause, againMost)))
 	}
-	m.c.AwayCount++
+	m.s.UnreachableCount++
 }
 
-func (m *Machine) awayReason() string {
-	return fmt.Sprintf("%s: party %s cannot do its part: %s; it goes on by itself when that is over", m.place(), m.c.Status.Party, m.c.Away)
+func (m *Machine) unreachableReason() string {
+	return fmt.Sprintf("%s: party %s cannot do its part: %s; it goes on by itself when that is over", m.place(), m.s.Status.Party,
+		m.s.Unreachable)
 }
 
 // held is the rest in which somebody has to decide.
 func (m *Machine) held() Action {
-	t := m.c.Trouble
+	t := m.s.Trouble
 	a := Action{Kind: ActRest, waits: rollout.WaitResume}
 	switch t.Kind {
 	case failure.Drift:
@@ -150,34 +147,34 @@ func (m *Machine) held() Action {
 	return a
 }
 
-// shelter makes safe what is held. Pods that a Move has left in the middle of a step come to rest.
+// makeSafe makes safe what is held. Pods that a Move has left in the middle of a step come to rest.
 //
-// Traffic goes to the stable pods when somebody else has edited the workload: its own controller now replaces pods as the edit says, those of the new
-// version first, and of an extra workload's partner the stable ones. What is held then is held without a request to a Service that nobody serves.
-func (m *Machine) shelter() (Action, bool) {
-	t := m.c.Trouble
-	if m.c.Loose && (m.c.Stage == StageSteps || m.c.Stage == StageBack) && !lost(t.Kind) {
+// Traffic goes to the stable pods when somebody else has edited the workload: its own controller now replaces pods as the edit says, those
+// of the new version first, and of an extra workload's partner the stable ones. What is held then is held without a request to a Service
+// that nobody serves.
+func (m *Machine) makeSafe() (Action, bool) {
+	t := m.s.Trouble
+	if m.s.PodsUnsettled && m.inSteps() && !lost(t.Kind) {
 		return m.halt(t.Message), true
 	}
-	if t.Kind != failure.Drift || !t.Pods || m.c.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
+	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
 		return Action{}, false
 	}
-	var a Action
-	switch {
-	case m.c.Routed != No:
-		a = m.route(rollout.RouteToStable, strategy.Traffic{})
-	case m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.c.Pinned != No:
-		a = m.route(rollout.RouteUnpin, strategy.Traffic{})
-	default:
-		return Action{}, false
+	action := rollout.RouteToStable
+	if m.s.Routed == no {
+		if m.setup.Spec.Strategy.Style != strategy.StyleCanary || m.s.Pinned == no {
+			return Action{}, false
+		}
+		action = rollout.RouteUnpin
 	}
+	a := m.route(action, strategy.Traffic{})
 	a.why += ", since " + t.Message
 	return a, true
 }
 
 // waysOut are the verbs other than retry that end what has failed.
 func (m *Machine) waysOut() string {
-	if m.c.Ending == rollout.EndRollback || m.c.Stage == StageAdopt {
+	if m.s.Ending == rollout.EndRollback || m.s.Stage == StageAdopt {
 		return "stop to frozen leaves it as it is"
 	}
 	return "rollback or stop ends it"

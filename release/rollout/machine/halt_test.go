@@ -76,16 +76,16 @@ func TestWhatIsHeldIsAtRest(t *testing.T) {
 			require.Equal(t, ActMove, a.Kind, tc.reason)
 			require.True(t, a.Move.Halt, tc.reason)
 			require.Contains(t, a.Summary, "come to rest", tc.reason)
-			state, seen := w.m.Status().CurrentStepState, w.m.c.PutBack
+			state, seen := w.m.Status().CurrentStepState, w.m.s.PutBack
 			w.do(a)
 			require.Equal(t, state, w.m.Status().CurrentStepState, "%s: no step is further for it", tc.reason)
-			require.Equal(t, seen, w.m.c.PutBack, tc.reason)
+			require.Equal(t, seen, w.m.s.PutBack, tc.reason)
 			a = w.drive()
 		}
 		require.Equal(t, ActRest, a.Kind, tc.reason)
 		require.Equal(t, tc.waits, w.m.Status().WaitingFor.Kind, tc.reason)
 		verb := map[rollout.WaitKind]rollout.Verb{rollout.WaitResume: rollout.VerbResume, rollout.WaitDrift: rollout.VerbRetry}[tc.waits]
-		if w.m.c.Trouble != nil {
+		if w.m.s.Trouble != nil {
 			verb = rollout.VerbRetry
 		}
 		outcome, message := w.m.Command(rollout.Command{Verb: verb}, w.now)
@@ -108,7 +108,7 @@ func TestAHaltThatFails(t *testing.T) {
 	w := held()
 	w.fail(failure.Unreachable, "out of reach")
 	a := w.next()
-	require.True(t, a.Move.Halt && a.Patient, "it is tried again, for as long as it takes")
+	require.True(t, a.Move.Halt && a.NoPickUpTimeout, "it is tried again, for as long as it takes")
 	w.fail(failure.Refused, "its cluster does not accept it")
 	require.Equal(t, ActRest, w.next().Kind)
 	require.Contains(t, w.m.Status().Reason, "does not accept it")

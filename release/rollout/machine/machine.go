@@ -1,4 +1,5 @@
-// Package machine decides what a rollout does next, and why: from its strategy, what its activities have answered and what people have asked.
+// Package machine decides what a rollout does next, and why: from its strategy, what its activities have answered and what people have
+// asked.
 package machine
 
 import (
@@ -15,7 +16,8 @@ import (
 // Setup is what a rollout is told at its start and never changes.
 type Setup struct {
 	Spec strategy.Spec
-	// Claim is the claim on the workload; its run is the first of the workflow's chain. Release stands for this release within the chain: its record.
+	// Claim is the claim on the workload; its run is the first of the workflow's chain. Release stands for this release within the chain: its
+	// record.
 	Claim   string
 	Release string
 	// Workflow is where it runs.
@@ -35,7 +37,7 @@ type Setup struct {
 // It knows no clock, no workflow and no cluster. Everything that it has to remember is its State.
 type Machine struct {
 	setup Setup
-	c     State
+	s     State
 	// epoch is raised by whatever changes the direction: an action of an earlier epoch tells facts, but moves nothing on.
 	epoch int
 	// running is the action that is being carried out, interrupted whether it is to be stopped.
@@ -46,25 +48,24 @@ type Machine struct {
 // NewMachine begins a rollout.
 func NewMachine(setup Setup, now time.Time) *Machine {
 	spec := setup.Spec
-	m := &Machine{setup: setup, c: State{Stage: StageBegin}}
-	m.c.Status = rollout.Status{
+	m := &Machine{setup: setup, s: State{Stage: StageBegin}}
+	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
-		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin", CurrentStepState: rollout.StateBeforeUpgrade,
+		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
 		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
 		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Release,
 	}
-	ref := setup.Workflow
-	m.c.Status.Workflow = &ref
+	m.s.Status.Workflow = &setup.Workflow
 	verb, what := VerbStart, "the rollout was started"
 	if setup.BringHome {
 		verb, what = rollout.VerbRollback, "what an earlier release left on the workload is brought home"
 	}
 	m.note(rollout.Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, audit.Accepted, what, now)
 	if setup.BringHome {
-		m.c.Ending = rollout.EndRollback
+		m.s.Ending = rollout.EndRollback
 	}
 	if spec.Strategy.Paused && !setup.BringHome {
-		m.c.Status.Paused, m.c.PausedBy = true, "its strategy says paused"
+		m.s.Status.Paused, m.s.PausedBy = true, "its strategy says paused"
 	}
 	m.enterStep(1, now)
 	return m
@@ -72,28 +73,27 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 
 // ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.
 func ResumeMachine(setup Setup, state State) *Machine {
-	m := &Machine{setup: setup, c: state}
-	ref := setup.Workflow
-	m.c.Status.Workflow = &ref
+	m := &Machine{setup: setup, s: state}
+	m.s.Status.Workflow = &setup.Workflow
 	return m
 }
 
 // State is the machine's state. It may be taken while nothing is being carried out.
-func (m *Machine) State() State { return m.c }
+func (m *Machine) State() State { return m.s }
 
 // Status is the rollout as it is now.
 func (m *Machine) Status() rollout.Status {
-	s := m.c.Status
-	s.History = m.c.Log.Entries
+	s := m.s.Status
+	s.History = m.s.Log.Entries
 	return s
 }
 
 // Next says what to do now. It is not asked while an activity is being carried out. Rests end by the clock: it is asked again at Until.
 func (m *Machine) Next(now time.Time) Action {
 	for {
-		a, ready := m.decide(now)
-		if ready {
-			a.epoch, a.ending = m.epoch, m.c.Ending
+		if a, ready := m.decide(now); ready {
+			a.epoch, a.ending = m.epoch, m.s.Ending
+			a.NoPickUpTimeout = m.s.Unreachable != "" && a.party()
 			m.explain(a, now)
 			return a
 		}
@@ -105,11 +105,11 @@ func (m *Machine) Start(a Action) {
 	m.running, m.interrupted = &a, false
 	switch a.Kind {
 	case ActBegin:
-		m.c.Claimed = true
+		m.s.Claimed = true
 	case ActMove:
-		m.c.Moved, m.c.Loose = true, true
+		m.s.Moved, m.s.PodsUnsettled = true, true
 	case ActFinish:
-		m.c.Moved = m.c.Moved || a.Finish.To == rollout.SideNew
+		m.s.Moved = m.s.Moved || a.Finish.To == rollout.SideNew
 	case ActRoute:
 		m.startRoute(a)
 	}
@@ -121,14 +121,14 @@ func (m *Machine) startRoute(a Action) {
 	}
 	switch a.Route.Action {
 	case rollout.RoutePin:
-		m.c.Pinned = Maybe
+		m.s.Pinned = maybe
 	case rollout.RouteUnpin:
-		if m.c.Pinned != No {
-			m.c.Pinned = Maybe
+		if m.s.Pinned != no {
+			m.s.Pinned = maybe
 		}
 	case rollout.RouteEnsure, rollout.RouteToNew:
-		m.c.Routed = Maybe
-		m.c.CanaryServices = !a.Route.NoCanary
+		m.s.Routed = maybe
+		m.s.CanaryServices = !a.Route.NoCanary
 	}
 }
 
@@ -137,65 +137,66 @@ func (m *Machine) Interrupts() bool { return m.running != nil && m.interrupted }
 
 // Resting says whether the machine waits for a message or the clock only, and has written nothing off: it may continue as new.
 func (m *Machine) Resting() bool {
-	return m.running == nil && m.c.Stage != StageOver && m.c.Stage != StageComplete
+	return m.running == nil && !m.over()
 }
 
 // Over says that nothing is left to be done.
-func (m *Machine) Over() bool { return m.c.Stage == StageOver }
+func (m *Machine) Over() bool { return m.s.Stage == StageOver }
 
 // Superseded says whether a newer release takes this one's place when it is over.
-func (m *Machine) Superseded() bool { return m.c.Superseding }
+func (m *Machine) Superseded() bool { return m.s.Superseding }
 
 // decide is one round of Next: an action, or a change of state after which it is asked again.
 func (m *Machine) decide(now time.Time) (Action, bool) {
 	switch {
-	case m.c.Stage == StageOver && m.c.Superseding:
+	case m.s.Stage == StageOver && m.s.Superseding:
 		return Action{Kind: ActSupersede}, true
-	case m.c.Stage == StageOver:
+	case m.s.Stage == StageOver:
 		return Action{Kind: ActClose}, true
-	case m.c.Stage == StageComplete:
+	case m.s.Stage == StageComplete:
 		return Action{Kind: ActComplete, Summary: "write the record"}, true
-	case m.c.Trouble != nil:
-		if a, needed := m.shelter(); needed {
+	case m.s.Trouble != nil:
+		if a, needed := m.makeSafe(); needed {
 			return a, true
 		}
 		return m.held(), true
-	case m.c.AgainAt != nil && now.Before(*m.c.AgainAt):
-		return Action{Kind: ActRest, Until: m.c.AgainAt, Summary: "before the party is tried again", waits: rollout.WaitParty, why: m.awayReason()}, true
+	case m.s.AgainAt != nil && now.Before(*m.s.AgainAt):
+		return Action{Kind: ActRest, Until: m.s.AgainAt, Summary: "before the party is tried again", waits: rollout.WaitParty,
+			why: m.unreachableReason()}, true
 	}
-	m.c.AgainAt = nil
-	if m.c.Holder != "" {
+	m.s.AgainAt = nil
+	if m.s.Holder != "" {
 		return Action{Kind: ActAskHolder, Summary: "ask whether the claim's holder is alive", waits: rollout.WaitParty,
-			Holder: &workloadops.ClaimHolderRequest{Claim: m.c.Holder},
-			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.c.Holder)}, true
+			Holder: &workloadops.ClaimHolderRequest{Claim: m.s.Holder},
+			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.s.Holder)}, true
 	}
 	a, ready := m.onStage(now)
 	if !ready || !m.needsGrace(a, now) {
 		return a, ready
 	}
-	return Action{Kind: ActRest, Until: m.c.GraceUntil, Summary: "routes take effect", waits: rollout.WaitTraffic,
-		why: fmt.Sprintf("%s: the changed routes are left to take effect until %s", m.place(), clock(*m.c.GraceUntil))}, true
+	return Action{Kind: ActRest, Until: m.s.GraceUntil, Summary: "routes take effect", waits: rollout.WaitTraffic,
+		why: fmt.Sprintf("%s: the changed routes are left to take effect until %s", m.place(), clock(*m.s.GraceUntil))}, true
 }
 
-// needsGrace says whether changed routes have to take effect first. A rollback's own first write of the routes need not wait, nor need pods that come to rest:
-// it makes safe.
+// needsGrace says whether changed routes have to take effect first. A rollback's own first write of the routes need not wait, nor need pods
+// that come to rest: it makes safe.
 func (m *Machine) needsGrace(a Action, now time.Time) bool {
-	if m.c.GraceUntil == nil {
+	if m.s.GraceUntil == nil {
 		return false
 	}
-	if !now.Before(*m.c.GraceUntil) {
-		m.c.GraceUntil = nil
+	if !now.Before(*m.s.GraceUntil) {
+		m.s.GraceUntil = nil
 		return false
 	}
 	if a.Kind == ActRest && a.Until == nil { // it waits anyway: the time is looked at again before anything is done
 		return false
 	}
-	rescue := a.Kind == ActRoute && a.Route.Action == rollout.RouteToStable && m.c.Ending == rollout.EndRollback
-	return !rescue && !a.Halts() && (a.Activity() || a.Until.Before(*m.c.GraceUntil))
+	rescue := a.Kind == ActRoute && a.Route.Action == rollout.RouteToStable && m.s.Ending == rollout.EndRollback
+	return !rescue && !a.Halts() && (a.Activity() || a.Until.Before(*m.s.GraceUntil))
 }
 
 func (m *Machine) onStage(now time.Time) (Action, bool) {
-	switch m.c.Stage {
+	switch m.s.Stage {
 	case StageBegin:
 		return m.begin()
 	case StageHold:
@@ -209,37 +210,35 @@ func (m *Machine) onStage(now time.Time) (Action, bool) {
 
 // begin claims the workload, over the claim of a dead workflow where need be.
 func (m *Machine) begin() (Action, bool) {
-	if givenUp := m.c.Ending == rollout.EndFrozen || !m.setup.BringHome && m.c.Ending != rollout.EndNone && m.c.Ending != rollout.EndNew; givenUp && !m.c.Claimed {
-		m.close(m.c.Ending.Phase()) // nothing was done: nothing is to be undone
+	forward := m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew
+	if !m.s.Claimed && (m.s.Ending == rollout.EndFrozen || !m.setup.BringHome && !forward) {
+		m.close(m.s.Ending.Phase()) // nothing was done: nothing is to be undone
 		return Action{}, false
 	}
-	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change, Adopt: m.setup.BringHome}
+	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change,
+		Adopt: m.setup.BringHome}
 	if m.setup.Spec.Policy.SettleSeconds > 0 {
 		request.Unsettled = rollout.UnsettledTell
 	}
-	if m.c.Unsettled != "" && (m.c.Ending == rollout.EndNone || m.c.Ending == rollout.EndNew) {
-		return m.settle(request), true
+	a := Action{Kind: ActBegin, Begin: request, Summary: "claim " + m.workload(), waits: rollout.WaitParty,
+		why: "claiming " + m.workload() + " before anything is changed"}
+	if m.s.Unsettled != "" && forward { // it is claimed when its own update is done; whoever ends the release meanwhile stops the wait
+		request.Unsettled, request.DeadlineSeconds = rollout.UnsettledWait, m.setup.Spec.Policy.SettleSeconds
+		a.Summary, a.waits = "wait for the update of "+m.workload()+" to finish", rollout.WaitPods
+		a.why = fmt.Sprintf("%s; the release begins by itself when that is done, and ends if it takes longer than %s",
+			m.s.Unsettled, time.Duration(request.DeadlineSeconds)*time.Second)
 	}
-	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "claim " + m.workload(), waits: rollout.WaitParty,
-		why: "claiming " + m.workload() + " before anything is changed"}, true
-}
-
-// settle waits for the workload's own update to finish, and claims it then. Whoever ends the release meanwhile stops the wait.
-func (m *Machine) settle(request *rollout.BeginRequest) Action {
-	seconds := m.setup.Spec.Policy.SettleSeconds
-	request.Unsettled, request.DeadlineSeconds = rollout.UnsettledWait, seconds
-	return Action{Kind: ActBegin, Begin: request, Patient: m.c.Away != "", Summary: "wait for the update of " + m.workload() + " to finish", waits: rollout.WaitPods,
-		why: fmt.Sprintf("%s; the release begins by itself when that is done, and ends if it takes longer than %s", m.c.Unsettled, time.Duration(seconds)*time.Second)}
+	return a, true
 }
 
 // hold takes part in the shared TrafficRouting: its routes are made once, before the first pod moves.
 func (m *Machine) hold() (Action, bool) {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
 	switch {
-	case name == "" || m.c.SharedRouted:
-		m.c.Stage = StageSteps
+	case name == "" || m.s.SharedRouted:
+		m.s.Stage = StageSteps
 		return Action{}, false
-	case m.c.Shared == nil:
+	case m.s.Shared == nil:
 		return m.takePart(name), true
 	default:
 		return m.sharedRoute(rollout.RouteEnsure, "routes of TrafficRouting "+name), true
@@ -251,9 +250,9 @@ func (m *Machine) holding(name string) *rollout.HoldTrafficRequest {
 }
 
 func (m *Machine) subject() rollout.Subject {
-	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.c.UID, Claim: m.setup.Claim, TakeOver: m.c.TakeOver,
-		DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds, SpentSeconds: m.c.SpentSeconds}
-	if m.c.Away == "" {
+	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.s.UID, Claim: m.setup.Claim,
+		TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds, SpentSeconds: m.s.SpentSeconds}
+	if m.s.Unreachable == "" {
 		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
 	}
 	return s
@@ -261,10 +260,21 @@ func (m *Machine) subject() rollout.Subject {
 
 // close ends the rollout in that phase: what is left is the record.
 func (m *Machine) close(phase rollout.Phase) {
-	m.c.Stage, m.c.Closing = StageComplete, phase
+	m.s.Stage, m.s.Closing = StageComplete, phase
 }
 
 func (m *Machine) workload() string {
 	w := m.setup.Spec
 	return fmt.Sprintf("%s %s/%s", w.WorkloadRef.Kind, w.Namespace, w.WorkloadRef.Name)
+}
+
+// inSteps says whether it is at a step, on its way or on its way back.
+func (m *Machine) inSteps() bool { return m.s.Stage == StageSteps || m.s.Stage == StageBack }
+
+// over says that nothing but the record is left.
+func (m *Machine) over() bool { return m.s.Stage == StageComplete || m.s.Stage == StageOver }
+
+// reached forgets what kept the party from answering, and what its last answers said of a pod in trouble.
+func (m *Machine) reached() {
+	m.s.Unreachable, m.s.UnreachableCount, m.s.SpentSeconds, m.s.Stuck = "", 0, 0, ""
 }

@@ -166,7 +166,7 @@ func (w *world) bringToEnd(t *rapid.T) {
 		if a.Kind == ActClose || a.Kind == ActSupersede {
 			return
 		}
-		tr := w.m.c.Trouble
+		tr := w.m.s.Trouble
 		switch {
 		case tr != nil && (tr.Kind == failure.Gone || tr.Kind == failure.ClaimLost):
 			w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now)

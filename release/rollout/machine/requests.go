@@ -2,36 +2,43 @@ package machine
 
 import (
 	"fmt"
+	"time"
+
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"time"
 )
+
+// activity is an activity whose summary, with the place where the rollout is, is also the reason that people read.
+func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string) Action {
+	text := m.place() + ": " + what
+	return Action{Kind: kind, waits: waits, Summary: text, why: text}
+}
 
 // move brings the step's pods, or looks after them while it rests.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back := m.c.Stage == StageBack
-	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.c.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
-		Change: m.setup.Spec.Change, Template: m.c.Template, PutBack: m.c.PutBack, FailureThreshold: s.FailureThreshold,
+	back := m.s.Stage == StageBack
+	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
+		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
 		Rest: m.rests() || m.routes(), CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
-		KeepStable: s.Style == strategy.StylePartition && !back && m.c.Pinned != No}
-	request.TellStuck = !back && !look && m.c.Stuck == ""
+		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
-		request.From = m.c.From
+		request.From = m.s.From
 	}
-	a := Action{Kind: ActMove, Move: request, Patient: m.c.Away != "", waits: rollout.WaitPods}
+	a := Action{Kind: ActMove, Move: request, waits: rollout.WaitPods}
 	switch {
 	case look:
 		a.Summary = fmt.Sprintf("%s: look at a change of somebody else", m.stepOf())
 		a.why = fmt.Sprintf("%s: somebody else has changed %s: it is looked at", m.stepOf(), m.workload())
 	case back:
 		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepOf(), step.Replicas.String())
-		a.why = fmt.Sprintf("%s of the way back: waiting until %s of the new pods are of the stable version again", m.stepOf(), step.Replicas.String())
+		a.why = fmt.Sprintf("%s of the way back: waiting until %s of the new pods are of the stable version again", m.stepOf(),
+			step.Replicas.String())
 	default:
 		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepOf(), step.Replicas.String())
 		a.why = fmt.Sprintf("%s: waiting until %s of the pods are of the new version and ready", m.stepOf(), step.Replicas.String())
-		if m.c.Stuck != "" {
-			a.why += ": " + m.c.Stuck
+		if m.s.Stuck != "" {
+			a.why += ": " + m.s.Stuck
 		}
 	}
 	return a
@@ -41,7 +48,7 @@ func (m *Machine) move(look bool) Action {
 func (m *Machine) halt(since string) Action {
 	a := m.move(false)
 	a.Move.Halt, a.Move.PutBack, a.Move.TellStuck = true, false, false
-	a.Move.Back = a.Move.Back && !m.c.Counting // nothing has gone back yet
+	a.Move.Back = a.Move.Back && !m.s.Counting // nothing has gone back yet
 	a.Summary = m.place() + ": pods come to rest"
 	a.why = fmt.Sprintf("%s: its pods come to rest where they are, since %s", m.place(), since)
 	return a
@@ -50,18 +57,19 @@ func (m *Machine) halt(since string) Action {
 // rests says whether the current step rests after its pods, as far as is known now.
 func (m *Machine) rests() bool {
 	p := m.step().PauseSeconds
-	return !m.c.Promoted && !m.passes() && (p == nil || *p > 0)
+	return !m.s.Promoted && !m.passes() && (p == nil || *p > 0)
 }
 
 // route makes one change of the rollout's own routes.
 func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Action {
 	s := m.setup.Spec.Strategy
 	routings, noCanary := s.Routings, s.DisableGenerateCanaryService
-	if m.c.Stage == StageAdopt && m.c.Adopted != nil {
-		routings, noCanary = m.c.Adopted.Routings, m.c.Adopted.NoCanary
+	if m.s.Stage == StageAdopt && m.s.Adopted != nil {
+		routings, noCanary = m.s.Adopted.Routings, m.s.Adopted.NoCanary
 	}
-	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic, StableHash: m.c.StableHash, CanaryHash: m.c.CanaryHash,
-		NoCanary: noCanary, Overwrite: m.c.PutBack || m.c.Ending == rollout.EndRollback || m.c.Ending == rollout.EndGone}
+	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
+		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary,
+		Overwrite: m.s.PutBack || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
 	}
@@ -69,8 +77,9 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	if action == rollout.RouteEnsure {
 		what = "send " + trafficWords(traffic) + " to the new version"
 	}
-	return Action{Kind: ActRoute, Route: request, Patient: m.c.Away != "", waits: rollout.WaitTraffic,
-		Summary: m.place() + ": " + what, why: m.place() + ": " + what}
+	a := m.activity(ActRoute, rollout.WaitTraffic, what)
+	a.Route = request
+	return a
 }
 
 var routeWords = map[rollout.RouteAction]string{
@@ -89,91 +98,95 @@ func trafficWords(t strategy.Traffic) string {
 	return fmt.Sprintf("requests that meet %s", strategy.Plural(len(t.Matches), "match", "matches"))
 }
 
+// routeOnly makes a change that asks nothing of the traffic.
+func (m *Machine) routeOnly(action rollout.RouteAction) (Action, bool) {
+	return m.route(action, strategy.Traffic{}), true
+}
+
 // sharedRoute makes a change of the TrafficRouting's routes, under the claim that all its holders share.
 func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action {
-	shared := *m.c.Shared
+	shared := *m.s.Shared
 	subject := m.subject()
-	subject.Claim = m.c.SharedClaim
-	return Action{Kind: ActRoute, shared: true, Patient: m.c.Away != "", Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
-		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic, StableHash: m.c.StableHash,
-			CanaryHash: m.c.CanaryHash, NoCanary: true, Overwrite: m.c.PutBack}}
+	subject.Claim = m.s.SharedClaim
+	return Action{Kind: ActRoute, shared: true, Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
+		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic,
+			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.s.PutBack}}
 }
 
 // table is the finalising that is under way.
 func (m *Machine) table() []rollout.FinalMove {
 	s := m.setup.Spec.Strategy
-	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic(), Services: !s.DisableGenerateCanaryService, Shared: s.TrafficRoutingRef != "",
-		Untouched: m.untouched(), Autoscalers: m.pinsAutoscalers()}
-	ending := m.c.Ending
-	if a := m.c.Adopted; m.c.Stage == StageAdopt && a != nil {
+	// This release pins autoscalers, or the earlier one did whose remains it was bringing home.
+	pins := s.Style == strategy.StyleBlueGreen || m.s.Adopted != nil && m.s.Adopted.Style == strategy.StyleBlueGreen
+	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic(), Services: !s.DisableGenerateCanaryService,
+		Shared: s.TrafficRoutingRef != "", Untouched: m.untouched(), Autoscalers: pins}
+	ending := m.s.Ending
+	if a := m.s.Adopted; m.s.Stage == StageAdopt && a != nil {
 		b = rollout.Borrowed{Style: a.Style, Traffic: len(a.Routings) > 0, Services: !a.NoCanary, Shared: a.TrafficRouting != ""}
 		ending = rollout.EndRollback
 	}
 	return rollout.FinalMoves(b, ending)
 }
 
-// pinsAutoscalers says whether this release pins autoscalers, or the earlier one did whose remains it was bringing home.
-func (m *Machine) pinsAutoscalers() bool {
-	return m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen || m.c.Adopted != nil && m.c.Adopted.Style == strategy.StyleBlueGreen
-}
-
 // untouched says that nothing of this release was changed: it has its claim at most.
 func (m *Machine) untouched() bool {
-	return m.c.Adopted == nil && !m.c.Moved && m.c.Pinned == No && m.c.Routed == No && !m.c.CanaryServices
+	return m.s.Adopted == nil && !m.s.Moved && m.s.Pinned == no && m.s.Routed == no && !m.s.CanaryServices
 }
 
 // finalise is the next move of finalising; after the last the rollout closes, or begins once another's remains are brought home.
 func (m *Machine) finalise(now time.Time) (Action, bool) {
 	moves := m.table()
-	if m.c.FinalMove >= len(moves) {
+	if m.s.FinalMove >= len(moves) {
 		m.finalised(now)
 		return Action{}, false
 	}
-	move := moves[m.c.FinalMove]
-	m.c.Status.FinalisingStep = string(move)
-	switch move {
-	case rollout.FinalUnpin, rollout.FinalStable, rollout.FinalNew, rollout.FinalRemove:
-		return m.route(rollout.RouteAction(move), strategy.Traffic{}), true
-	case rollout.FinalLeave:
-		return m.leave(), true
-	default:
-		return m.finishPods(rollout.FinishAction(move)), true
+	move := moves[m.s.FinalMove]
+	m.s.Status.FinalisingStep = string(move)
+	if action, routes := move.Route(); routes {
+		return m.routeOnly(action)
 	}
+	if move == rollout.FinalLeave {
+		return m.leave(), true
+	}
+	return m.finishPods(rollout.FinishAction(move)), true
 }
 
 func (m *Machine) finalised(now time.Time) {
-	m.c.Status.FinalisingStep = ""
-	if m.c.Stage != StageAdopt {
-		m.close(m.c.Ending.Phase())
+	m.s.Status.FinalisingStep = ""
+	if m.s.Stage != StageAdopt {
+		m.close(m.s.Ending.Phase())
 		return
 	}
-	if m.c.Ending == rollout.EndRollback {
+	if m.s.Ending == rollout.EndRollback {
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
-	m.c.Stage, m.c.Adopted, m.c.FinalMove, m.c.Claimed, m.c.TakeOver = StageBegin, nil, 0, false, ""
-	m.c.Pinned, m.c.Routed, m.c.CanaryServices, m.c.Status.Traffic, m.c.Leaving = No, No, false, nil, LeavingAsk
-	m.c.Shared, m.c.SharedClaim, m.c.SharedRouted = nil, "", false
-	m.enterStep(m.c.Status.CurrentStepIndex, now)
+	m.s.Stage, m.s.Adopted, m.s.FinalMove, m.s.Claimed, m.s.TakeOver = StageBegin, nil, 0, false, ""
+	m.s.Pinned, m.s.Routed, m.s.CanaryServices, m.s.Status.Traffic, m.s.Leaving = no, no, false, nil, LeavingAsk
+	m.s.Shared, m.s.SharedClaim, m.s.SharedRouted = nil, "", false
+	m.enterStep(m.s.Status.CurrentStepIndex, now)
 }
 
 func (m *Machine) finishPods(action rollout.FinishAction) Action {
-	ending := m.c.Ending
-	if m.c.Stage == StageAdopt {
-		ending = rollout.EndRollback
+	to := m.s.Ending.Side()
+	if m.s.Stage == StageAdopt {
+		to = rollout.SideStable
 	}
-	request := &rollout.FinishRequest{Subject: m.subject(), Action: action, To: ending.Side(), Template: m.c.Template, Change: m.setup.Spec.Change, PutBack: m.c.PutBack}
-	what := map[rollout.FinishAction]string{
-		rollout.FinishResume:           "give the workload its settings back and wait until it is whole, of the " + string(ending.Side()) + " version",
-		rollout.FinishRelease:          "take everything of this release off the workload",
-		rollout.FinishFreeze:           "give the claim back and leave the split where it is",
-		rollout.FinishAutoscalers:      "give the autoscalers their limits back",
-		rollout.FinishResumeAndRelease: "give the workload its settings back, wait until it is whole, of the " + string(ending.Side()) + " version, and release it",
-	}[action]
-	return Action{Kind: ActFinish, Finish: request, Patient: m.c.Away != "", Summary: m.place() + ": " + what, waits: rollout.WaitPods, why: m.place() + ": " + what}
+	a := m.activity(ActFinish, rollout.WaitPods, map[rollout.FinishAction]string{
+		rollout.FinishResume:      "give the workload its settings back and wait until it is whole, of the " + string(to) + " version",
+		rollout.FinishRelease:     "take everything of this release off the workload",
+		rollout.FinishFreeze:      "give the claim back and leave the split where it is",
+		rollout.FinishAutoscalers: "give the autoscalers their limits back",
+		rollout.FinishResumeAndRelease: "give the workload its settings back, wait until it is whole, of the " + string(to) +
+			" version, and release it",
+	}[action])
+	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Template, Change: m.setup.Spec.Change,
+		PutBack: m.s.PutBack}
+	return a
 }
 
-// takePart takes part in a shared TrafficRouting. While another release gives its routes back this waits, as long as a step's pods may take.
+// takePart takes part in a shared TrafficRouting. While another release gives its routes back this waits, as long as a step's pods may
+// take.
 func (m *Machine) takePart(name string) Action {
 	request := m.holding(name)
 	request.DeadlineSeconds = m.setup.Spec.Policy.StepDeadlineSeconds
@@ -184,26 +197,27 @@ func (m *Machine) takePart(name string) Action {
 // leave leaves the shared TrafficRouting; the last holder restores its routes.
 func (m *Machine) leave() Action {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
-	if m.c.Adopted != nil && m.c.Stage == StageAdopt {
-		name = m.c.Adopted.TrafficRouting
-		if m.c.Shared == nil { // its holder is dead and forgotten: this release takes its place, so that the routes are given back
+	if m.s.Adopted != nil && m.s.Stage == StageAdopt {
+		name = m.s.Adopted.TrafficRouting
+		if m.s.Shared == nil { // its holder is dead and forgotten: this release takes its place, so that the routes are given back
 			return m.takePart(name)
 		}
 	}
-	if m.c.Leaving == LeavingRestore {
+	if m.s.Leaving == LeavingRestore {
 		return m.sharedRoute(rollout.RouteToStable, "give the routes of TrafficRouting "+name+" back")
 	}
-	return Action{Kind: ActLeave, Summary: "leave TrafficRouting " + name, waits: rollout.WaitTraffic, why: m.place() + ": leaving TrafficRouting " + name,
-		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holding(name), Restored: m.c.Leaving == LeavingTell}}
+	return Action{Kind: ActLeave, Summary: "leave TrafficRouting " + name, waits: rollout.WaitTraffic,
+		why:   m.place() + ": leaving TrafficRouting " + name,
+		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holding(name), Restored: m.s.Leaving == LeavingTell}}
 }
 
 // place says where the rollout is, for sentences.
 func (m *Machine) place() string {
-	switch m.c.Stage {
+	switch m.s.Stage {
 	case StageAdopt:
 		return "bringing home what an earlier release left"
 	case StageFinal:
-		return finalWords[m.c.Ending]
+		return finalWords[m.s.Ending]
 	case StageBack:
 		return m.stepOf() + " of the way back"
 	case StageSteps:

@@ -43,7 +43,7 @@ func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		require.True(t, w.m.Interrupts(), tc.reason)
 		w.m.Stopped()
-		require.Equal(t, tc.stage, w.m.c.Stage, tc.reason)
+		require.Equal(t, tc.stage, w.m.s.Stage, tc.reason)
 		w.drive()
 		require.Equal(t, tc.phase, w.m.Status().Phase, tc.reason)
 		require.False(t, w.claimed, tc.reason)

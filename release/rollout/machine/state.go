@@ -26,13 +26,13 @@ type State struct {
 	Unsettled string `json:"unsettled,omitempty"`
 	// Moved says that a Move was asked: the workload may have new pods.
 	Moved bool `json:"moved,omitempty"`
-	// Loose says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.
-	Loose bool `json:"loose,omitempty"`
+	// PodsUnsettled says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.
+	PodsUnsettled bool `json:"loose,omitempty"`
 	// Stuck says that a new pod of the step is in trouble that may pass, and which.
 	Stuck string `json:"stuck,omitempty"`
 	// Pinned and Routed say what may have been done to the Services and the routes.
-	Pinned Certainty `json:"pinned,omitempty"`
-	Routed Certainty `json:"routed,omitempty"`
+	Pinned TriState `json:"pinned,omitempty"`
+	Routed TriState `json:"routed,omitempty"`
 	// CanaryServices says that there may be canary Services.
 	CanaryServices bool `json:"canaryServices,omitempty"`
 	// Template is the new template's digest, "" until it is known. StableHash and CanaryHash are values of the pods' revision label.
@@ -63,11 +63,11 @@ type State struct {
 	GraceUntil *time.Time `json:"graceUntil,omitempty"`
 	RestUntil  *time.Time `json:"restUntil,omitempty"`
 	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	// Away is the system trouble that keeps the party from answering, "" while it answers; AwayCount how often in a row it was met, and
-	// AgainAt when it is tried again.
-	Away      string     `json:"away,omitempty"`
-	AwayCount int        `json:"awayCount,omitempty"`
-	AgainAt   *time.Time `json:"againAt,omitempty"`
+	// Unreachable is the system trouble that keeps the party from answering, "" while it answers; UnreachableCount how often in a row it was
+	// met, and AgainAt when it is tried again.
+	Unreachable      string     `json:"away,omitempty"`
+	UnreachableCount int        `json:"awayCount,omitempty"`
+	AgainAt          *time.Time `json:"againAt,omitempty"`
 	// SpentSeconds is what interrupted attempts have used of the action's deadline.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 	// Holder is a claim in the way that is being asked after, TakeOver the claim of a dead workflow.
@@ -110,14 +110,14 @@ const (
 	StageOver     Stage = "Over"
 )
 
-// Certainty is whether a thing was done: not, perhaps (it was asked), or surely.
-type Certainty string
+// TriState is whether a thing was done: not, perhaps (it was asked), or surely.
+type TriState string
 
-// The certainties.
+// The values of a TriState.
 const (
-	No    Certainty = ""
-	Maybe Certainty = "maybe"
-	Yes   Certainty = "yes"
+	no    TriState = ""
+	maybe TriState = "maybe"
+	yes   TriState = "yes"
 )
 
 // Check is a Move that is made while a step rests.

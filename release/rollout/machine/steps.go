@@ -12,36 +12,41 @@ import (
 )
 
 func (m *Machine) step() strategy.Step {
-	return m.setup.Spec.Strategy.Steps[m.c.Status.CurrentStepIndex-1]
+	return m.setup.Spec.Strategy.Steps[m.s.Status.CurrentStepIndex-1]
 }
 
 func (m *Machine) steps() int { return len(m.setup.Spec.Strategy.Steps) }
 
 // enterStep goes to a step, from 1. Each time is a visit of its own.
 func (m *Machine) enterStep(n int, now time.Time) {
-	s := &m.c.Status
+	s := &m.s.Status
 	s.CurrentStepIndex, s.CurrentStepState = n, rollout.StateBeforeUpgrade
-	m.c.Visit++
-	m.c.RestUntil, m.c.ExpiresAt, m.c.Expired, m.c.Check, m.c.SpentSeconds = nil, nil, false, CheckNone, 0
-	at := now
-	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &at, nil
+	m.s.Visit++
+	m.s.RestUntil, m.s.ExpiresAt, m.s.Expired, m.s.Check, m.s.SpentSeconds = nil, nil, false, CheckNone, 0
+	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &now, nil
+}
+
+// goToStep goes back, or jumps, to a step: it and those after it have not been made.
+func (m *Machine) goToStep(n int, now time.Time) {
+	for i := n - 1; i < m.steps(); i++ {
+		m.s.Status.Steps[i].StartedAt, m.s.Status.Steps[i].FinishedAt = nil, nil
+	}
+	m.enterStep(n, now)
 }
 
 // throughSteps is the way of a step: before the pods, the pods, the traffic, the rest.
 func (m *Machine) throughSteps(now time.Time) (Action, bool) {
-	s := &m.c.Status
+	s := &m.s.Status
 	switch {
-	case m.c.Check != CheckNone || m.lookAgain():
-		return m.move(m.c.Check == CheckLook), true
-	case s.Paused && m.c.Loose:
-		return m.halt("it is paused, " + m.c.PausedBy), true
+	case m.s.Check != CheckNone || m.lookAgain():
+		return m.move(m.s.Check == CheckLook), true
+	case s.Paused && m.s.PodsUnsettled:
+		return m.halt("it is paused, " + m.s.PausedBy), true
 	case s.Paused:
-		return m.pausedHere(), true
-	}
-	if m.c.Stage == StageBack && m.needsStableRoutes() {
-		return m.route(rollout.RouteToStable, strategy.Traffic{}), true
-	}
-	if m.c.Counting {
+		return Action{Kind: ActRest, waits: rollout.WaitResume, why: fmt.Sprintf("%s: paused, %s; resume goes on", m.place(), m.s.PausedBy)}, true
+	case m.s.Stage == StageBack && m.setup.Spec.Strategy.HasTraffic() && m.s.Routed != no: // traffic goes back before the first pod
+		return m.routeOnly(rollout.RouteToStable)
+	case m.s.Counting:
 		return m.count()
 	}
 	switch s.CurrentStepState {
@@ -67,11 +72,11 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 
 // count brings to rest what a step has left in its middle, so that it is known how many pods are to go back.
 func (m *Machine) count() (Action, bool) {
-	if m.c.Loose {
+	if m.s.PodsUnsettled {
 		return m.halt("they go back in batches"), true
 	}
-	m.c.Counting, m.c.From = false, m.c.Status.CanaryReplicas
-	if m.c.From == 0 {
+	m.s.Counting, m.s.From = false, m.s.Status.CanaryReplicas
+	if m.s.From == 0 {
 		m.finish(rollout.EndRollback)
 	}
 	return Action{}, false
@@ -79,144 +84,127 @@ func (m *Machine) count() (Action, bool) {
 
 // routes says whether the current step moves traffic.
 func (m *Machine) routes() bool {
-	return m.c.Stage == StageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
+	return m.s.Stage == StageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
 }
 
-// needsStableRoutes: a rollback in batches takes traffic back before the first pod.
-func (m *Machine) needsStableRoutes() bool {
-	return m.setup.Spec.Strategy.HasTraffic() && m.c.Routed != No
-}
-
-// before is what the Services and routes need before the step's pods move: the stable Service pinned to the stable pods while there are to be
-// any, unpinned before the last of them goes, and everything given back before a step that leaves traffic to the pods.
+// before is what the Services and routes need before the step's pods move: the stable Service pinned to the stable pods while there are to
+// be any, unpinned before the last of them goes, and everything given back before a step that leaves traffic to the pods.
 func (m *Machine) before() (Action, bool) {
-	if m.c.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
-		return Action{}, false
-	}
-	if !m.step().Routes() {
-		switch {
-		case m.c.Pinned != No:
-			return m.route(rollout.RouteUnpin, strategy.Traffic{}), true
-		case m.c.Routed != No:
-			return m.route(rollout.RouteToStable, strategy.Traffic{}), true
-		case m.c.CanaryServices:
-			return m.route(rollout.RouteRemoveCanary, strategy.Traffic{}), true
-		}
-		return Action{}, false
-	}
-	if m.setup.Spec.Strategy.DisableGenerateCanaryService {
-		return Action{}, false
-	}
-	takesAll := m.setup.Spec.Strategy.Style == strategy.StylePartition && (m.takesAll() || m.allNew())
+	st := m.setup.Spec.Strategy
 	switch {
-	case takesAll && m.c.Pinned != No:
-		return m.route(rollout.RouteUnpin, strategy.Traffic{}), true
-	case !takesAll && m.c.Pinned != Yes && !m.c.PutBackPods: // the pods come first that somebody's edit has taken
-		return m.route(rollout.RoutePin, strategy.Traffic{}), true
+	case m.s.Stage != StageSteps || !st.HasTraffic():
+	case m.step().Routes() && st.DisableGenerateCanaryService:
+	case m.step().Routes():
+		takesAll := st.Style == strategy.StylePartition && m.takesAll()
+		switch {
+		case takesAll && m.s.Pinned != no:
+			return m.routeOnly(rollout.RouteUnpin)
+		case !takesAll && m.s.Pinned != yes && !m.s.PutBackPods: // the pods come first that somebody's edit has taken
+			return m.routeOnly(rollout.RoutePin)
+		}
+	case m.s.Pinned != no:
+		return m.routeOnly(rollout.RouteUnpin)
+	case m.s.Routed != no:
+		return m.routeOnly(rollout.RouteToStable)
+	case m.s.CanaryServices:
+		return m.routeOnly(rollout.RouteRemoveCanary)
 	}
 	return Action{}, false
 }
 
-// takesAll says whether the step leaves no stable pod. A share below 100 % leaves one, unless there is one pod only.
+// takesAll says whether the step leaves no stable pod, or none is left, as far as is known. A share below 100 % leaves one, unless there is
+// one pod only.
 func (m *Machine) takesAll() bool {
-	return strategy.Target(m.step().Replicas, m.c.Status.Replicas) >= m.c.Status.Replicas
-}
-
-// allNew says whether no stable pod is left, as far as is known.
-func (m *Machine) allNew() bool {
-	return m.c.Status.Replicas > 0 && m.c.Status.CanaryReplicas >= m.c.Status.Replicas
+	s := m.s.Status
+	return strategy.Target(m.step().Replicas, s.Replicas) >= s.Replicas || s.Replicas > 0 && s.CanaryReplicas >= s.Replicas
 }
 
 // rest is the pause of a step: for a person, for a time, or none.
 func (m *Machine) rest(now time.Time) (Action, bool) {
 	step := m.step()
 	switch {
-	case m.c.Promoted, m.passes(), step.PauseSeconds != nil && *step.PauseSeconds <= 0:
-		m.c.Status.CurrentStepState = rollout.StateReady
+	case m.s.Promoted, m.passes(), step.PauseSeconds != nil && *step.PauseSeconds <= 0:
+		m.s.Status.CurrentStepState = rollout.StateReady
 		return Action{}, false
 	case step.PauseSeconds == nil:
 		return m.awaitApproval(now)
 	}
-	if m.c.RestUntil == nil {
-		until := now.Add(time.Duration(*step.PauseSeconds) * time.Second)
-		m.c.RestUntil = &until
+	if m.s.RestUntil == nil {
+		m.s.RestUntil = new(now.Add(time.Duration(*step.PauseSeconds) * time.Second))
 	}
-	if now.Before(*m.c.RestUntil) {
-		return Action{Kind: ActRest, Until: m.c.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: rollout.WaitTimer,
-			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.c.RestUntil))}, true
+	if now.Before(*m.s.RestUntil) {
+		return Action{Kind: ActRest, Until: m.s.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: rollout.WaitTimer,
+			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.s.RestUntil))}, true
 	}
 	m.note(rollout.Command{Verb: VerbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
 		fmt.Sprintf("the pause of %s, %s, has elapsed: it goes on", m.stepOf(), time.Duration(*step.PauseSeconds)*time.Second), now)
-	m.c.Status.CurrentStepState = rollout.StateReady
+	m.s.Status.CurrentStepState = rollout.StateReady
 	return Action{}, false
 }
 
-// passes: the last step at 100 % of a canary needs no pause, since nothing is left to be looked at beside it; a blue-green's does, since the old
-// version is still there.
+// passes: the last step at 100 % of a canary needs no pause, since nothing is left to be looked at beside it; a blue-green's does, since
+// the old version is still there.
 func (m *Machine) passes() bool {
-	r := m.step().Replicas
-	return m.setup.Spec.Strategy.Style != strategy.StyleBlueGreen && m.c.Status.CurrentStepIndex == m.steps() && r.Type == intstr.String && r.StrVal == "100%"
+	return m.setup.Spec.Strategy.Style != strategy.StyleBlueGreen && m.s.Status.CurrentStepIndex == m.steps() &&
+		m.step().Replicas == intstr.FromString("100%")
 }
 
 func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
-	if m.c.Expired {
-		return Action{Kind: ActRest, waits: rollout.WaitResume, why: fmt.Sprintf("%s: nobody approved in time; resume has it wait for an approval again, rollback or stop ends it", m.stepOf())}, true
+	if m.s.Expired {
+		return Action{Kind: ActRest, waits: rollout.WaitResume,
+			why: m.stepOf() + ": nobody approved in time; resume has it wait for an approval again, rollback or stop ends it"}, true
 	}
 	seconds := m.setup.Spec.Policy.ApprovalExpiresSeconds
-	if seconds > 0 && m.c.ExpiresAt == nil {
-		at := now.Add(time.Duration(seconds) * time.Second)
-		m.c.ExpiresAt = &at
+	if seconds > 0 && m.s.ExpiresAt == nil {
+		m.s.ExpiresAt = new(now.Add(time.Duration(seconds) * time.Second))
 	}
-	if m.c.ExpiresAt != nil && !now.Before(*m.c.ExpiresAt) {
+	if m.s.ExpiresAt != nil && !now.Before(*m.s.ExpiresAt) {
 		m.expire(now)
 		return Action{}, false
 	}
 	why := fmt.Sprintf("%s is done: it waits for somebody to approve it", m.stepOf())
-	if m.c.ExpiresAt != nil {
-		why += ", until " + clock(*m.c.ExpiresAt)
+	if m.s.ExpiresAt != nil {
+		why += ", until " + clock(*m.s.ExpiresAt)
 	}
-	return Action{Kind: ActRest, Until: m.c.ExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepOf()), waits: rollout.WaitApproval, why: why}, true
+	return Action{Kind: ActRest, Until: m.s.ExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepOf()), waits: rollout.WaitApproval,
+		why: why}, true
 }
 
 // expire is policy.onExpiry.
 func (m *Machine) expire(now time.Time) {
-	m.c.ExpiresAt = nil
-	if m.setup.Spec.Policy.OnExpiry == strategy.OnFailureRollback && m.c.Stage == StageSteps {
+	m.s.ExpiresAt = nil
+	if m.setup.Spec.Policy.OnExpiry == strategy.OnFailureRollback && m.s.Stage == StageSteps {
 		m.policyDecides(rollout.VerbRollback, fmt.Sprintf("nobody approved %s in time: the policy rolls back", m.stepOf()), now)
 		m.rollBack(now)
 		return
 	}
-	m.c.Expired = true
+	m.s.Expired = true
 	m.policyDecides(rollout.VerbPause, fmt.Sprintf("nobody approved %s in time: it waits for a resume", m.stepOf()), now)
 }
 
 // nextStep goes on to the next step, or to finalising after the last.
 func (m *Machine) nextStep(now time.Time) {
-	s := &m.c.Status
-	at := now
-	s.Steps[s.CurrentStepIndex-1].FinishedAt = &at
+	s := &m.s.Status
+	s.Steps[s.CurrentStepIndex-1].FinishedAt = &now
 	if s.CurrentStepIndex < m.steps() {
 		m.enterStep(s.CurrentStepIndex+1, now)
 		return
 	}
 	s.CurrentStepState = rollout.StateCompleted
-	if m.c.Stage == StageBack {
+	if m.s.Stage == StageBack {
 		m.finish(rollout.EndRollback)
-		return
+	} else {
+		m.finish(rollout.EndSuccess)
 	}
-	m.finish(rollout.EndSuccess)
 }
 
 // rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.
 func (m *Machine) rollBack(now time.Time) {
 	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
-	if m.c.Stage == StageSteps && inBatches && m.c.Moved && (m.c.Loose || m.c.Status.CanaryReplicas > 0) {
+	if m.s.Stage == StageSteps && inBatches && m.s.Moved && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
 		m.turn()
-		m.c.Ending, m.c.Stage, m.c.Counting, m.c.Promoted = rollout.EndRollback, StageBack, true, false
-		for i := range m.c.Status.Steps {
-			m.c.Status.Steps[i].StartedAt, m.c.Status.Steps[i].FinishedAt = nil, nil
-		}
-		m.enterStep(1, now)
+		m.s.Ending, m.s.Stage, m.s.Counting, m.s.Promoted = rollout.EndRollback, StageBack, true, false
+		m.goToStep(1, now)
 		return
 	}
 	m.finish(rollout.EndRollback)
@@ -225,21 +213,21 @@ func (m *Machine) rollBack(now time.Time) {
 // finish turns to finalising. Before the claim is taken, and while another's remains are brought home, it only notes where to.
 func (m *Machine) finish(ending rollout.Ending) {
 	m.turn()
-	m.c.Ending = ending
-	if m.c.Stage == StageBegin || m.c.Stage == StageAdopt && ending != rollout.EndFrozen && ending != rollout.EndGone {
+	m.s.Ending = ending
+	if m.s.Stage == StageBegin || m.s.Stage == StageAdopt && ending != rollout.EndFrozen && ending != rollout.EndGone {
 		return
 	}
-	m.c.Stage, m.c.FinalMove, m.c.Leaving = StageFinal, 0, LeavingAsk
+	m.s.Stage, m.s.FinalMove, m.s.Leaving = StageFinal, 0, LeavingAsk
 }
 
 // turn drops what held the rollout, and stops what is being carried out.
 func (m *Machine) turn() {
 	m.epoch++
 	m.interrupted = m.running != nil && m.running.stoppable()
-	m.c.Trouble, m.c.Status.Paused, m.c.PausedBy, m.c.Check, m.c.Expired = nil, false, "", CheckNone, false
-	m.c.Away, m.c.AwayCount, m.c.AgainAt, m.c.SpentSeconds = "", 0, nil, 0
-	m.c.RestUntil, m.c.ExpiresAt = nil, nil
-	m.c.Status.Phase = rollout.PhaseProgressing
+	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", CheckNone, false
+	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
+	m.s.RestUntil, m.s.ExpiresAt = nil, nil
+	m.s.Status.Phase = rollout.PhaseProgressing
 }
 
 // policyDecides notes what a rule decided in nobody's name.
@@ -248,7 +236,7 @@ func (m *Machine) policyDecides(verb rollout.Verb, message string, now time.Time
 }
 
 func (m *Machine) stepOf() string {
-	return fmt.Sprintf("step %d of %d", m.c.Status.CurrentStepIndex, m.steps())
+	return fmt.Sprintf("step %d of %d", m.s.Status.CurrentStepIndex, m.steps())
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

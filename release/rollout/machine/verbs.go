@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -17,15 +18,15 @@ const (
 
 // Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
 func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, string) {
-	return m.c.Log.Take(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
+	return m.s.Log.Take(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
 		if e.Step == 0 {
-			e.Step = m.c.Status.CurrentStepIndex
+			e.Step = m.s.Status.CurrentStepIndex
 		}
 		if refusal = m.stale(c); refusal != "" {
 			return "", refusal
 		}
 		if done, refusal = m.carryOut(c, now); refusal == "" && m.interrupted {
-			m.c.Status.Reason = fmt.Sprintf("%s; what is under way is being stopped: %s", done, m.running.Summary)
+			m.s.Status.Reason = fmt.Sprintf("%s; what is under way is being stopped: %s", done, m.running.Summary)
 		}
 		return done, refusal
 	})
@@ -37,16 +38,17 @@ func (m *Machine) Refuse(c rollout.Command, why string, now time.Time) {
 }
 
 // Audit is the log of what people have sent.
-func (m *Machine) Audit() *audit.Log { return &m.c.Log }
+func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 
-// stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the release as a whole: they are never too late.
+// stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the release as a whole: they are never
+// too late.
 func (m *Machine) stale(c rollout.Command) string {
 	switch c.Verb {
 	case rollout.VerbApprove, rollout.VerbPromote, rollout.VerbResume, rollout.VerbRetry, rollout.VerbJump:
 	default:
 		return ""
 	}
-	if c.Step != 0 && c.Step != m.c.Status.CurrentStepIndex {
+	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex {
 		return fmt.Sprintf("meant for step %d, but the rollout is at %s: look at it again", c.Step, m.stepOf())
 	}
 	if c.Gate != "" && c.Gate != m.gate() {
@@ -57,8 +59,10 @@ func (m *Machine) stale(c rollout.Command) string {
 
 // carryOut does what the state allows: either done or refusal is set.
 func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal string) {
-	if m.c.Stage == StageComplete || m.c.Stage == StageOver {
-		return "", "the rollout is over: " + m.endReasonNow()
+	if m.over() && m.s.Closing == "" {
+		return "", "the rollout is over: nothing can be done"
+	} else if m.over() {
+		return "", "the rollout is over: it ends " + string(m.s.Closing)
 	}
 	switch c.Verb {
 	case rollout.VerbApprove:
@@ -84,59 +88,50 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 	}
 }
 
-func (m *Machine) endReasonNow() string {
-	if m.c.Closing == "" {
-		return "nothing can be done"
-	}
-	return "it ends " + string(m.c.Closing)
-}
-
 // walking says whether the rollout goes through steps, or is about to.
 func (m *Machine) walking() bool {
-	if m.c.Stage == StageBack {
+	if m.s.Stage == StageBack {
 		return true
 	}
-	return (m.c.Stage == StageBegin || m.c.Stage == StageAdopt || m.c.Stage == StageHold || m.c.Stage == StageSteps) && m.c.Ending == rollout.EndNone
+	return m.s.Stage != StageFinal && !m.over() && m.s.Ending == rollout.EndNone
 }
 
 // notWalking is why a verb about steps is refused while the rollout is being brought to its end, or is held.
 func (m *Machine) notWalking(verb rollout.Verb) string {
 	switch {
-	case m.c.Trouble != nil:
+	case m.s.Trouble != nil:
 		return fmt.Sprintf("%s cannot be done now: %s", verb, m.held().why)
 	case m.walking():
 		return ""
-	case m.c.Ending.Side() == rollout.SideNew:
+	case m.s.Ending.Side() == rollout.SideNew:
 		return fmt.Sprintf("it is finishing to the new version, there is nothing to %s: rollback or stop turns it round", verb)
 	default:
 		return fmt.Sprintf("it is on its way back, there is nothing to %s: wait until it is over", verb)
 	}
 }
 
-func (m *Machine) waitsForApproval() bool { return m.pausing() && m.step().PauseSeconds == nil }
-
 // pausing says whether the current step is done and has a pause that is not over.
 func (m *Machine) pausing() bool {
-	s := m.c.Status
-	return m.walking() && m.c.Trouble == nil && !s.Paused && !m.c.Expired && !m.c.Promoted && (m.c.Stage == StageSteps || m.c.Stage == StageBack) &&
-		s.CurrentStepState == rollout.StatePaused && m.c.Check == CheckNone && !m.passes()
+	s := m.s.Status
+	return m.walking() && m.s.Trouble == nil && !s.Paused && !m.s.Expired && !m.s.Promoted && m.inSteps() &&
+		s.CurrentStepState == rollout.StatePaused && m.s.Check == CheckNone && !m.passes()
 }
 
 func (m *Machine) approve() (done, refusal string) {
 	switch {
-	case m.waitsForApproval():
-		m.c.Status.CurrentStepState = rollout.StateReady
-		m.c.ExpiresAt = nil
+	case m.pausing() && m.step().PauseSeconds == nil:
+		m.s.Status.CurrentStepState = rollout.StateReady
+		m.s.ExpiresAt = nil
 		return fmt.Sprintf("%s is approved: it goes on", m.stepOf()), ""
-	case m.pausing() && m.c.RestUntil != nil:
-		m.c.Status.CurrentStepState = rollout.StateReady
-		m.c.RestUntil = nil
+	case m.pausing() && m.s.RestUntil != nil:
+		m.s.Status.CurrentStepState = rollout.StateReady
+		m.s.RestUntil = nil
 		return fmt.Sprintf("the pause of %s is cut short: it goes on", m.stepOf()), ""
 	case m.notWalking(rollout.VerbApprove) != "":
 		return "", m.notWalking(rollout.VerbApprove)
-	case m.c.Status.Paused:
+	case m.s.Status.Paused:
 		return "", "it is paused: resume it, then approve"
-	case m.c.Expired:
+	case m.s.Expired:
 		return "", "the approval has expired: resume has it wait for one again"
 	default:
 		return "", fmt.Sprintf("%s does not wait for an approval now: %s", m.stepOf(), m.now())
@@ -148,43 +143,36 @@ func (m *Machine) now() string {
 	if m.running != nil {
 		return m.running.why
 	}
-	return m.c.Status.Reason
+	return m.s.Status.Reason
 }
 
 func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 	switch why := m.notWalking(rollout.VerbPause); {
 	case why != "":
 		return "", why
-	case m.c.Status.Paused:
+	case m.s.Status.Paused:
 		return "", "it is paused already: resume goes on"
 	}
-	m.c.Status.Paused, m.c.PausedBy = true, "by "+actorOf(c)
+	m.s.Status.Paused, m.s.PausedBy = true, "by "+cmp.Or(c.Actor, "somebody")
 	if c.Reason != "" {
-		m.c.PausedBy += ": " + c.Reason
+		m.s.PausedBy += ": " + c.Reason
 	}
 	m.interrupted = m.running != nil && m.running.Kind == ActMove
 	return "it holds where it is: resume goes on", ""
-}
-
-func actorOf(c rollout.Command) string {
-	if c.Actor == "" {
-		return "somebody"
-	}
-	return c.Actor
 }
 
 func (m *Machine) resume() (done, refusal string) {
 	switch why := m.notWalking(rollout.VerbResume); {
 	case why != "":
 		return "", why
-	case m.c.Status.Paused:
-		m.c.Status.Paused, m.c.PausedBy = false, ""
+	case m.s.Status.Paused:
+		m.s.Status.Paused, m.s.PausedBy = false, ""
 		m.interrupted = false
-		m.c.ExpiresAt = nil // nobody could approve meanwhile
+		m.s.ExpiresAt = nil // nobody could approve meanwhile
 		return "it goes on", ""
-	case m.c.Expired:
-		m.c.Expired = false
-		m.c.Visit++
+	case m.s.Expired:
+		m.s.Expired = false
+		m.s.Visit++
 		return fmt.Sprintf("%s waits for an approval again", m.stepOf()), ""
 	default:
 		return "", "it is not paused: " + m.now()
@@ -192,29 +180,29 @@ func (m *Machine) resume() (done, refusal string) {
 }
 
 func (m *Machine) retry() (done, refusal string) {
-	t := m.c.Trouble
+	t := m.s.Trouble
 	switch {
-	case t == nil && m.c.AgainAt != nil:
-		m.c.AgainAt = nil
+	case t == nil && m.s.AgainAt != nil:
+		m.s.AgainAt = nil
 		return "the party is tried again now", ""
 	case t == nil:
 		return "", "nothing has failed: " + m.now()
-	case t.Kind == failure.Gone || t.Kind == failure.ClaimLost:
+	case lost(t.Kind):
 		return "", "there is nothing to retry: " + m.held().why
 	}
-	m.c.Trouble, m.c.Status.Phase = nil, rollout.PhaseProgressing
+	m.s.Trouble, m.s.Status.Phase = nil, rollout.PhaseProgressing
 	if t.Kind == failure.Drift { // what an earlier retry was to put back, and has not, stays to be put back
-		m.c.PutBack, m.c.PutBackPods = true, m.c.PutBackPods || t.Pods
+		m.s.PutBack, m.s.PutBackPods = true, m.s.PutBackPods || t.Pods
 	}
-	if m.c.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
-		m.c.Visit++
-		m.c.Check = CheckNone
-		m.c.RestUntil, m.c.ExpiresAt, m.c.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
+	if m.s.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
+		m.s.Visit++
+		m.s.Check = CheckNone
+		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
 	}
-	if (m.c.Stage == StageSteps || m.c.Stage == StageBack) && m.c.Status.CurrentStepState == rollout.StatePaused {
-		m.c.Check = CheckMove
+	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
+		m.s.Check = CheckMove
 	}
-	if m.c.PutBack {
+	if m.s.PutBack {
 		return "what was edited is put back to what this release wrote, and it goes on", ""
 	}
 	return "what has failed is tried again", ""
@@ -224,14 +212,14 @@ func (m *Machine) promote() (done, refusal string) {
 	switch why := m.notWalking(rollout.VerbPromote); {
 	case why != "":
 		return "", why
-	case m.c.Status.Paused:
+	case m.s.Status.Paused:
 		return "", "it is paused: resume it, then promote"
-	case m.c.Expired:
+	case m.s.Expired:
 		return "", "the approval has expired: resume it, then promote"
-	case m.c.Promoted:
+	case m.s.Promoted:
 		return "", "it is promoted already: " + m.now()
 	}
-	m.c.Promoted = true
+	m.s.Promoted = true
 	return "the pauses that are left are skipped", ""
 }
 
@@ -239,24 +227,19 @@ func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) 
 	if c.ToStep < 1 || c.ToStep > m.steps() {
 		return "", fmt.Sprintf("there is no step %d: toStep is 1 to %d", c.ToStep, m.steps())
 	}
-	failed := m.c.Trouble != nil && m.c.Trouble.Kind != failure.Drift && m.c.Trouble.Kind != failure.Gone && m.c.Trouble.Kind != failure.ClaimLost
+	failed := m.s.Trouble != nil && m.s.Trouble.Kind != failure.Drift && !lost(m.s.Trouble.Kind)
 	switch why := m.notWalking(rollout.VerbJump); {
-	case m.c.Stage == StageBack:
+	case m.s.Stage == StageBack:
 		return "", "it is on its way back: no jump is possible, wait until it is over"
 	case why != "" && (!failed || !m.walking()):
 		return "", why
-	case m.c.Status.CurrentStepIndex == c.ToStep:
+	case m.s.Status.CurrentStepIndex == c.ToStep:
 		return "", fmt.Sprintf("it is at step %d already: retry repeats what has failed", c.ToStep)
 	}
-	from, paused, by := m.c.Status.CurrentStepIndex, m.c.Status.Paused, m.c.PausedBy
+	from, paused, by := m.s.Status.CurrentStepIndex, m.s.Status.Paused, m.s.PausedBy
 	m.turn()
-	m.c.Status.Paused, m.c.PausedBy = paused, by
-	for i := range m.c.Status.Steps {
-		if i+1 >= c.ToStep {
-			m.c.Status.Steps[i].StartedAt, m.c.Status.Steps[i].FinishedAt = nil, nil
-		}
-	}
-	m.enterStep(c.ToStep, now)
+	m.s.Status.Paused, m.s.PausedBy = paused, by
+	m.goToStep(c.ToStep, now)
 	done = fmt.Sprintf("it goes from step %d to step %d", from, c.ToStep)
 	if c.ToStep < from {
 		done += ": traffic moves, pods stay"

@@ -11,7 +11,7 @@ import (
 
 // stop ends the rollout where it is told to: back at stable (the default), at the new version, or frozen.
 func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) {
-	if t := m.c.Trouble; t != nil {
+	if t := m.s.Trouble; t != nil {
 		switch t.Kind {
 		case failure.Gone:
 			m.finish(rollout.EndGone)
@@ -35,45 +35,53 @@ func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) 
 // abandon ends a rollout whose workload somebody else has taken: nothing of it may be written any more.
 func (m *Machine) abandon(c rollout.Command, t *Trouble) (done, refusal string) {
 	if c.To == rollout.StopToStable || c.To == rollout.StopToNew {
-		return "", fmt.Sprintf("%s: it cannot be brought to %s, since the workload is somebody else's now; stop to frozen abandons it", t.Message, c.To)
+		return "", fmt.Sprintf("%s: it cannot be brought to %s, since the workload is somebody else's now; stop to frozen abandons it", t.Message,
+			c.To)
 	}
-	m.c.Note, m.c.Ending = t.Message, rollout.EndFrozen
+	m.s.Note, m.s.Ending = t.Message, rollout.EndFrozen
 	m.turn()
 	m.close(rollout.PhaseFailed)
 	return "it is abandoned: " + t.Message, ""
 }
 
 func (m *Machine) stopToStable() (done, refusal string) {
-	switch {
-	case m.c.Stage == StageBack:
+	if m.s.Stage == StageBack {
 		m.finish(rollout.EndRollback)
 		return "it goes back to stable at once, without the steps that are left", ""
-	case m.c.Ending == rollout.EndRollback || m.c.Ending == rollout.EndGone:
-		return "", m.alreadyBack()
-	case m.c.Ending == rollout.EndFrozen:
-		return "", "it is being frozen: roll it back when that is over"
-	case m.c.Stage == StageAdopt:
-		return m.adoptThenEnd()
-	case m.releasing():
-		return "", allButOver
+	}
+	if done, refusal = m.noWayBack(); done != "" || refusal != "" {
+		return done, refusal
 	}
 	m.finish(rollout.EndRollback)
 	return "it goes back to stable, traffic first", ""
 }
 
-const allButOver = "it is all but over, the workload is being released: start a release of the earlier version instead"
+// noWayBack says why it cannot turn round to stable now, or what is done instead; nothing: it can.
+func (m *Machine) noWayBack() (done, refusal string) {
+	switch {
+	case m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone:
+		return "", m.alreadyBack()
+	case m.s.Ending == rollout.EndFrozen:
+		return "", "it is being frozen: roll it back when that is over"
+	case m.s.Stage == StageAdopt:
+		return m.adoptThenEnd()
+	case m.releasing():
+		return "", "it is all but over, the workload is being released: start a release of the earlier version instead"
+	}
+	return "", ""
+}
 
 // adoptThenEnd: what an earlier release left goes home to stable anyway, and that is all that is done then.
 func (m *Machine) adoptThenEnd() (done, refusal string) {
-	if m.c.Trouble != nil {
+	if m.s.Trouble != nil {
 		return "", "what an earlier release left cannot be brought home: " + m.held().why
 	}
-	m.c.Ending = rollout.EndRollback
+	m.s.Ending = rollout.EndRollback
 	return "what an earlier release left is brought home, then it ends", ""
 }
 
 func (m *Machine) alreadyBack() string {
-	if m.c.Trouble != nil {
+	if m.s.Trouble != nil {
 		return "it is on its way back already and has failed: retry continues it, stop to frozen leaves it as it is"
 	}
 	return "it is on its way back already: wait until it is over"
@@ -81,11 +89,11 @@ func (m *Machine) alreadyBack() string {
 
 func (m *Machine) stopToNew() (done, refusal string) {
 	switch {
-	case m.c.Ending.Side() == rollout.SideNew:
+	case m.s.Ending.Side() == rollout.SideNew:
 		return "", "it is finishing to the new version already"
-	case m.c.Ending != rollout.EndNone:
+	case m.s.Ending != rollout.EndNone:
 		return "", "it is on its way back: it cannot be finished to the new version any more"
-	case m.c.Stage == StageAdopt || m.setup.BringHome:
+	case m.s.Stage == StageAdopt || m.setup.BringHome:
 		return "", "what an earlier release left is being brought home: wait for the first step"
 	}
 	m.finish(rollout.EndNew)
@@ -94,16 +102,16 @@ func (m *Machine) stopToNew() (done, refusal string) {
 
 // stopToFrozen leaves the split as it is. Half way through finalising there is none, so that only a failed finalising may be left.
 func (m *Machine) stopToFrozen() (done, refusal string) {
-	if m.c.Superseding {
+	if m.s.Superseding {
 		return "", "a newer release takes its place: it cannot be frozen, retry brings it home"
 	}
-	finalising := m.c.Stage == StageFinal || m.c.Stage == StageAdopt
-	if finalising && (m.c.Trouble == nil || m.c.Ending == rollout.EndFrozen) {
+	finalising := m.s.Stage == StageFinal || m.s.Stage == StageAdopt
+	if finalising && (m.s.Trouble == nil || m.s.Ending == rollout.EndFrozen) {
 		return "", "it is being brought to its end: it cannot be frozen now, wait until that is over"
 	}
 	done = "the split stays as it is: the next release of the workload, or a rollback, brings it home"
 	switch {
-	case m.c.Adopted != nil:
+	case m.s.Adopted != nil:
 		done = "what an earlier release left stays as it is now: the next release of the workload, or a rollback, brings it home"
 	case m.untouched():
 		done = "it has changed nothing yet: what it holds is given back, then it ends"
@@ -112,24 +120,17 @@ func (m *Machine) stopToFrozen() (done, refusal string) {
 	return done, ""
 }
 
-// rollback goes back to stable: through the steps where the policy says so. What has begun to finish to the new version can still turn round;
-// only what is being released already cannot.
+// rollback goes back to stable: through the steps where the policy says so. What has begun to finish to the new version can still turn
+// round; only what is being released already cannot.
 func (m *Machine) rollback(now time.Time) (done, refusal string) {
-	if t := m.c.Trouble; t != nil && (t.Kind == failure.Gone || t.Kind == failure.ClaimLost) {
+	if t := m.s.Trouble; t != nil && lost(t.Kind) {
 		return "", "there is nothing to roll back: " + m.held().why
 	}
-	switch {
-	case m.c.Ending == rollout.EndRollback || m.c.Ending == rollout.EndGone:
-		return "", m.alreadyBack()
-	case m.c.Ending == rollout.EndFrozen:
-		return "", "it is being frozen: roll it back when that is over"
-	case m.c.Stage == StageAdopt:
-		return m.adoptThenEnd()
-	case m.releasing():
-		return "", allButOver
+	if done, refusal = m.noWayBack(); done != "" || refusal != "" {
+		return done, refusal
 	}
 	m.rollBack(now)
-	if m.c.Stage == StageBack {
+	if m.s.Stage == StageBack {
 		return "it goes back to stable through the steps", ""
 	}
 	return "it goes back to stable, traffic first", ""
@@ -137,31 +138,30 @@ func (m *Machine) rollback(now time.Time) (done, refusal string) {
 
 // releasing says whether the last move of finalising is under way, after which nothing of the release is left on the workload.
 func (m *Machine) releasing() bool {
-	return m.c.Stage == StageFinal && m.c.Status.FinalisingStep == string(rollout.FinalRelease)
+	return m.s.Stage == StageFinal && m.s.Status.FinalisingStep == string(rollout.FinalRelease)
 }
 
 // supersede gives way to a newer release of the same workload: back to stable first.
 func (m *Machine) supersede() (done, refusal string) {
-	t := m.c.Trouble
+	t := m.s.Trouble
 	switch {
-	case m.c.Superseding:
+	case m.s.Superseding:
 		return "", "another release takes its place already: wait until that one has begun"
-	case t != nil && (t.Kind == failure.Gone || t.Kind == failure.ClaimLost):
+	case t != nil && lost(t.Kind):
 		return "", "it cannot go back to stable: " + m.held().why
-	case m.c.Ending == rollout.EndFrozen || m.c.Ending == rollout.EndGone || m.c.Ending.Side() == rollout.SideNew:
+	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndGone || m.s.Ending.Side() == rollout.SideNew:
 		return "", "it is being brought to its end: start the release again when that is over"
-	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.c.Ending == rollout.EndNone:
+	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone:
 		return "", "a blue-green release cannot be superseded: roll it back first, then start the newer one"
-	case t != nil && (m.c.Ending == rollout.EndRollback || m.c.Stage == StageAdopt):
+	case t != nil && (m.s.Ending == rollout.EndRollback || m.s.Stage == StageAdopt):
 		return "", "it cannot go back to stable: " + m.held().why
 	}
-	m.c.Superseding = true
-	if m.c.Ending == rollout.EndNone || m.c.Stage == StageBack {
-		if m.c.Stage == StageAdopt {
-			m.c.Ending = rollout.EndRollback
-		} else {
-			m.finish(rollout.EndRollback)
-		}
+	m.s.Superseding = true
+	switch none := m.s.Ending == rollout.EndNone; {
+	case none && m.s.Stage == StageAdopt:
+		m.s.Ending = rollout.EndRollback
+	case none, m.s.Stage == StageBack:
+		m.finish(rollout.EndRollback)
 	}
 	return "it goes back to stable, traffic first; then the newer release begins", ""
 }

@@ -2,23 +2,25 @@ package machine
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // explain writes what an action means into the status: the reason, what it waits for, and how far the steps are.
 func (m *Machine) explain(a Action, now time.Time) {
-	s := &m.c.Status
+	s := &m.s.Status
 	before := *s
-	if m.c.Stage == StageComplete || m.c.Stage == StageOver {
+	if m.over() {
 		m.explainEnd(now)
 	} else {
 		s.Reason, s.WaitingFor = a.why, m.waiting(a, now)
-		if s.WaitingFor.Kind == rollout.WaitParty && m.c.Away != "" {
-			s.Reason = m.awayReason()
+		if s.WaitingFor.Kind == rollout.WaitParty && m.s.Unreachable != "" {
+			s.Reason = m.unreachableReason()
 			s.WaitingFor.Message = s.Reason
 		}
 	}
@@ -26,19 +28,19 @@ func (m *Machine) explain(a Action, now time.Time) {
 	for i := range s.Steps {
 		s.Steps[i].State = m.stepState(i + 1)
 	}
-	if before.Reason != s.Reason || before.Phase != s.Phase || before.CurrentStepState != s.CurrentStepState || before.CurrentStepIndex != s.CurrentStepIndex {
+	if before.Reason != s.Reason || before.Phase != s.Phase || before.CurrentStepState != s.CurrentStepState ||
+		before.CurrentStepIndex != s.CurrentStepIndex {
 		s.LastUpdateTime = now
 	}
 }
 
 // explainEnd is the status of a rollout that is over.
 func (m *Machine) explainEnd(now time.Time) {
-	s := &m.c.Status
-	s.Phase, s.WaitingFor, s.FinalisingStep, s.Paused = m.c.Closing, nil, "", false
-	s.Frozen = m.c.Ending == rollout.EndFrozen && s.Phase == rollout.PhaseCancelled && m.c.Adopted == nil && !m.untouched()
+	s := &m.s.Status
+	s.Phase, s.WaitingFor, s.FinalisingStep, s.Paused = m.s.Closing, nil, "", false
+	s.Frozen = m.s.Ending == rollout.EndFrozen && s.Phase == rollout.PhaseCancelled && m.s.Adopted == nil && !m.untouched()
 	if s.FinishedAt == nil {
-		at := now
-		s.FinishedAt = &at
+		s.FinishedAt = &now
 	}
 	switch s.Phase {
 	case rollout.PhaseHealthy:
@@ -50,10 +52,10 @@ func (m *Machine) explainEnd(now time.Time) {
 }
 
 func (m *Machine) endReason() string {
-	s := &m.c.Status
+	s := &m.s.Status
 	var text string
 	switch {
-	case s.Phase == rollout.PhaseHealthy && m.c.Ending == rollout.EndNew:
+	case s.Phase == rollout.PhaseHealthy && m.s.Ending == rollout.EndNew:
 		text = "finished before its last step: everything is of the new version"
 	case s.Phase == rollout.PhaseHealthy:
 		text = "finished: everything is of the new version"
@@ -61,14 +63,14 @@ func (m *Machine) endReason() string {
 		text = "rolled back: everything is of the stable version"
 	case s.Frozen:
 		return "frozen: the split stays where it is until the next release of the workload, or a rollback, brings it home"
-	case s.Phase == rollout.PhaseCancelled && m.c.Ending == rollout.EndFrozen:
+	case s.Phase == rollout.PhaseCancelled && m.s.Ending == rollout.EndFrozen:
 		return m.stoppedEarly()
-	case m.c.Ending == rollout.EndGone:
+	case m.s.Ending == rollout.EndGone:
 		return "the workload was deleted while it was being released: its traffic is given back"
 	default:
-		return "failed: " + m.c.Note
+		return "failed: " + m.s.Note
 	}
-	if m.c.Superseding {
+	if m.s.Superseding {
 		text += "; a newer release takes its place"
 	}
 	return text
@@ -77,9 +79,10 @@ func (m *Machine) endReason() string {
 // stoppedEarly is the reason of a rollout that was stopped to frozen while there was no split of its own.
 func (m *Machine) stoppedEarly() string {
 	switch {
-	case m.c.Adopted != nil:
-		return fmt.Sprintf("stopped before its first step: what an earlier release left on %s stays as it is; the next release of the workload, or a rollback, brings it home", m.workload())
-	case m.c.Claimed:
+	case m.s.Adopted != nil:
+		return fmt.Sprintf("stopped before its first step: what an earlier release left on %s stays as it is; "+
+			"the next release of the workload, or a rollback, brings it home", m.workload())
+	case m.s.Claimed:
 		return fmt.Sprintf("stopped before its first change: nothing of it is left on %s", m.workload())
 	default:
 		return fmt.Sprintf("stopped before it began: it has changed nothing on %s", m.workload())
@@ -89,7 +92,7 @@ func (m *Machine) stoppedEarly() string {
 // waiting is what an action waits for; the time since when is kept while it is the same.
 func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
 	kind := a.waits
-	if m.c.Away != "" && a.Activity() {
+	if m.s.Unreachable != "" && a.Activity() {
 		kind = rollout.WaitParty
 	}
 	w := &rollout.WaitingFor{Kind: kind, Since: now, Message: a.why}
@@ -99,21 +102,22 @@ func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
 	if kind == rollout.WaitApproval || kind == rollout.WaitTimer {
 		w.Gate = m.gate()
 	}
-	if old := m.c.Status.WaitingFor; old != nil && old.Kind == w.Kind && old.Gate == w.Gate && (old.Message == w.Message || kind == rollout.WaitParty) {
+	if old := m.s.Status.WaitingFor; old != nil && old.Kind == w.Kind && old.Gate == w.Gate &&
+		(old.Message == w.Message || kind == rollout.WaitParty) {
 		w.Since = old.Since
 	}
 	return w
 }
 
-// gate stands for the visit of the step at which the rollout is.
+// gate stands for this visit of the step at which the release is, at one revision.
 func (m *Machine) gate() string {
-	return gate(m.setup.Claim+" "+m.setup.Release, m.c.Status.CanaryRevision, m.c.Status.CurrentStepIndex, m.c.Visit)
+	s := m.s.Status
+	return workloadops.Gate(m.setup.Claim+" "+m.setup.Release, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit))
 }
 
 func (m *Machine) nextIndex() int {
-	s := &m.c.Status
-	walking := m.c.Stage != StageFinal && m.c.Stage != StageComplete && m.c.Stage != StageOver
-	if !walking || s.CurrentStepIndex >= m.steps() {
+	s := &m.s.Status
+	if m.s.Stage == StageFinal || m.over() || s.CurrentStepIndex >= m.steps() {
 		return -1
 	}
 	return s.CurrentStepIndex + 1
@@ -126,13 +130,13 @@ const (
 )
 
 func (m *Machine) stepState(n int) string {
-	s := &m.c.Status
+	s := &m.s.Status
 	step := s.Steps[n-1]
-	over := m.c.Stage == StageFinal || m.c.Stage == StageComplete || m.c.Stage == StageOver
+	over := m.s.Stage == StageFinal || m.over()
 	switch {
 	case step.FinishedAt != nil:
 		return string(rollout.StateCompleted)
-	case n == s.CurrentStepIndex && (!over || m.c.Ending.Side() != rollout.SideNew):
+	case n == s.CurrentStepIndex && (!over || m.s.Ending.Side() != rollout.SideNew):
 		return string(s.CurrentStepState)
 	case n < s.CurrentStepIndex || over:
 		return stepSkipped
@@ -141,26 +145,22 @@ func (m *Machine) stepState(n int) string {
 	}
 }
 
-// pausedHere is the rest of a rollout that somebody holds.
-func (m *Machine) pausedHere() Action {
-	return Action{Kind: ActRest, waits: rollout.WaitResume, why: fmt.Sprintf("%s: paused, %s; resume goes on", m.place(), m.c.PausedBy)}
-}
-
 // note keeps what was decided in nobody's name, or could not be read.
 func (m *Machine) note(c rollout.Command, outcome audit.Outcome, message string, now time.Time) {
 	if c.Step == 0 {
-		c.Step = m.c.Status.CurrentStepIndex
+		c.Step = m.s.Status.CurrentStepIndex
 	}
 	e := c.Entry(now)
 	e.Outcome, e.Message = outcome, message
-	m.c.Log.Note(e)
+	m.s.Log.Note(e)
 }
 
 // stepStatuses are the steps as they are shown before any of them begins.
 func stepStatuses(steps []strategy.Step) []rollout.StepStatus {
 	statuses := make([]rollout.StepStatus, len(steps))
 	for i, step := range steps {
-		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches, RequestHeaderModifier: step.RequestHeaderModifier, Pause: "approval", State: stepPending}
+		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches, RequestHeaderModifier: step.RequestHeaderModifier,
+			Pause: "approval", State: stepPending}
 		if step.Traffic != nil {
 			s.Traffic = fmt.Sprintf("%d%%", *step.Traffic)
 		}

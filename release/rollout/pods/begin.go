@@ -16,10 +16,12 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	case seen.Deleting:
 		return fmt.Sprintf("%s is being deleted", s.Workload)
 	case seen.SavedProblem != "":
-		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): put its settings right by hand and remove that annotation",
+		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): "+
+			"put its settings right by hand and remove that annotation",
 			s.Workload, rollout.AnnotationSaved, seen.SavedProblem)
 	case seen.Busy != "":
-		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back", s.Workload)
+		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back",
+			s.Workload)
 	case seen.Replicas == 0:
 		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
 	}
@@ -29,14 +31,15 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	return ""
 }
 
-// Unsettled says why a rollout cannot begin yet on a workload that was created or changed a moment ago: its own update is still under way, and there is
-// no single stable revision. "" when it can. Time cures it.
+// Unsettled says why a rollout cannot begin yet on a workload that was created or changed a moment ago: its own update is still under way,
+// and there is no single stable revision. "" when it can. Time cures it.
 func Unsettled(tech Technique, s rollout.Subject, seen Observed) string {
 	switch _, known := tech.stable(seen); {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
-		return fmt.Sprintf("%s is still being updated: %d of %d pods are of its newest template, %d in all", s.Workload, seen.Updated, seen.Replicas, seen.Total)
+		return fmt.Sprintf("%s is still being updated: %d of %d pods are of its newest template, %d in all", s.Workload, seen.Updated,
+			seen.Replicas, seen.Total)
 	case !known:
 		return fmt.Sprintf("%s: its controller has not recorded the revision that it runs yet", s.Workload)
 	}
@@ -52,7 +55,8 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	case seen.SavedProblem != "":
 		return failf(failure.Refused, "%s", Refuses(tech, s, seen))
 	case seen.Claim == s.Claim && seen.Saved == nil:
-		return failf(failure.ClaimLost, "%s: somebody removed the annotation %s: look at its template and update settings by hand", s.Workload, rollout.AnnotationSaved)
+		return failf(failure.ClaimLost, "%s: somebody removed the annotation %s: look at its template and update settings by hand", s.Workload,
+			rollout.AnnotationSaved)
 	case seen.Claim == s.Claim:
 		return begun(req, seen, *seen.Saved)
 	case seen.Claim != "" && seen.Claim != s.TakeOver:
@@ -71,13 +75,15 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	saved := save(tech, req, seen)
 	d := set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable), &workloadops.Write{
 		Step: "begin", Held: seen.Claim, Fresh: true, Claim: s.Claim,
-		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(), rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
+		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
+			rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
 	})
 	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d
 }
 
-// unsettled decides on a workload whose own update is still under way, as the request says: refuse, tell, or wait within the deadline. Nothing is written.
+// unsettled decides on a workload whose own update is still under way, as the request says: refuse, tell, or wait within the deadline.
+// Nothing is written.
 func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextAction {
 	switch {
 	case req.Unsettled == rollout.UnsettledTell:
@@ -91,7 +97,8 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextActio
 	case !seen.PodsSeen:
 		return look("the time is up: see what the pods say")
 	}
-	return failf(failure.Refused, "%s, and that did not end within %d s (%s): nothing was changed; start the rollout again when it is done, or give it more time with policy.settleSeconds",
+	return failf(failure.Refused, "%s, and that did not end within %d s (%s): nothing was changed; "+
+		"start the rollout again when it is done, or give it more time with policy.settleSeconds",
 		reason, req.DeadlineSeconds, why(seen, ""))
 }
 
@@ -128,8 +135,9 @@ func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved
 	saved := rollout.Saved{
 		Name: req.Name, WorkflowID: workloadops.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim, Style: req.Strategy.Style,
 		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: seen.Template, Replicas: seen.Replicas,
-		Settings: map[string]json.RawMessage{}, Routings: req.Strategy.Routings, DisableGenerateCanaryService: req.Strategy.DisableGenerateCanaryService,
-		TrafficRouting: req.Strategy.TrafficRoutingRef,
+		Settings: map[string]json.RawMessage{}, Routings: req.Strategy.Routings,
+		DisableGenerateCanaryService: req.Strategy.DisableGenerateCanaryService,
+		TrafficRouting:               req.Strategy.TrafficRoutingRef,
 	}
 	for _, path := range tech.Pointers() {
 		saved.Settings[path] = json.RawMessage("null")

@@ -29,7 +29,8 @@ func Digest(template map[string]any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Stripped is a revision's pod template without what the revision's controller has added: the label pod-template-hash and the mark "$patch".
+// Stripped is a revision's pod template without what the revision's controller has added: the label pod-template-hash and the mark
+// "$patch".
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	delete(out, "$patch")
@@ -63,8 +64,8 @@ func clean(v any) any {
 	return v
 }
 
-// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A templatePatch
-// is a strategic merge patch for kinds of apps/v1 and a JSON merge patch (RFC 7386) for others.
+// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A
+// templatePatch is a strategic merge patch for kinds of apps/v1 and a JSON merge patch (RFC 7386) for others.
 func Apply(change strategy.Change, apiVersion string, template map[string]any) (map[string]any, error) {
 	copied, _ := clean(template).(map[string]any)
 	if len(change.TemplatePatch) == 0 {

@@ -11,8 +11,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller is told to leave the pods alone (OnDelete), and
-// they are deleted by name, within its own maxUnavailable; the controller makes them anew from the live template. At rest it deletes nothing.
+// byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller is told to leave the pods alone
+// (OnDelete), and they are deleted by name, within its own maxUnavailable; the controller makes them anew from the live template. At rest
+// it deletes nothing.
 type byDeletion struct{ inPlace }
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)
@@ -59,8 +60,8 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 	return wait("")
 }
 
-// nextToGo are the pods to delete now: those that do not serve first, which costs nothing; of the others as many as may be out. A node without
-// a pod gets one of the live template.
+// nextToGo are the pods to delete now: those that do not serve first, which costs nothing; of the others as many as may be out. A node
+// without a pod gets one of the live template.
 func nextToGo(t task, seen Observed) []workloadops.Pod {
 	live := seen.CountPods(workloadops.Pod.Alive)
 	serving := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Available })

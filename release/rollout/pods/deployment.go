@@ -21,8 +21,8 @@ const (
 	pathPaused = "/spec/paused"
 )
 
-// The gate: pods that get ready serve, but never count as available, so that the Deployment's controller waits before it takes the next old one.
-// The API server wants progressDeadlineSeconds to be above minReadySeconds.
+// The gate: pods that get ready serve, but never count as available, so that the Deployment's controller waits before it takes the next old
+// one. The API server wants progressDeadlineSeconds to be above minReadySeconds.
 var (
 	gateMinReady = json.RawMessage("2147483646")
 	gateDeadline = json.RawMessage("2147483647")
@@ -57,7 +57,8 @@ func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
 		return max(size/4, 1), 0
 	}
 	quarter := intstr.FromString("25%")
-	unavailable, surge = strategy.OwnLimits(*cmp.Or(s.RollingUpdate.MaxUnavailable, &quarter), *cmp.Or(s.RollingUpdate.MaxSurge, &quarter), size)
+	unavailable, surge = strategy.OwnLimits(*cmp.Or(s.RollingUpdate.MaxUnavailable, &quarter), *cmp.Or(s.RollingUpdate.MaxSurge, &quarter),
+		size)
 	return min(unavailable, size), surge
 }
 
@@ -102,16 +103,17 @@ var gate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
 
 // gated are the borrowed fields while pods move.
 func gated(unavailable, surge int32) []workloadops.Setting {
-	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, gate, {Path: pathProgressDeadline, Value: gateDeadline}}
+	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, gate,
+		{Path: pathProgressDeadline, Value: gateDeadline}}
 }
 
-// deploymentPartition replaces a Deployment's own pods: behind the gate no new pod counts as available, so that the controller stops at exactly
-// as many new pods as maxUnavailable says.
+// deploymentPartition replaces a Deployment's own pods: behind the gate no new pod counts as available, so that the controller stops at
+// exactly as many new pods as maxUnavailable says.
 type deploymentPartition struct{ deployment }
 
-// next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its own maxSurge: surge, wait until
-// those pods are ready, then raise maxUnavailable by them and take the surge back in one write. maxUnavailable never rises while the surge is
-// up but in that write.
+// next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its own maxSurge: surge, wait
+// until those pods are ready, then raise maxUnavailable by them and take the surge back in one write. maxUnavailable never rises while the
+// surge is up but in that write.
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
@@ -213,10 +215,10 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 	return limits(seen.Settings[pathStrategy], seen.Replicas)
 }
 
-// rest leaves the gate only: one pod at a time. Any number up to that of the new pods holds the split, but when the workload is scaled down the
-// new pods shrink with it, and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template is by
-// now. Pods that were interrupted while they came beside the others stay there, and none may be out: the first of the others to go would be
-// one that they do not yet stand in for.
+// rest leaves the gate only: one pod at a time. Any number up to that of the new pods holds the split, but when the workload is scaled down
+// the new pods shrink with it, and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template
+// is by now. Pods that were interrupted while they came beside the others stay there, and none may be out: the first of the others to go
+// would be one that they do not yet stand in for.
 func (deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
 	stands := seen.has(gate)
 	if !t.Placed && !stands {
@@ -282,8 +284,8 @@ func (deploymentExtra) next(t task, seen Observed) NextAction {
 	return done("")
 }
 
-// stableIsBack says whether the workload has its stable pods again after somebody's edit, as far as its own limits go: only then may a Service
-// select them alone.
+// stableIsBack says whether the workload has its stable pods again after somebody's edit, as far as its own limits go: only then may a
+// Service select them alone.
 func stableIsBack(seen Observed) bool {
 	stable, _ := seen.Find(seen.Saved.Stable)
 	total, ready := seen.Count(stable)

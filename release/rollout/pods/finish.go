@@ -62,8 +62,8 @@ func (f *finish) next() NextAction {
 	return failf(failure.Refused, "%s: the move %q of finalising is not known", f.req.Workload, f.req.Action)
 }
 
-// orphans gives the autoscalers of a workload that was deleted their limits back. Another workload of its name may be there by now: what its
-// own release lists as pinned is given back by that one.
+// orphans gives the autoscalers of a workload that was deleted their limits back. Another workload of its name may be there by now: what
+// its own release lists as pinned is given back by that one.
 func orphans(req rollout.FinishRequest, seen Observed) NextAction {
 	for _, a := range seen.Autoscalers {
 		theirs := seen.Saved != nil && seen.Claim != req.Claim && !seen.Deleting && slices.Contains(seen.Saved.Autoscalers, a.Name)
@@ -116,7 +116,8 @@ func (f *finish) resume() NextAction {
 	if !empty(w) {
 		return set("give its settings back and bring every pod to the "+string(f.req.To)+" version", w)
 	}
-	if d, there := f.removeExtra(); toStable && there { // its pods would get the stable Service's requests once that is given its selector back
+	// its pods would get the stable Service's requests once that is given its selector back
+	if d, there := f.removeExtra(); toStable && there {
 		return d
 	}
 	progress, whole := f.whole()

@@ -29,8 +29,8 @@ func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
 	case s.TakeOver != "" && seen.Claim == s.TakeOver:
 		return takeOver(s, seen), true
 	}
-	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; look at its "+
-		"template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy, workloadops.HolderNow(seen.Claim)), true
+	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; "+
+		"look at its template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy, workloadops.HolderNow(seen.Claim)), true
 }
 
 // takeOver puts our claim in the place of another; what was saved stays.
@@ -47,8 +47,8 @@ func deadlineOf(s rollout.Subject) time.Duration {
 	return time.Duration(s.DeadlineSeconds) * time.Second
 }
 
-// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does not
-// pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress says how far it is.
+// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does
+// not pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress says how far it is.
 func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
 	deadline := deadlineOf(s)
 	expired := seen.Elapsed >= deadline

@@ -238,7 +238,8 @@ func (m *move) progress() string {
 	return text
 }
 
-// strangers is how many pods are of neither version. They are left where they are: the native controller would take stable pods in their place.
+// strangers is how many pods are of neither version. They are left where they are: the native controller would take stable pods in their
+// place.
 func (m *move) strangers() int32 {
 	n := int32(0)
 	for _, r := range m.seen.Revisions {

@@ -1,5 +1,5 @@
-// Package pods decides how a rollout moves the pods of one workload: from one snapshot of the workload to the next write, with the reason. It is
-// level-based: a process that was killed at any point is followed by another that goes on from what it sees.
+// Package pods decides how a rollout moves the pods of one workload: from one snapshot of the workload to the next write, with the reason.
+// It is level-based: a process that was killed at any point is followed by another that goes on from what it sees.
 package pods
 
 import (
