@@ -12,7 +12,7 @@ import (
 )
 
 func configCommand(a *app.App) *cobra.Command {
-	var forCommand, output string
+	var forCommand string
 	command := &cobra.Command{
 		Use:   "config",
 		Short: "Show each setting, its value and where it came from",
@@ -22,7 +22,7 @@ reported below the table, and the exit code is then 2.`,
 		Example: `  slipway config --for worker --config slipway.yaml
   SLIPWAY_LISTEN=0.0.0.0:80 slipway config --for server -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return showConfig(a, c, forCommand, output) },
+		RunE: func(c *cobra.Command, _ []string) error { return showConfig(a, c, forCommand) },
 	}
 	app.RegisterSettings(command, settings.Groups...)
 	var names []string
@@ -30,23 +30,23 @@ reported below the table, and the exit code is then 2.`,
 		names = append(names, string(g))
 	}
 	command.Flags().StringVar(&forCommand, "for", "", "only the settings of this `command`, with its defaults: "+strings.Join(names, ", "))
-	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	app.OutputFlag(command, &output)
+	app.FlagChoices(command, "for", names...)
+	a.OutputFlag(command)
 	return command
 }
 
-func showConfig(a *app.App, command *cobra.Command, forCommand, output string) error {
+func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 	flags, err := configFlags(command.Flags(), forCommand)
 	if err != nil {
 		return err
 	}
 	_, provenance, problems := settings.Load(flags)
-	if done, err := a.PrintObject(output, provenance); err != nil {
+	if done, err := a.PrintObject(provenance); err != nil {
 		return err
 	} else if !done {
 		table := render.NewTable("SETTING", "VALUE", "FROM", "WHAT IT IS")
 		for _, e := range provenance.Entries {
-			table.Add(e.Name, render.OrDash(e.Value), e.Source.String(), e.Description)
+			table.Add(e.Name, e.Value, e.Source.String(), e.Description)
 		}
 		a.Printf(a.Out, "%s", table)
 	}

@@ -17,6 +17,13 @@ import (
 
 var plainDrawing = render.Drawing{Now: func() time.Time { return noon }}
 
+// The states of a wave, as they are drawn.
+const (
+	waveDone   = "done"
+	waveToCome = "to come"
+	waveActive = "active"
+)
+
 // longTask is a task of waves of ten services each, in these states; in an active wave one service runs, one failed, the rest is half and half.
 func longTask(states ...string) plan.Task {
 	t := plan.Task{ID: "long-1", Plan: "long", State: plan.TaskRunning, Reason: "wave 2 runs", StartedAt: beforeP(time.Minute)}
@@ -24,11 +31,11 @@ func longTask(states ...string) plan.Task {
 		for n := range 10 {
 			s := plan.ServiceStatus{ServiceID: plan.ServiceID(fmt.Sprintf("s%d-%d", w+1, n)), Priority: int64(-w), Deployment: plan.Restart, State: plan.ItemPending}
 			switch {
-			case state == clitask.WaveDone || (state == clitask.WaveActive && n >= 6):
+			case state == waveDone || (state == waveActive && n >= 6):
 				s.State = plan.ItemSucceeded
-			case state == clitask.WaveActive && n == 0:
+			case state == waveActive && n == 0:
 				s.State, s.Reason = plan.ItemFailed, "no image"
-			case state == clitask.WaveActive && n == 1:
+			case state == waveActive && n == 1:
 				s.State = plan.ItemRunning
 			}
 			s.Workloads = []plan.WorkloadStatus{{Party: "default", Namespace: "shop", Kind: "Deployment", Name: string(s.ServiceID), State: s.State}}
@@ -45,7 +52,7 @@ const longHeader = "task long-1, plan long\nRunning, 1m00s since it began: wave 
 
 func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
 	t.Parallel()
-	task := longTask(clitask.WaveDone, clitask.WaveActive, clitask.WaveToCome, clitask.WaveToCome)
+	task := longTask(waveDone, waveActive, waveToCome, waveToCome)
 	activeServices := `  s2-0   RESTART   Failed              no image
     Deployment shop/s2-0   Failed
   s2-1   RESTART   Running
@@ -224,7 +231,7 @@ func liveSession(t *testing.T, width, height int) (*follow.LiveView[plan.Task], 
 	a := newSession(t, "").app
 	a.Out, a.Colour = screen, true
 	a.Screen = func() (int, int, bool) { return width, height, true }
-	view, ok := follow.NewView(a, app.Table, follow.Portrait[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes, Epilogue: clitask.Epilogue}).(*follow.LiveView[plan.Task])
+	view, ok := follow.NewView(a, follow.Portrait[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes, Epilogue: clitask.Epilogue}).(*follow.LiveView[plan.Task])
 	require.True(t, ok, "a terminal gets the live view")
 	return view, screen, a
 }
@@ -258,7 +265,7 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 func TestLiveViewStaysOnTheScreen(t *testing.T) {
 	t.Parallel()
 	view, screen, _ := liveSession(t, 80, 12)
-	task := longTask(clitask.WaveDone, clitask.WaveActive, clitask.WaveToCome)
+	task := longTask(waveDone, waveActive, waveToCome)
 	for range 3 {
 		view.Show(follow.Update[plan.Task]{State: &task, Stale: ""})
 		view.Show(follow.Update[plan.Task]{Lost: "gone"})

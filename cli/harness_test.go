@@ -202,7 +202,7 @@ type session struct {
 func newSession(t *testing.T, input string) *session {
 	t.Helper()
 	s := &session{ctx: t.Context(), out: &bytes.Buffer{}, errs: &bytes.Buffer{}}
-	s.app = &app.App{In: strings.NewReader(input), Out: s.out, Err: s.errs, Now: func() time.Time { return noon }}
+	s.app = &app.App{In: strings.NewReader(input), Out: s.out, Err: s.errs, Output: app.Table, Now: func() time.Time { return noon }}
 	s.app.Screen = func() (int, int, bool) { return 0, 0, false }
 	s.app.Wait = func(_ context.Context, d time.Duration) { s.pauses = append(s.pauses, d) }
 	return s

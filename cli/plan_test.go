@@ -93,7 +93,7 @@ func TestPlanListAndGet(t *testing.T) {
 		}})
 	})
 	require.Equal(t, outcome{out: `NAME   ITEMS   NEWEST TASK   AGE     COMMENT
-bank   12      -             2d1h
+bank   12      -             2d1h    -
 shop   3       shop-1        1m30s   release of the shop
 `}, slipway(t, api, "plan", "list"))
 

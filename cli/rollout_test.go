@@ -141,7 +141,7 @@ func TestWhatToDo(t *testing.T) {
 			s := webRollout()
 			s.Party, s.Namespace, s.Phase, s.WaitingFor.Kind = "alice", "default", c.phase, c.kind
 			var verbs []string
-			for _, h := range clirollout.WhatToDo(s) {
+			for _, h := range clirollout.Hints(s) {
 				verb, rest, _ := strings.Cut(strings.TrimPrefix(h.Command, "slipway rollout "), " ")
 				require.Equal(t, "default/web --party alice", rest, "the command can be copied as it is")
 				verbs = append(verbs, verb)
@@ -253,7 +253,7 @@ func TestRolloutVerbs(t *testing.T) {
 
 			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
 			unknown := slipway(t, api, args...)
-			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+clirollout.Repeated(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+clirollout.Again(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
 		})
 	}
 }

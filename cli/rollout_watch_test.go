@@ -134,7 +134,7 @@ func TestRolloutWatchOnATerminal(t *testing.T) {
 	a := newSession(t, "").app
 	a.Out = screen
 	a.Screen = func() (int, int, bool) { return 120, 40, true }
-	view := follow.NewView(a, app.Table, follow.Portrait[rollout.Status]{Fit: clirollout.Fit, Changes: clirollout.Changes, Epilogue: clirollout.Epilogue})
+	view := follow.NewView(a, follow.Portrait[rollout.Status]{Fit: clirollout.Fit, Changes: clirollout.Changes, Epilogue: clirollout.Epilogue})
 	s := webRollout()
 	view.Show(follow.Update[rollout.Status]{State: &s})
 	require.Equal(t, drawnTree(), screen.String())

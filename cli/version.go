@@ -8,20 +8,19 @@ import (
 )
 
 func versionCommand(a *app.App) *cobra.Command {
-	var output string
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Show which build this is",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := version.This()
-			if done, err := a.PrintObject(output, b); done || err != nil {
+			if done, err := a.PrintObject(b); done || err != nil {
 				return err
 			}
 			a.Printf(a.Out, "%s", b)
 			return nil
 		},
 	}
-	app.OutputFlag(command, &output)
+	a.OutputFlag(command)
 	return command
 }

@@ -44,6 +44,9 @@ type Caller struct {
 // Do implements the generated client's HttpRequestDoer.
 func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	request.Header.Set("User-Agent", version.UserAgent())
+	if request.Method != http.MethodGet {
+		request.Header.Set("Slipway-Via", string(client.FrontDoorCLI)) // recorded with what somebody decides
+	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {
 		if request.Context().Err() != nil {

@@ -27,6 +27,8 @@ type App struct {
 	Now           func() time.Time
 	// Wait pauses between attempts; it ends early with the context.
 	Wait func(ctx context.Context, d time.Duration)
+	// Output is the form of output that -o asks for.
+	Output string
 	// MostFindings is how many findings on one document are printed; 0: all of them.
 	MostFindings int
 	// Begun is set when a command's arguments were accepted: an error before is one of usage.
@@ -65,6 +67,13 @@ func waitFor(ctx context.Context, d time.Duration) {
 // Printf writes text for people. A failed write to a closed pipe has nobody to be reported to.
 func (a *App) Printf(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
+}
+
+// Draw prints the lines of a drawing.
+func (a *App) Draw(lines []string) {
+	for _, line := range lines {
+		a.Printf(a.Out, "%s\n", line)
+	}
 }
 
 // Drawing draws as this terminal shows it.

@@ -9,9 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
-	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/plan"
 )
 
 // completionTimeout is how long a shell waits for names; a server that is away must not hold up the keyboard.
@@ -58,54 +55,4 @@ func contextOf(c *cobra.Command) context.Context {
 		return ctx
 	}
 	return context.Background()
-}
-
-// ServiceIDs are the IDs of the catalogue, for shell completion.
-func ServiceIDs(ctx context.Context, api *client.Client) ([]string, error) {
-	limit := apiclient.PageSize
-	page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit}))
-	var entries []string
-	for _, s := range page.Value.Items {
-		entries = append(entries, s.ID+"\t"+render.OneLine(s.DisplayName))
-	}
-	return entries, err
-}
-
-// PlanNames are the names of the plans, for shell completion.
-func PlanNames(ctx context.Context, api *client.Client) ([]string, error) {
-	limit := apiclient.PageSize
-	page, err := apiclient.Read[client.PlanList](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit}))
-	var entries []string
-	for _, p := range page.Value.Items {
-		entries = append(entries, p.Name+"\t"+render.OneLine(p.Comment))
-	}
-	return entries, err
-}
-
-// PartyNames are the names of the parties, for shell completion.
-func PartyNames(ctx context.Context, api *client.Client) ([]string, error) {
-	limit := apiclient.PageSize
-	page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit}))
-	var entries []string
-	for _, p := range page.Value.Items {
-		entries = append(entries, p.Name+"\t"+render.OneLine(p.Queue))
-	}
-	return entries, err
-}
-
-// TaskIDs lists the newest tasks in these states; without states in any.
-func TaskIDs(states ...plan.TaskState) Lister {
-	return func(ctx context.Context, api *client.Client) ([]string, error) {
-		limit := apiclient.PageSize
-		params := &client.ListTasksParams{Limit: &limit}
-		if len(states) > 0 {
-			params.State = &states
-		}
-		page, err := apiclient.Read[client.TaskList](api.ListTasks(ctx, params))
-		var entries []string
-		for _, t := range page.Value.Items {
-			entries = append(entries, t.ID+"\t"+string(t.State))
-		}
-		return entries, err
-	}
 }

@@ -19,7 +19,7 @@ func Connect(command *cobra.Command) (*client.Client, error) {
 	return apiclient.NewClient(values.API)
 }
 
-// ConnectToWrite is connect for a command that changes something. A person who named no engine is told which one it will be.
+// ConnectToWrite is Connect for a command that changes something. A person who named no engine is told which one it will be.
 func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 	values, provenance, err := settings.Load(command.Flags())
 	if err != nil {
@@ -36,3 +36,35 @@ func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 
 // ClientFlags adds the flags of a command that talks to the API.
 func ClientFlags(command *cobra.Command) { RegisterSettings(command, settings.Client) }
+
+// Call is what a command does with the API, once its flags and arguments are in order.
+type Call func(c *cobra.Command, api *client.Client, args []string) error
+
+// Reading completes a command that asks the API and changes nothing. Check, unless it is nil, says what is wrong with the command line.
+func (a *App) Reading(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
+	return a.calling(command, check, call, Connect)
+}
+
+// Writing completes a command that changes something by the API.
+func (a *App) Writing(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
+	return a.calling(command, check, call, a.ConnectToWrite)
+}
+
+func (a *App) calling(command *cobra.Command, check func(args []string) error, call Call,
+	connect func(*cobra.Command) (*client.Client, error)) *cobra.Command {
+	ClientFlags(command)
+	a.OutputFlag(command)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if check != nil {
+			if err := check(args); err != nil {
+				return err
+			}
+		}
+		api, err := connect(c)
+		if err != nil {
+			return err
+		}
+		return call(c, api, args)
+	}
+	return command
+}

@@ -78,22 +78,63 @@ func (p *Place) Named(argument string) (Name, error) {
 		n.Namespace = DefaultNamespace
 	}
 	for _, part := range []string{n.Namespace, n.Name} {
-		if strings.Trim(part, ".") == "" || strings.ContainsAny(part, "/\\?#% \t\n") {
+		if notName(part) {
 			return n, Usagef("%q is no name: write NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
 		}
 	}
 	return n, nil
 }
 
-// OneName accepts exactly one argument; what is "a rollout".
-func OneName(what string) cobra.PositionalArgs {
+// notName says whether the text is no name. A name stands in a path of the API, which such a text would change.
+func notName(text string) bool {
+	return strings.Trim(text, ".") == "" || strings.ContainsAny(text, "/\\?#% \t\n")
+}
+
+// ExactName accepts exactly one name; what is "a task", argument its name in the usage line.
+func ExactName(what, argument string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := OneArgument(what, argument)(c, args); err != nil {
+			return err
+		}
+		return CheckNames(what, argument, args)
+	}
+}
+
+// OneArgument accepts exactly one argument.
+func OneArgument(what, argument string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return fmt.Errorf("name %s: NAME is missing", what)
+			return fmt.Errorf("name %s: %s is missing", what, argument)
 		case len(args) > 1:
-			return fmt.Errorf("one NAME at a time, not %d", len(args))
+			return fmt.Errorf("one %s at a time, not %d", argument, len(args))
 		}
 		return nil
 	}
+}
+
+// CheckNames says which of the arguments is no name.
+func CheckNames(what, argument string, args []string) error {
+	for _, name := range args {
+		if notName(name) {
+			return fmt.Errorf("%q is not the %s of %s", name, argument, what)
+		}
+	}
+	return nil
+}
+
+// Limit is how much a list holds at most; 0: everything.
+type Limit int
+
+// Flag adds --limit; what names the things that are listed.
+func (l *Limit) Flag(command *cobra.Command, what string) {
+	command.Flags().IntVar((*int)(l), "limit", 0, "at most `n` "+what+"; 0: all")
+}
+
+// Check refuses a negative limit.
+func (l *Limit) Check(what string) error {
+	if *l < 0 {
+		return Usagef("--limit %d is negative: 0 lists all %s", *l, what)
+	}
+	return nil
 }

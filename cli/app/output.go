@@ -15,25 +15,29 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// The forms of output.
+// The forms of output. Names prints how each thing is called, one on a line; jsonPath picks values out of it.
 const (
-	Table = "table"
-	JSON  = "json"
-	YAML  = "yaml"
-)
-
-// Name prints how each thing is called, one on a line; JSONPath picks values out of it.
-const (
+	Table    = "table"
+	YAML     = "yaml"
 	Names    = "name"
-	JSONPath = "jsonpath="
+	jsonForm = "json"
+	jsonPath = "jsonpath="
 )
 
 // OutputFlag adds -o to a command. Its value is checked when the flags are parsed.
-func OutputFlag(command *cobra.Command, into *string) {
-	*into = Table
-	command.Flags().VarP((*outputValue)(into), "output", "o", "`form` of the output: table, json, yaml, name or jsonpath={…}")
-	_ = command.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{Table, JSON, YAML, Names, JSONPath}, cobra.ShellCompDirectiveNoFileComp))
+func (a *App) OutputFlag(command *cobra.Command) {
+	a.Output = Table
+	command.Flags().VarP((*outputValue)(&a.Output), "output", "o", "`form` of the output: table, json, yaml, name or jsonpath={…}")
+	FlagChoices(command, "output", Table, jsonForm, YAML, Names, jsonPath)
+}
+
+// FlagChoices completes a flag with these words.
+func FlagChoices[T ~string](command *cobra.Command, flag string, words ...T) {
+	var choices []string
+	for _, w := range words {
+		choices = append(choices, string(w))
+	}
+	_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 }
 
 type outputValue string
@@ -43,13 +47,8 @@ func (v *outputValue) String() string { return string(*v) }
 func (v *outputValue) Type() string { return "form" }
 
 func (v *outputValue) Set(text string) error {
-	switch text {
-	case Table, JSON, YAML, Names:
-		*v = outputValue(text)
-		return nil
-	}
-	template, isPath := strings.CutPrefix(text, JSONPath)
-	if !isPath {
+	template, isPath := strings.CutPrefix(text, jsonPath)
+	if !isPath && !slices.Contains([]string{Table, jsonForm, YAML, Names}, text) {
 		return fmt.Errorf("want table, json, yaml, name or jsonpath={…}")
 	}
 	*v = outputValue(text)
@@ -57,28 +56,50 @@ func (v *outputValue) Set(text string) error {
 }
 
 // PrintObject prints the object in the form that programs read; done is false when a table is wanted.
-func (a *App) PrintObject(output string, object any) (done bool, err error) {
-	if output == Table {
+func (a *App) PrintObject(object any) (done bool, err error) {
+	if a.Output == Table {
 		return false, nil
 	}
+	return true, a.printAs(a.Output, object)
+}
+
+// PrintYAML prints the object as YAML, whatever -o says.
+func (a *App) PrintYAML(object any) error { return a.printAs(YAML, object) }
+
+// PrintEach is PrintObject for one object of many: JSON takes one line, YAML one document.
+func (a *App) PrintEach(object any) (done bool, err error) {
+	text, err := json.Marshal(object)
+	switch {
+	case a.Output == Table || err != nil:
+		return a.Output != Table, err
+	case a.Output == jsonForm:
+		a.Printf(a.Out, "%s\n", text)
+		return true, nil
+	case a.Output == YAML:
+		a.Printf(a.Out, "---\n")
+	}
+	return true, a.printAs(a.Output, json.RawMessage(text))
+}
+
+func (a *App) printAs(output string, object any) error {
 	text, err := json.MarshalIndent(object, "", "  ")
 	if err != nil {
-		return true, err
+		return err
 	}
 	switch output {
-	case JSON:
+	case jsonForm:
 	case YAML:
 		text, err = yaml.JSONToYAML(text)
 	default:
 		text, err = picked(output, text)
 	}
 	if err != nil {
-		return true, err
+		return err
 	}
 	if shown := strings.TrimRight(string(text), "\n"); shown != "" {
 		a.Printf(a.Out, "%s\n", shown)
 	}
-	return true, nil
+	return nil
 }
 
 // picked is what name or jsonpath leave of an object.
@@ -91,7 +112,7 @@ func picked(output string, object []byte) ([]byte, error) {
 		return []byte(strings.Join(namesIn(value), "\n")), nil
 	}
 	path := jsonpath.New("output").AllowMissingKeys(true)
-	if err := path.Parse(strings.TrimPrefix(output, JSONPath)); err != nil {
+	if err := path.Parse(strings.TrimPrefix(output, jsonPath)); err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
@@ -162,13 +183,5 @@ func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error)
 	return &values, nil
 }
 
-// Took is how long something ran, or has run so far; empty when it has not begun.
-func (a *App) Took(from, to *time.Time) string {
-	switch {
-	case from == nil:
-		return ""
-	case to == nil:
-		return render.ShortDuration(a.Now().Sub(*from))
-	}
-	return render.ShortDuration(to.Sub(*from))
-}
+// Took is how long something ran, or has run so far; "" when it has not begun.
+func (a *App) Took(from, to *time.Time) string { return a.Drawing().Took(from, to) }

@@ -15,7 +15,7 @@ func RegisterSettings(command *cobra.Command, groups ...settings.Group) {
 	}
 	for _, name := range []string{"kuscia-protocol", "log-level", "log-format"} {
 		if command.Flags().Lookup(name) != nil {
-			_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(settings.Choices(name), cobra.ShellCompDirectiveNoFileComp))
+			FlagChoices(command, name, settings.Choices(name)...)
 		}
 	}
 }

@@ -6,42 +6,30 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-
-	"slipway.io/slipway/api/client"
 )
 
-// Who says in whose name a command acts, and why.
+// Who says in whose name a command acts, why, and by which idempotency key.
 type Who struct {
-	Actor, Reason string
+	Actor, Reason, Key string
 }
 
-// Flags adds the flags that say who acts, and why.
-func (w *Who) Flags(command *cobra.Command) {
-	command.Flags().StringVar(&w.Actor, "actor", "", "in whose `name` to act; it is recorded (default: the operating system's user)")
-	command.Flags().StringVarP(&w.Reason, "reason", "m", "", "why; it is recorded, and shown in the report")
+// Flags adds the flags that say who acts, and why; and --key, with what it is good for.
+func (w *Who) Flags(command *cobra.Command, key string) {
+	f := command.Flags()
+	f.StringVar(&w.Actor, "actor", "", "in whose `name` to act; it is recorded (default: the operating system's user)")
+	f.StringVarP(&w.Reason, "reason", "m", "", "why; it is recorded, and shown in the report")
+	f.StringVar(&w.Key, "key", "", key+" (default: a random one)")
 }
 
-// Name is the actor, by default the operating system's user.
-func (w *Who) Name() string {
-	if actor := strings.TrimSpace(w.Actor); actor != "" {
-		return actor
+// Complete chooses the actor and the key where nobody has: the operating system's user, and a random key.
+func (w *Who) Complete() {
+	if w.Key == "" {
+		w.Key = uuid.NewString()
+	}
+	if w.Actor = strings.TrimSpace(w.Actor); w.Actor != "" {
+		return
 	}
 	if current, err := user.Current(); err == nil {
-		return current.Username
+		w.Actor = current.Username
 	}
-	return ""
-}
-
-// KeyOrRandom is the idempotency key, a random one unless the caller has chosen.
-func KeyOrRandom(chosen string) string {
-	if chosen != "" {
-		return chosen
-	}
-	return uuid.NewString()
-}
-
-// Via tells the API that the person came through the command line.
-func Via() *client.Via {
-	cli := client.FrontDoorCLI
-	return &cli
 }

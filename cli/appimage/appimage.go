@@ -2,65 +2,83 @@
 package appimage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 )
 
+// image is an AppImage as Kuscia's API answers it: the text, for programs, and what it says.
+type image struct {
+	json.RawMessage
+	*kusciapb.QueryAppImageResponseData
+}
+
+type images = noun.Noun[image, *kusciapb.QueryAppImageResponseData]
+
 // Command is `slipway appimage`.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "appimage",
-		Aliases: []string{"appimages", "aimg"},
-		Short:   "AppImages: the applications that servings run",
-	}
-	command.AddCommand(applyCommand(a), listCommand(a), getCommand(a), deleteCommand(a))
+	var token apiclient.KusciaToken
+	n := newNoun(a, &token)
+	get := n.GetCommand("Show an AppImage")
+	get.Long = `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with kubectl get aimg NAME -o yaml. What
+"-o json" prints "slipway appimage apply" takes.`
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"}, Short: "AppImages: the applications that servings run"}
+	command.AddCommand(applyCommand(n, &token), n.ListCommand("List the AppImages", noun.ListOptions{}), get, n.DeleteCommand(
+		"Delete AppImages. Servings that run them go on with the version that they have; one that is changed afterwards needs another AppImage."))
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	var token apiclient.KusciaToken
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the AppImages",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
+func newNoun(a *app.App, token *apiclient.KusciaToken) *images {
+	return &images{
+		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME", Flags: token.Flags,
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]image, string, error) {
+			request := client.KusciaMessage{"page_size": limit}
+			if cursor != nil {
+				request["page_token"] = *cursor
 			}
-			images, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]json.RawMessage, string, error) {
-				return page(c.Context(), api, token, limit, cursor)
-			})
-			if err != nil {
-				return err
+			return page(apiclient.KusciaData(api.ListKusciaAppImages(ctx, request, token.Shown)))
+		},
+		Key:    func(i image) string { return i.GetName() },
+		Note:   func(i image) string { return imageInWords(i.QueryAppImageResponseData) },
+		Titles: []string{"NAME", "IMAGE", "TEMPLATES"},
+		Row: func(i image) []string {
+			var templates []string
+			for _, t := range i.GetDeployTemplates() {
+				templates = append(templates, templateInWords(t))
 			}
-			return printList(a, output, images)
+			return []string{i.GetName(), imageInWords(i.QueryAppImageResponseData), strings.Join(templates, "; ")}
+		},
+		Empty: "There are no AppImages: register one with kubectl apply -f FILE, or with `slipway appimage apply -f FILE`.",
+		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[*kusciapb.QueryAppImageResponseData], error) {
+			return query(ctx, api, *token, name)
+		},
+		Describe: func(_ string, i *kusciapb.QueryAppImageResponseData) error {
+			describe(a, i)
+			return nil
+		},
+		Delete: func(ctx context.Context, api *client.Client, name string) error {
+			_, err := apiclient.KusciaData(api.DeleteKusciaAppImage(ctx, client.KusciaMessage{"name": name}, token.Shown))
+			return err
 		},
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	token.Flags(command)
-	return command
 }
 
-// page is one page of the list, its elements as they were answered.
-func page(ctx context.Context, api *client.Client, token apiclient.KusciaToken, limit int, cursor *string) (images []json.RawMessage, next string, err error) {
-	request := client.KusciaMessage{"page_size": limit}
-	if cursor != nil {
-		request["page_token"] = *cursor
-	}
-	data, err := apiclient.KusciaData(api.ListKusciaAppImages(ctx, request, token.Shown))
+// page reads one page of the list.
+func page(data json.RawMessage, err error) (all []image, next string, _ error) {
 	if err != nil {
 		return nil, "", err
 	}
@@ -71,31 +89,24 @@ func page(ctx context.Context, api *client.Client, token apiclient.KusciaToken, 
 	if err := json.Unmarshal(data, &page); err != nil {
 		return nil, "", fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	return page.Images, page.Next, nil
+	for _, text := range page.Images {
+		one := image{text, &kusciapb.QueryAppImageResponseData{}}
+		if err := apiclient.ReadKuscia(text, one.QueryAppImageResponseData); err != nil {
+			return nil, "", err
+		}
+		all = append(all, one)
+	}
+	return all, page.Next, nil
 }
 
-func printList(a *app.App, output string, images []json.RawMessage) error {
-	if done, err := a.PrintObject(output, map[string]any{"items": images}); done || err != nil {
-		return err
+func query(ctx context.Context, api *client.Client, token apiclient.KusciaToken, name string) (apiclient.Reply[*kusciapb.QueryAppImageResponseData], error) {
+	reply := apiclient.Reply[*kusciapb.QueryAppImageResponseData]{Value: &kusciapb.QueryAppImageResponseData{}}
+	data, err := apiclient.KusciaData(api.QueryKusciaAppImage(ctx, client.KusciaMessage{"name": name}, token.Shown))
+	if err != nil {
+		return reply, err
 	}
-	if len(images) == 0 {
-		a.Printf(a.Err, "There are no AppImages: register one with kubectl apply -f FILE, or with `slipway appimage apply -f FILE`.\n")
-		return nil
-	}
-	table := render.NewTable("NAME", "IMAGE", "TEMPLATES")
-	for _, text := range images {
-		image := &kusciapb.QueryAppImageResponseData{}
-		if err := apiclient.ReadKuscia(text, image); err != nil {
-			return err
-		}
-		var templates []string
-		for _, t := range image.GetDeployTemplates() {
-			templates = append(templates, templateInWords(t))
-		}
-		table.Add(image.GetName(), imageInWords(image), render.OrDash(strings.Join(templates, "; ")))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
+	reply.Raw = data
+	return reply, apiclient.ReadKuscia(data, reply.Value)
 }
 
 func imageInWords(image *kusciapb.QueryAppImageResponseData) string {
@@ -108,42 +119,6 @@ func templateInWords(t *kusciapb.DeployTemplate) string {
 		return t.GetName()
 	}
 	return t.GetName() + " for " + t.GetRole()
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	var token apiclient.KusciaToken
-	command := &cobra.Command{
-		Use:   "get NAME",
-		Short: "Show an AppImage",
-		Long: `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with kubectl get aimg NAME -o yaml. What
-"-o json" prints "slipway appimage apply" takes.`,
-		Args:              app.ExactName("an AppImage", "NAME"),
-		ValidArgsFunction: a.Complete(names),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			data, err := apiclient.KusciaData(api.QueryKusciaAppImage(c.Context(), client.KusciaMessage{"name": args[0]}, token.Shown))
-			if err != nil {
-				return err
-			}
-			if done, err := a.PrintObject(output, data); done || err != nil {
-				return err
-			}
-			image := &kusciapb.QueryAppImageResponseData{}
-			if err := apiclient.ReadKuscia(data, image); err != nil {
-				return err
-			}
-			describe(a, image)
-			return nil
-		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	token.Flags(command)
-	return command
 }
 
 func describe(a *app.App, image *kusciapb.QueryAppImageResponseData) {
@@ -159,36 +134,60 @@ func describe(a *app.App, image *kusciapb.QueryAppImageResponseData) {
 			for _, p := range c.GetPorts() {
 				ports = append(ports, fmt.Sprintf("%s (%s, %s)", p.GetName(), p.GetProtocol(), p.GetScope()))
 			}
-			table.Add(templateInWords(t), replicas, c.GetName(), render.OrDash(strings.Join(ports, ", ")))
+			table.Add(templateInWords(t), replicas, c.GetName(), strings.Join(ports, ", "))
 		}
 	}
 	a.Printf(a.Out, "\n%s", table)
 }
 
-func deleteCommand(a *app.App) *cobra.Command {
-	var token apiclient.KusciaToken
-	command := a.DeleteCommand(app.Deletion{
-		Noun: "AppImage", Argument: "NAME", Complete: names,
-		Long: "Delete AppImages. Servings that run them go on with the version that they have; one that is changed afterwards needs another AppImage.",
-		Call: func(c *cobra.Command, api *client.Client, name string) error {
-			_, err := apiclient.KusciaData(api.DeleteKusciaAppImage(c.Context(), client.KusciaMessage{"name": name}, token.Shown))
-			return err
-		},
-	})
-	command.Args = app.SomeNames("an AppImage", "NAME")
-	token.Flags(command)
-	return command
+func applyCommand(n *images, token *apiclient.KusciaToken) *cobra.Command {
+	requests := map[string]*kusciapb.CreateAppImageRequest{}
+	return n.ApplyCommand(`A file holds AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia's requests
+(CreateAppImageRequest), separated by "---". An AppImage that says what Kuscia's request cannot, such as the number of a port, is refused with
+the paths: register it with kubectl apply. Servings that run an AppImage take the change over with their next update.`,
+		`  slipway appimage apply -f image.yaml`, manifest.Application{
+			Read: func(files []string, _ string) (documents []manifest.Document, err error) {
+				r := &manifest.KusciaReader{ImagesOnly: true}
+				if err = r.Read(n.App, files); err != nil {
+					return nil, err
+				}
+				for _, image := range r.Images {
+					requests[image.GetName()] = image
+					documents = append(documents, manifest.Document{Name: image.GetName()})
+				}
+				return documents, nil
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (applied manifest.Applied, err error) {
+				applied.Outcome, err = Apply(ctx, api, *token, requests[d.Name], true)
+				return applied, err
+			},
+		})
 }
 
-func names(ctx context.Context, api *client.Client) ([]string, error) {
-	images, _, err := page(ctx, api, apiclient.KusciaToken{}, apiclient.PageSize, nil)
-	var entries []string
-	for _, text := range images {
-		image := &kusciapb.QueryAppImageResponseData{}
-		if err := apiclient.ReadKuscia(text, image); err != nil {
-			return nil, err
-		}
-		entries = append(entries, image.GetName()+"\t"+render.OneLine(imageInWords(image)))
+// Apply registers an AppImage, unless it is there as it should be. One that is there and is another is changed, where that is wanted.
+func Apply(ctx context.Context, api *client.Client, token apiclient.KusciaToken, image *kusciapb.CreateAppImageRequest, change bool) (outcome string, err error) {
+	body, err := manifest.Body(image)
+	if err != nil {
+		return "", err
 	}
-	return entries, err
+	_, err = apiclient.KusciaData(api.CreateKusciaAppImageWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), token.Shown))
+	var refused *apiclient.KusciaError
+	if err == nil || !errors.As(err, &refused) || refused.Code != apiclient.KusciaCodeAppImageExists {
+		return "created", err
+	}
+	there, err := query(ctx, api, token, image.GetName())
+	if err != nil {
+		return "", err
+	}
+	asked := &kusciapb.QueryAppImageResponseData{Name: image.GetName(), Image: image.GetImage(), ConfigTemplates: image.GetConfigTemplates(),
+		DeployTemplates: image.GetDeployTemplates()}
+	if proto.Equal(there.Value, asked) {
+		return "unchanged", nil
+	}
+	if !change {
+		return "", errors.New("there is one of that name, and it is another one: " +
+			"choose another name, or change it with slipway appimage apply, or with kubectl apply")
+	}
+	_, err = apiclient.KusciaData(api.UpdateKusciaAppImageWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), token.Shown))
+	return "replaced", err
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
 )
@@ -35,9 +33,9 @@ type Portrait[T any] struct {
 }
 
 // NewView chooses how a release is shown: to programs, to a person at a terminal, or to a log.
-func NewView[T any](a *app.App, output string, p Portrait[T]) view[T] {
-	if output != app.Table {
-		return &objectView[T]{app: a, output: output}
+func NewView[T any](a *app.App, p Portrait[T]) view[T] {
+	if a.Output != app.Table {
+		return &objectView[T]{app: a}
 	}
 	if _, _, terminal := a.Screen(); terminal {
 		return &LiveView[T]{app: a, portrait: p, Drawing: a.Drawing()}
@@ -55,9 +53,8 @@ func endWith(code int) error {
 
 // objectView prints the whole release at each change: JSON one to a line, YAML as documents.
 type objectView[T any] struct {
-	app    *app.App
-	output string
-	last   string
+	app  *app.App
+	last string
 }
 
 func (v *objectView[T]) Show(u Update[T]) {
@@ -70,17 +67,7 @@ func (v *objectView[T]) Show(u Update[T]) {
 		return
 	}
 	v.last = string(text)
-	if v.output != app.YAML && v.output != app.JSON {
-		_, _ = v.app.PrintObject(v.output, u.State)
-		return
-	}
-	if v.output == app.YAML {
-		if text, err = yaml.JSONToYAML(text); err == nil {
-			v.app.Printf(v.app.Out, "---\n%s", text)
-		}
-		return
-	}
-	v.app.Printf(v.app.Out, "%s\n", text)
+	_, _ = v.app.PrintEach(json.RawMessage(text)) // a path that fits none of this state may fit the next one
 }
 
 func (v *objectView[T]) Tick() {}
@@ -99,10 +86,11 @@ func noteTrouble(a *app.App, lost, stale string) {
 	}
 }
 
-// logView prints one line for each change.
+// logView prints one line for each change, and the last word; a silent one only that.
 type logView[T any] struct {
 	app      *app.App
 	portrait Portrait[T]
+	silent   bool
 	last     T
 }
 
@@ -111,9 +99,10 @@ func (v *logView[T]) Show(u Update[T]) {
 		noteTrouble(v.app, u.Lost, u.Stale)
 		return
 	}
-	look := v.app.Now()
-	for _, line := range v.portrait.Changes(v.last, *u.State, look) {
-		v.app.Printf(v.app.Out, "%s  %s\n", render.Clock(line.At, look), line.Text)
+	if look := v.app.Now(); !v.silent {
+		for _, line := range v.portrait.Changes(v.last, *u.State, look) {
+			v.app.Printf(v.app.Out, "%s  %s\n", render.Clock(line.At, look), line.Text)
+		}
 	}
 	v.last = *u.State
 }
@@ -123,30 +112,6 @@ func (v *logView[T]) Tick() {}
 func (v *logView[T]) Close() {}
 
 func (v *logView[T]) End(code int) error {
-	v.app.Printf(v.app.Out, "%s\n", v.portrait.Epilogue(v.last))
-	return endWith(code)
-}
-
-// lastWord says nothing but the end, and trouble on the way.
-type lastWord[T any] struct {
-	app      *app.App
-	portrait Portrait[T]
-	last     T
-}
-
-func (v *lastWord[T]) Show(u Update[T]) {
-	if u.State == nil {
-		noteTrouble(v.app, u.Lost, u.Stale)
-		return
-	}
-	v.last = *u.State
-}
-
-func (v *lastWord[T]) Tick() {}
-
-func (v *lastWord[T]) Close() {}
-
-func (v *lastWord[T]) End(code int) error {
 	v.app.Printf(v.app.Out, "%s\n", v.portrait.Epilogue(v.last))
 	return endWith(code)
 }

@@ -32,7 +32,7 @@ type Watched[T any] struct {
 var ErrTimeout = errors.New("the time to follow is over")
 
 // Watch follows a release and ends with the exit code that says how it ended.
-func Watch[T any](parent context.Context, a *app.App, w Watched[T], output string) error {
+func Watch[T any](parent context.Context, a *app.App, w Watched[T]) error {
 	if w.Timeout < 0 {
 		return app.Usagef("--timeout %s is negative", w.Timeout)
 	}
@@ -47,9 +47,9 @@ func Watch[T any](parent context.Context, a *app.App, w Watched[T], output strin
 	if err != nil {
 		return w.broken(ctx, a, err)
 	}
-	view := NewView(a, output, w.Portrait)
-	if w.Silent && output == app.Table {
-		view = &lastWord[T]{app: a, portrait: w.Portrait}
+	view := NewView(a, w.Portrait)
+	if w.Silent && a.Output == app.Table {
+		view = &logView[T]{app: a, portrait: w.Portrait, silent: true}
 	}
 	defer view.Close()
 	view.Show(Update[T]{State: &first})

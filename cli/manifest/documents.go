@@ -44,9 +44,6 @@ type Document struct {
 	Body []byte
 }
 
-// marker begins or ends a document. YAML allows it at the start of a line only, and nothing else may stand there.
-var marker = regexp.MustCompile(`^(---|\.\.\.)([ \t\r\n]|$)`)
-
 // ReadDocuments reads every document of every file, or none: what is wrong is reported for all of them at once.
 func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding, error) {
 	var documents []Document
@@ -57,7 +54,7 @@ func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding,
 			return nil, nil, err
 		}
 		before := len(documents) + len(findings)
-		for _, part := range SplitDocuments(text) {
+		for _, part := range strictyaml.Split(text) {
 			d, wrong := ReadDocument(shown, part)
 			documents, findings = append(documents, d), append(findings, wrong...)
 		}
@@ -113,43 +110,6 @@ func nameByFile(documents []Document, file string) {
 		name = strings.TrimSuffix(name, extension)
 	}
 	documents[0].Name = name
-}
-
-// SplitDocuments takes a text apart at its document markers. Each part keeps its place by blank lines; parts without content are left out.
-func SplitDocuments(text []byte) [][]byte {
-	var parts [][]byte
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	start := 0
-	flush := func(end int) {
-		body := bytes.Join(lines[start:end], nil)
-		if hasContent(lines[start:end]) {
-			parts = append(parts, append(bytes.Repeat([]byte("\n"), start), body...))
-		}
-		start = end
-	}
-	for n, line := range lines {
-		if !marker.Match(line) {
-			continue
-		}
-		flush(n)
-		// What follows the marker on its line belongs to the document.
-		lines[n] = append([]byte("   "), line[3:]...)
-	}
-	flush(len(lines))
-	return parts
-}
-
-func hasContent(lines [][]byte) bool {
-	for _, line := range lines {
-		// A directive such as "%YAML 1.2" belongs to the document that follows, and says nothing that matters.
-		if directive := bytes.HasPrefix(line, []byte("%")); directive {
-			continue
-		}
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return true
-		}
-	}
-	return false
 }
 
 // ReadDocument tells a whole object from a spec alone. A text that is not sound is passed on as a spec: the strict reader says what is wrong.

@@ -23,106 +23,110 @@ import (
 // The kinds of Kuscia's objects that a file may hold.
 const (
 	kindServing  = "KusciaDeployment"
-	KindAppImage = "AppImage"
+	kindAppImage = "AppImage"
 )
-
-// KusciaDocuments is what the files of a command hold.
-type KusciaDocuments struct {
-	// Images are the requests that register the AppImages.
-	Images   []*kusciapb.CreateAppImageRequest
-	Servings []ServingDocument
-}
 
 // ServingDocument is one serving of a file.
 type ServingDocument struct {
-	File string
-	ID   string
-	// Body is Kuscia's request as JSON.
-	Body []byte
-	// Declared is the KusciaDeployment that the request was made of, and its text; nil for a request.
-	Declared *objects.KusciaDeployment
-	Text     []byte
+	File, ID string
+	// Text is the document, for the lines of its fields.
+	Text []byte
+	// Declared says that it is a KusciaDeployment.
+	Declared bool
+	// Creation is the whole serving, as a request that creates it; nil in a request to update one, which is Update then.
+	Creation *kusciapb.CreateServingRequest
+	Update   *kusciapb.UpdateServingRequest
+
+	sent []byte
 }
 
-// ServingRequest is a request of Kuscia's API that declares a serving, or changes one.
-type ServingRequest interface {
-	proto.Message
-	GetServingId() string
+// Body is the request as it is sent: that of the document, or what the document was translated to.
+func (d ServingDocument) Body() ([]byte, error) {
+	if d.sent != nil {
+		return d.sent, nil
+	}
+	return Body(d.Creation)
+}
+
+// Body is a request of Kuscia's API as JSON.
+func Body(request proto.Message) ([]byte, error) {
+	return (protojson.MarshalOptions{UseProtoNames: true}).Marshal(request)
 }
 
 // KusciaReader reads the documents of a command; everything that is wrong with them is found before anything is sent.
 type KusciaReader struct {
-	// ReadRequest takes in a request of Kuscia's, of the kind that the command takes.
-	ReadRequest func(file string, text []byte)
-	// Translate makes the request of a KusciaDeployment; nil for a command that takes none.
-	Translate func(*objects.KusciaDeployment) ServingRequest
-	Found     KusciaDocuments
-	Findings  []apiclient.Finding
+	// Updates has it take requests that update a serving, where it takes requests that create one otherwise.
+	Updates bool
+	// ImagesOnly has it take AppImages alone.
+	ImagesOnly bool
+	// Images are the requests that register the AppImages.
+	Images   []*kusciapb.CreateAppImageRequest
+	Servings []ServingDocument
+
+	findings []apiclient.Finding
 }
 
-// ReadServings reads files that hold servings, and AppImages for them.
-func ReadServings(a *app.App, files []string, r *KusciaReader) error {
-	if err := ReadInto(a, files, r); err != nil {
-		return err
-	}
-	if len(r.Findings) == 0 && len(r.Found.Servings) == 0 {
-		r.Refuse(strings.Join(files, ", "), 0, "", "there is no serving among the documents: write Kuscia's request, or a %s", kindServing)
-	}
-	if len(r.Findings) > 0 {
-		return RefuseDocuments(a, r.Findings, "nothing was sent")
-	}
-	return nil
-}
-
-// ReadInto reads every document of every file.
-func ReadInto(a *app.App, files []string, r *KusciaReader) error {
+// Read reads every document of every file, and prints what is wrong with them.
+func (r *KusciaReader) Read(a *app.App, files []string) error {
 	for _, file := range files {
 		text, shown, err := ReadFile(a, file)
 		if err != nil {
 			return err
 		}
-		parts := SplitDocuments(text)
+		parts := strictyaml.Split(text)
 		if len(parts) == 0 {
-			r.Refuse(shown, 0, "", "the file holds no document")
+			r.refuse(shown, 0, "", "the file holds no document")
 		}
 		for _, part := range parts {
 			r.read(shown, part)
 		}
 	}
+	switch {
+	case len(r.findings) > 0:
+	case r.ImagesOnly && len(r.Images) == 0:
+		r.refuse(strings.Join(files, ", "), 0, "", "there is no %s among the documents", kindAppImage)
+	case !r.ImagesOnly && len(r.Servings) == 0:
+		r.refuse(strings.Join(files, ", "), 0, "", "there is no serving among the documents: write Kuscia's request, or a %s", kindServing)
+	}
+	if len(r.findings) > 0 {
+		return RefuseDocuments(a, r.findings, "nothing was sent")
+	}
 	return nil
 }
 
-// Refuse notes what is wrong with a field.
-func (r *KusciaReader) Refuse(file string, line int, field, format string, args ...any) {
-	r.Findings = append(r.Findings, apiclient.Finding{File: file, Wrong: strictyaml.FieldError{Line: line, Field: field, Reason: fmt.Sprintf(format, args...)}})
+// refuse notes what is wrong with a field.
+func (r *KusciaReader) refuse(file string, line int, field, format string, args ...any) {
+	r.findings = append(r.findings, apiclient.Finding{File: file, Wrong: strictyaml.FieldError{Line: line, Field: field, Reason: fmt.Sprintf(format, args...)}})
 }
 
 // read takes in one document: Kuscia's request has no kind, an object has.
 func (r *KusciaReader) read(file string, text []byte) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
-		r.Refuse(file, FirstLine(text), "", "is neither YAML nor JSON: %s", render.OneLine(err.Error()))
+		r.refuse(file, FirstLine(text), "", "is neither YAML nor JSON: %s", render.OneLine(err.Error()))
 		return
 	}
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		r.Refuse(file, FirstLine(text), "", "is no object: write Kuscia's request, or one of its objects")
+		r.refuse(file, FirstLine(text), "", "is no object: write Kuscia's request, or one of its objects")
 		return
 	}
 	mapping := root.Content[0]
 	version, kind := valueOf(mapping, "apiVersion"), valueOf(mapping, "kind")
 	switch {
+	case version == nil && kind == nil && r.ImagesOnly:
+		r.readImageRequest(file, text)
 	case version == nil && kind == nil:
-		r.ReadRequest(file, text)
+		r.readServingRequest(file, text)
 	case version == nil || version.Value != objects.GroupVersion.String():
-		r.Refuse(file, mapping.Line, "apiVersion", "must be %s", objects.GroupVersion)
-	case kind != nil && kind.Value == kindServing && r.Translate != nil:
+		r.refuse(file, mapping.Line, "apiVersion", "must be %s", objects.GroupVersion)
+	case kind != nil && kind.Value == kindServing && !r.ImagesOnly:
 		r.readDeclared(file, text, mapping)
-	case kind != nil && kind.Value == KindAppImage:
+	case kind != nil && kind.Value == kindAppImage:
 		r.readImage(file, text)
-	case r.Translate == nil:
-		r.Refuse(file, mapping.Line, "kind", "must be %s", KindAppImage)
+	case r.ImagesOnly:
+		r.refuse(file, mapping.Line, "kind", "must be %s", kindAppImage)
 	default:
-		r.Refuse(file, mapping.Line, "kind", "must be %s or %s", kindServing, KindAppImage)
+		r.refuse(file, mapping.Line, "kind", "must be %s or %s", kindServing, kindAppImage)
 	}
 }
 
@@ -132,40 +136,49 @@ func (r *KusciaReader) decodeRequest(file string, text []byte, request proto.Mes
 	if !json.Valid(body) {
 		converted, err := sigsyaml.YAMLToJSONStrict(text)
 		if err != nil {
-			r.Refuse(file, FirstLine(text), "", "%s", yamlCause(err))
+			r.refuse(file, FirstLine(text), "", "%s", yamlCause(err))
 			return nil, false
 		}
 		body = converted
 	}
 	if err := protojson.Unmarshal(body, request); err != nil {
-		r.Refuse(file, FirstLine(text), "", "is no %s of Kuscia: %s", request.ProtoReflect().Descriptor().Name(), apiclient.ProtoJSONCause(err))
+		r.refuse(file, FirstLine(text), "", "is no %s of Kuscia: %s", request.ProtoReflect().Descriptor().Name(), apiclient.ProtoJSONCause(err))
 		return nil, false
 	}
 	return body, true
 }
 
-// ReadServingRequest takes in a request that makes or changes a serving.
-func (r *KusciaReader) ReadServingRequest(file string, text []byte, request ServingRequest) {
-	body, ok := r.decodeRequest(file, text, request)
+// readServingRequest takes in a request that makes or changes a serving.
+func (r *KusciaReader) readServingRequest(file string, text []byte) {
+	d := ServingDocument{File: file, Text: text}
+	var ok bool
+	if r.Updates {
+		d.Update = &kusciapb.UpdateServingRequest{}
+		d.sent, ok = r.decodeRequest(file, text, d.Update)
+		d.ID = d.Update.GetServingId()
+	} else {
+		d.Creation = &kusciapb.CreateServingRequest{}
+		d.sent, ok = r.decodeRequest(file, text, d.Creation)
+		d.ID = d.Creation.GetServingId()
+	}
 	switch {
 	case !ok:
-	case request.GetServingId() == "":
-		r.Refuse(file, FirstLine(text), "serving_id", "is missing")
+	case d.ID == "":
+		r.refuse(file, FirstLine(text), "serving_id", "is missing")
 	default:
-		r.Found.Servings = append(r.Found.Servings, ServingDocument{File: file, ID: request.GetServingId(), Body: body})
+		r.Servings = append(r.Servings, d)
 	}
 }
 
-// ReadImageRequest takes in a request that registers an AppImage.
-func (r *KusciaReader) ReadImageRequest(file string, text []byte) {
+// readImageRequest takes in a request that registers an AppImage.
+func (r *KusciaReader) readImageRequest(file string, text []byte) {
 	request := &kusciapb.CreateAppImageRequest{}
-	_, ok := r.decodeRequest(file, text, request)
-	switch {
+	switch _, ok := r.decodeRequest(file, text, request); {
 	case !ok:
 	case request.GetName() == "":
-		r.Refuse(file, FirstLine(text), "name", "is missing")
+		r.refuse(file, FirstLine(text), "name", "is missing")
 	default:
-		r.Found.Images = append(r.Found.Images, request)
+		r.Images = append(r.Images, request)
 	}
 }
 
@@ -181,40 +194,37 @@ func yamlCause(err error) string {
 // readDeclared takes in a KusciaDeployment.
 func (r *KusciaReader) readDeclared(file string, text []byte, mapping *yaml.Node) {
 	if wrong := unexpressible(file, mapping); len(wrong) > 0 {
-		r.Findings = append(r.Findings, wrong...)
+		r.findings = append(r.findings, wrong...)
 		return
 	}
 	kd := &objects.KusciaDeployment{}
 	if err := sigsyaml.UnmarshalStrict(text, kd); err != nil {
-		r.Refuse(file, FirstLine(text), "", "is no %s: %s", kindServing, yamlCause(err))
+		r.refuse(file, FirstLine(text), "", "is no %s: %s", kindServing, yamlCause(err))
 		return
 	}
 	at := func(field string) int { return lineOf(mapping, field) }
 	if kd.Name == "" {
-		r.Refuse(file, at("metadata"), "metadata.name", "is missing")
+		r.refuse(file, at("metadata"), "metadata.name", "is missing")
 	}
 	if kd.Namespace != "" && kd.Namespace != objects.Namespace {
-		r.Refuse(file, at("metadata.namespace"), "metadata.namespace", "cannot be chosen over the API, which keeps servings in the engine's own namespace: remove it, or use kubectl")
+		r.refuse(file, at("metadata.namespace"), "metadata.namespace",
+			"cannot be chosen over the API, which keeps servings in the engine's own namespace: remove it, or use kubectl")
 	}
 	if kind, there := kd.Labels[objects.LabelAppType]; there && kind != objects.AppTypeServing {
-		r.Refuse(file, at("metadata.labels"), "metadata.labels."+objects.LabelAppType, "must be %s over the API: correct it, or use kubectl", objects.AppTypeServing)
+		r.refuse(file, at("metadata.labels"), "metadata.labels."+objects.LabelAppType,
+			"must be %s over the API: correct it, or use kubectl", objects.AppTypeServing)
 	}
-	if len(r.Findings) > 0 {
+	if len(r.findings) > 0 {
 		return
 	}
-	body, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(r.Translate(kd))
-	if err != nil {
-		r.Refuse(file, FirstLine(text), "", "%s", render.OneLine(err.Error()))
-		return
-	}
-	r.Found.Servings = append(r.Found.Servings, ServingDocument{File: file, ID: kd.Name, Body: body, Declared: kd, Text: text})
+	r.Servings = append(r.Servings, ServingDocument{File: file, ID: kd.Name, Text: text, Declared: true, Creation: creationOf(kd)})
 }
 
 // readImage takes in an AppImage. One that says more than a request can is refused: another one would be registered.
 func (r *KusciaReader) readImage(file string, text []byte) {
 	image := &objects.AppImage{}
 	if err := sigsyaml.UnmarshalStrict(text, image); err != nil {
-		r.Refuse(file, FirstLine(text), "", "is no %s: %s", KindAppImage, yamlCause(err))
+		r.refuse(file, FirstLine(text), "", "is no %s: %s", kindAppImage, yamlCause(err))
 		return
 	}
 	request, lost := kuscia.AppImageRequest(image)
@@ -225,10 +235,11 @@ func (r *KusciaReader) readImage(file string, text []byte) {
 		lost = append(lost, "metadata.annotations")
 	}
 	for _, field := range lost {
-		r.Refuse(file, FieldLine(text, field), field, "cannot be said in Kuscia's request for an AppImage: register it with kubectl apply, and leave it out here")
+		r.refuse(file, FieldLine(text, field), field,
+			"cannot be said in Kuscia's request for an AppImage: register it with kubectl apply, and leave it out here")
 	}
 	if len(lost) == 0 {
-		r.Found.Images = append(r.Found.Images, request)
+		r.Images = append(r.Images, request)
 	}
 }
 

@@ -2,31 +2,34 @@ package manifest
 
 import (
 	"fmt"
+	"strings"
 
+	"google.golang.org/protobuf/proto"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/cli/apiclient"
 	objects "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// CreationOf is the request that declares what a KusciaDeployment does, which says nothing that requests cannot.
-func CreationOf(kd *objects.KusciaDeployment) ServingRequest {
+// creationOf is the request that declares what a KusciaDeployment does, which says nothing that requests cannot.
+func creationOf(kd *objects.KusciaDeployment) *kusciapb.CreateServingRequest {
 	return &kusciapb.CreateServingRequest{ServingId: kd.Name, ServingInputConfig: kd.Spec.InputConfig, Initiator: kd.Spec.Initiator,
 		AffinityMode: kd.Annotations[objects.AnnotationAffinityMode], Parties: servingParties(kd)}
 }
 
-// UpdateOf is the request that brings a serving to a KusciaDeployment. A strategy that is left out there is the default one, which a request says.
-func UpdateOf(kd *objects.KusciaDeployment) ServingRequest {
-	parties := servingParties(kd)
-	for _, p := range parties {
+// UpdateTo is the request that brings a serving to a whole one. A strategy that is left out there is the default one, which a request says.
+func UpdateTo(whole *kusciapb.CreateServingRequest) *kusciapb.UpdateServingRequest {
+	whole = proto.CloneOf(whole)
+	for _, p := range whole.GetParties() {
 		if p.UpdateStrategy == nil {
 			p.UpdateStrategy = &kusciapb.UpdateStrategy{Type: string(appsv1.RollingUpdateDeploymentStrategyType)}
 		}
 	}
-	return &kusciapb.UpdateServingRequest{ServingId: kd.Name, ServingInputConfig: kd.Spec.InputConfig, Parties: parties}
+	return &kusciapb.UpdateServingRequest{ServingId: whole.GetServingId(), ServingInputConfig: whole.GetServingInputConfig(), Parties: whole.GetParties()}
 }
 
 func servingParties(kd *objects.KusciaDeployment) []*kusciapb.ServingParty {
@@ -79,43 +82,58 @@ func quantityText(list corev1.ResourceList, name corev1.ResourceName) string {
 	return quantity.String()
 }
 
-// Unchangeable are what a KusciaDeployment says otherwise than the serving that there is, and what no update can change: it would be left as it is in
+// requestFields are what Kuscia's request calls the fields of a KusciaDeployment.
+var requestFields = strings.NewReplacer("spec.inputConfig", "serving_input_config", "spec.", "", "template.replicas", "replicas",
+	"serviceNamePrefix", "service_name_prefix", "metadata.annotations."+objects.AnnotationAffinityMode, "affinity_mode")
+
+// Unchangeable are what a document says otherwise than the serving that there is, and what no update can change: it would be left as it is in
 // silence.
-func Unchangeable(kd *objects.KusciaDeployment, now *kusciapb.QueryServingResponseData) []strictyaml.FieldError {
-	var wrong []strictyaml.FieldError
+func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData) []apiclient.Finding {
+	var findings []apiclient.Finding
 	refuse := func(field, format string, args ...any) {
-		wrong = append(wrong, strictyaml.FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+		if !d.Declared {
+			field = requestFields.Replace(field)
+		}
+		findings = append(findings, apiclient.Finding{File: d.File,
+			Wrong: strictyaml.FieldError{Field: field, Line: FieldLine(d.Text, field), Reason: fmt.Sprintf(format, args...)}})
 	}
-	if kd.Spec.Initiator != now.GetInitiator() {
+	asked := d.Creation
+	if asked.GetInitiator() != now.GetInitiator() {
 		refuse("spec.initiator", "is %s for the serving that there is, and an update cannot change it: use kubectl apply", now.GetInitiator())
 	}
-	if _, there := kd.Annotations[objects.AnnotationAffinityMode]; there {
+	if asked.GetAffinityMode() != "" {
 		refuse("metadata.annotations."+objects.AnnotationAffinityMode, "cannot be changed by an update: use kubectl apply")
 	}
-	if kd.Spec.InputConfig == "" && now.GetServingInputConfig() != "" {
+	if asked.GetServingInputConfig() == "" && now.GetServingInputConfig() != "" {
 		refuse("spec.inputConfig", "is absent, and an update cannot take it away: use kubectl apply")
 	}
 	present := map[string]*kusciapb.ServingParty{}
 	for _, p := range now.GetParties() {
-		present[serving.PartyName(objects.Party{DomainID: p.GetDomainId(), Role: p.GetRole()})] = p
+		present[partyName(p)] = p
 	}
-	for i, p := range kd.Spec.Parties {
-		field, party := fmt.Sprintf("spec.parties[%d]", i), present[serving.PartyName(p)]
-		delete(present, serving.PartyName(p))
+	for i, p := range asked.GetParties() {
+		field, party := fmt.Sprintf("spec.parties[%d]", i), present[partyName(p)]
+		delete(present, partyName(p))
 		switch {
 		case party == nil:
-			refuse(field, "%s is no party of the serving that there is, and an update cannot add it: use kubectl apply", serving.PartyName(p))
-		case party.GetServiceNamePrefix() != p.ServiceNamePrefix:
-			refuse(field+".serviceNamePrefix", "is %q for the serving that there is, and an update cannot change it: use kubectl apply", party.GetServiceNamePrefix())
-		case party.Replicas != nil && p.Template.Replicas == nil:
-			refuse(field+".template.replicas", "is absent, and an update cannot take back the %d that there are: say how many, or use kubectl apply", party.GetReplicas())
+			refuse(field, "%s is no party of the serving that there is, and an update cannot add it: use kubectl apply", partyName(p))
+		case party.GetServiceNamePrefix() != p.GetServiceNamePrefix():
+			refuse(field+".serviceNamePrefix", "is %q for the serving that there is, and an update cannot change it: use kubectl apply",
+				party.GetServiceNamePrefix())
+		case party.Replicas != nil && p.Replicas == nil:
+			refuse(field+".template.replicas", "is absent, and an update cannot take back the %d that there are: say how many, or use kubectl apply",
+				party.GetReplicas())
 		}
 	}
 	for _, p := range now.GetParties() {
-		name := serving.PartyName(objects.Party{DomainID: p.GetDomainId(), Role: p.GetRole()})
-		if present[name] != nil {
-			refuse("spec.parties", "leaves out %s, which is a party of the serving that there is, and an update cannot remove it: use kubectl apply", name)
+		if present[partyName(p)] != nil {
+			refuse("spec.parties", "leaves out %s, which is a party of the serving that there is, and an update cannot remove it: use kubectl apply",
+				partyName(p))
 		}
 	}
-	return wrong
+	return findings
+}
+
+func partyName(p *kusciapb.ServingParty) string {
+	return serving.PartyName(objects.Party{DomainID: p.GetDomainId(), Role: p.GetRole()})
 }

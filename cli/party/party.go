@@ -3,7 +3,7 @@ package party
 
 import (
 	"bytes"
-	"fmt"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/party"
@@ -22,83 +23,44 @@ import (
 
 // Command is `slipway party`.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "party",
-		Aliases: []string{"parties"},
-		Short:   "Parties: whose clusters there are, and whether their workers are there",
-	}
-	command.AddCommand(applyCommand(a), listCommand(a), getCommand(a), deleteCommand(a))
+	n := parties(a)
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"}, Short: "Parties: whose clusters there are, and whether their workers are there"}
+	command.AddCommand(applyCommand(n), n.ListCommand("List the parties, and which of them can be reached", noun.ListOptions{}),
+		n.GetCommand("Show a party, and who of it is there"), n.DeleteCommand(
+			`Delete parties. Their clusters and workers stay as they are. A party that an open release names is refused. Where the home cluster has a
+namespace of the party's name, the party "default" serves it from then on.`))
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the parties, and which of them can be reached",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			parties, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]client.PartyState, string, error) {
-				page, err := apiclient.Read[client.PartyList](api.ListParties(c.Context(), &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
-				return page.Value.Items, page.Value.NextCursor, err
-			})
-			if err != nil {
-				return err
-			}
-			return printList(a, output, parties)
+func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
+	return &noun.Noun[client.PartyState, client.PartyState]{
+		App: a, Command: "party", Name: "party", Plural: "parties", Argument: "NAME",
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string, error) {
+			page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
+			return page.Value.Items, page.Value.NextCursor, err
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
-}
-
-func printList(a *app.App, output string, parties []client.PartyState) error {
-	if done, err := a.PrintObject(output, client.PartyList{Items: parties}); done || err != nil {
-		return err
-	}
-	table := render.NewTable("NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE")
-	for _, p := range parties {
-		table.Add(p.Name, string(p.Reachable), render.OrDash(a.AgeIfAny(p.LastSeenAt)), p.Queue, render.OrDash(p.Namespace), render.OrDash(a.AgeIfAny(p.CreatedAt)))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:               "get NAME",
-		Short:             "Show a party, and who of it is there",
-		Args:              app.ExactName("a party", "NAME"),
-		ValidArgsFunction: a.Complete(app.PartyNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			answer, err := apiclient.Read[client.PartyState](api.GetParty(c.Context(), args[0]))
-			if err != nil {
-				return err
-			}
-			if done, err := a.PrintObject(output, answer.Raw); done || err != nil {
-				return err
-			}
-			describe(a, answer.Value)
+		Key:    func(p client.PartyState) string { return p.Name },
+		Note:   func(p client.PartyState) string { return p.Queue },
+		Titles: []string{"NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE"},
+		Row: func(p client.PartyState) []string {
+			return []string{p.Name, string(p.Reachable), a.AgeIfAny(p.LastSeenAt), p.Queue, p.Namespace, a.AgeIfAny(p.CreatedAt)}
+		},
+		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PartyState], error) {
+			return apiclient.Read[client.PartyState](api.GetParty(ctx, name))
+		},
+		Describe: func(_ string, p client.PartyState) error {
+			describe(a, p)
 			return nil
 		},
+		Delete: func(ctx context.Context, api *client.Client, name string) error {
+			return apiclient.NoContent(api.DeleteParty(ctx, name))
+		},
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
 }
 
 func describe(a *app.App, p client.PartyState) {
-	reachable := map[party.Reachability]string{party.Reachable: "can be reached", party.Unreachable: "cannot be reached", party.Unknown: "may be reachable or not"}[p.Reachable]
+	reachable := map[party.Reachability]string{party.Reachable: "can be reached", party.Unreachable: "cannot be reached",
+		party.Unknown: "may be reachable or not"}[p.Reachable]
 	a.Printf(a.Out, "party %s %s: %s\nits workers poll queue %s\n", render.OneLine(p.Name), reachable, render.OneLine(p.Reason), render.OneLine(p.Queue))
 	if p.Namespace != "" {
 		a.Printf(a.Out, "its workloads are in namespace %s unless a request says otherwise\n", render.OneLine(p.Namespace))
@@ -115,56 +77,24 @@ func describe(a *app.App, p client.PartyState) {
 	}
 	table := render.NewTable("WORKER", "HOST", "UP", "LAST SEEN")
 	for _, w := range p.Workers {
-		table.Add(w.Identity, render.OrDash(w.Host), a.Age(w.StartedAt), a.Age(w.LastSeenAt))
+		table.Add(w.Identity, w.Host, a.Age(w.StartedAt), a.Age(w.LastSeenAt))
 	}
 	a.Printf(a.Out, "\n%s", table)
 }
 
-func deleteCommand(a *app.App) *cobra.Command {
-	command := a.DeleteCommand(app.Deletion{
-		Noun: "party", Argument: "NAME", Complete: app.PartyNames,
-		Long: `Delete parties. Their clusters and workers stay as they are. A party that an open release names is refused. Where the home cluster has a
-namespace of the party's name, the party "default" serves it from then on.`,
-		Call: func(c *cobra.Command, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeleteParty(c.Context(), name))
+func applyCommand(n *noun.Noun[client.PartyState, client.PartyState]) *cobra.Command {
+	return n.ApplyCommand(`A file holds either one party's document (queue, namespace, labels; all of them optional), which is called by
+--name or else after the file (alice.yaml is party alice), or any number of Party objects (apiVersion slipway.io/v1alpha1), separated by "---".
+
+Every document is checked before the first one is sent.`, `  slipway party apply -f parties.yaml
+  echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Application{
+		Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
+		Check: func(body []byte) strictyaml.Errors {
+			_, errors := party.Decode(body)
+			return errors
+		},
+		Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
+			return manifest.Answered(api.PutPartyWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
 		},
 	})
-	command.Short = "Delete parties"
-	return command
-}
-
-func applyCommand(a *app.App) *cobra.Command {
-	var files []string
-	var name, output string
-	command := &cobra.Command{
-		Use:   "apply -f FILE",
-		Short: "Create or replace parties",
-		Long: fmt.Sprintf(`Create or replace parties. A file holds either one party's document (queue, namespace, labels; all of them optional), which is called by
---name or else after the file (alice.yaml is party alice), or any number of %s objects (apiVersion slipway.io/v1alpha1), separated by "---".
-
-Every document is checked before the first one is sent.`, manifest.KindParty),
-		Example: `  slipway party apply -f parties.yaml
-  echo 'namespace: shop' | slipway party apply --name alice -f -`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return manifest.Apply(a, c, manifest.Application{
-				Noun: "party", Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
-				Check: func(body []byte) strictyaml.Errors { _, errors := party.Decode(body); return errors },
-				Put:   put,
-			}, files, name, output)
-		},
-	}
-	app.ClientFlags(command)
-	manifest.FileFlag(command, &files)
-	command.Flags().StringVar(&name, "name", "", "`name` of the party, when the file holds its document alone (default: after the file)")
-	app.OutputFlag(command, &output)
-	return command
-}
-
-func put(c *cobra.Command, api *client.Client, d manifest.Document) (manifest.Applied, error) {
-	answer, err := apiclient.Read[client.PutPartyResult](api.PutPartyWithBody(c.Context(), d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
-	if err != nil {
-		return manifest.Applied{}, err
-	}
-	return manifest.Applied{Outcome: manifest.OutcomeOf(answer.Status, answer.Value.Changed)}, nil
 }

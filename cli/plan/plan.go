@@ -2,6 +2,8 @@
 package plan
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,97 +12,65 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/task"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
 )
+
+type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 
 // Command is `slipway plan`.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "plan",
-		Aliases: []string{"plans"},
-		Short:   "Plans: what to release, in which order",
-	}
-	command.AddCommand(applyCommand(a), listCommand(a), getCommand(a), runCommand(a), deleteCommand(a))
-	return command
-}
-
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the plans",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			plans, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]client.PlanSummary, string, error) {
-				page, err := apiclient.Read[client.PlanList](api.ListPlans(c.Context(), &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
-				return page.Value.Items, page.Value.NextCursor, err
-			})
-			if err != nil {
-				return err
-			}
-			return printPlans(a, output, plans)
+	n := &plans{
+		App: a, Command: "plan", Name: "plan", Argument: "NAME",
+		Page:   task.PageOfPlans,
+		Key:    func(p client.PlanSummary) string { return p.Name },
+		Note:   func(p client.PlanSummary) string { return p.Comment },
+		Titles: []string{"NAME", "ITEMS", "NEWEST TASK", "AGE", "COMMENT"},
+		Row: func(p client.PlanSummary) []string {
+			return []string{p.Name, fmt.Sprint(p.Items), p.Task, a.Age(p.CreatedAt), p.Comment}
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
-}
-
-func printPlans(a *app.App, output string, plans []client.PlanSummary) error {
-	if done, err := a.PrintObject(output, client.PlanList{Items: plans}); done || err != nil {
-		return err
-	}
-	if len(plans) == 0 {
-		a.Printf(a.Err, "There are no plans: save one with `slipway plan apply -f FILE`.\n")
-		return nil
-	}
-	table := render.NewTable("NAME", "ITEMS", "NEWEST TASK", "AGE", "COMMENT")
-	for _, p := range plans {
-		table.Add(p.Name, fmt.Sprint(p.Items), render.OrDash(p.Task), a.Age(p.CreatedAt), p.Comment)
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:               "get NAME",
-		Short:             "Show a plan by its waves",
-		Long:              "Show a plan by its waves. With -o yaml or json it is the document that `slipway plan apply -f - NAME` takes.",
-		Args:              app.ExactName("a plan", "NAME"),
-		ValidArgsFunction: a.Complete(app.PlanNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			answer, err := apiclient.Read[client.PlanDocument](api.GetPlan(c.Context(), args[0]))
-			if err != nil {
-				return err
-			}
-			if output == app.YAML {
-				// Encode keeps the order of the keys, which people know from the documentation.
-				text, err := plan.Encode(answer.Value)
-				a.Printf(a.Out, "%s", text)
-				return err
-			}
-			if done, err := a.PrintObject(output, answer.Raw); done || err != nil {
-				return err
-			}
-			a.Printf(a.Out, "plan %s%s\n\n%s", args[0], render.Commented(answer.Value.Comment), tree(wavesOf(answer.Value)))
+		Empty: "There are no plans: save one with `slipway plan apply -f FILE`.",
+		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PlanDocument], error) {
+			return apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
+		},
+		Describe: func(name string, p client.PlanDocument) error {
+			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p)))
 			return nil
 		},
+		Encode: plan.Encode, // keeps the order of the keys, which people know from the documentation
+		Delete: func(ctx context.Context, api *client.Client, name string) error {
+			return apiclient.NoContent(api.DeletePlan(ctx, name))
+		},
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
+	get := n.GetCommand("Show a plan by its waves")
+	get.Long = "Show a plan by its waves. With -o yaml or json it is the document that `slipway plan apply -f - NAME` takes."
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Plans: what to release, in which order"}
+	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n), n.DeleteCommand(
+		"Delete plans. Their past tasks are kept. A plan whose task is under way cannot be deleted: stop the task first."))
 	return command
+}
+
+func applyCommand(n *plans) *cobra.Command {
+	return n.ApplyCommand(`A file holds either one plan's document, which is called NAME or else after the file
+(shop.yaml is plan shop), or any number of DeployPlan objects (apiVersion slipway.io/v1alpha1), separated by "---".
+
+Every document is checked before the first one is sent. Saving a plan changes nothing in any cluster; running it does.`,
+		`  slipway plan apply -f shop.yaml
+  slipway plan apply -f - shop < plan.yaml`, manifest.Application{
+			Kind: manifest.KindPlan, NameFlag: "NAME", ValidName: catalog.ValidID,
+			Check: func(body []byte) strictyaml.Errors {
+				_, _, errors := plan.Decode(body)
+				return errors
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
+				return manifest.Answered(api.PutPlanWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
+			},
+		})
 }
 
 // wavesOf are a document's waves in the form in which the API answers them.
@@ -130,18 +100,9 @@ func tree(waves []client.Wave) string {
 	for n, w := range waves {
 		fmt.Fprintf(&text, "wave %d of %d, priority %d\n", n+1, len(waves), w.Priority)
 		for _, item := range w.Items {
-			fmt.Fprintf(&text, "  %s   %s   (item %d)\n", render.Padded(render.OneLine(item.ServiceID), width), task.Operation(item.Deployment, item.ContainerExecMethod), item.Item)
+			operation := task.Operation(item.Deployment, item.ContainerExecMethod)
+			fmt.Fprintf(&text, "  %s   %s   (item %d)\n", render.Padded(render.OneLine(item.ServiceID), width), operation, item.Item)
 		}
 	}
 	return text.String()
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
-	return a.DeleteCommand(app.Deletion{
-		Noun: "plan", Argument: "NAME", Complete: app.PlanNames,
-		Long: "Delete plans. Their past tasks are kept. A plan whose task is under way cannot be deleted: stop the task first.",
-		Call: func(c *cobra.Command, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeletePlan(c.Context(), name))
-		},
-	})
 }

@@ -1,19 +1,21 @@
 package plan
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/task"
 )
 
-func runCommand(a *app.App) *cobra.Command {
-	var person app.Who
-	var key, output string
-	var watch bool
-	var options task.WatchOptions
+func runCommand(n *plans) *cobra.Command {
+	a := n.App
+	var who app.Who
+	var options follow.Options
 	command := &cobra.Command{
 		Use:     "run NAME",
 		Aliases: []string{"execute"},
@@ -29,55 +31,40 @@ With --watch the task is followed to its end, and the exit code says how it ende
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
   slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m`,
 		Args:              app.ExactName("a plan", "NAME"),
-		ValidArgsFunction: a.Complete(app.PlanNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			if !watch {
-				if given := options.Given(c); given != "" {
-					return app.Usagef("--%s means nothing without --watch", given)
-				}
-			}
-			api, err := a.ConnectToWrite(c)
-			if err != nil {
-				return err
-			}
-			started, err := startTask(a, c, api, args[0], app.KeyOrRandom(key), person)
-			if err != nil {
-				return err
-			}
-			if !watch {
-				return printStarted(a, args[0], started, output)
-			}
-			if output == app.Table {
-				a.Printf(a.Err, "task %s\n", started.Value.ID)
-			}
-			return task.Watch(c.Context(), a, api, started.Value.ID, options, output)
-		},
+		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	person.Flags(command)
-	command.Flags().StringVar(&key, "key", "", "any `text` that is unique to this run, such as a pipeline's number (default: a random one)")
-	command.Flags().BoolVarP(&watch, "watch", "w", false, "follow the task to its end")
-	options.Flags(command)
+	a.Writing(command, func([]string) error { return options.Check(command) }, func(c *cobra.Command, api *client.Client, args []string) error {
+		started, err := startTask(c.Context(), a, api, args[0], who)
+		if err != nil {
+			return err
+		}
+		id := started.Value.ID
+		if options.Watch {
+			if a.Output == app.Table {
+				a.Printf(a.Err, "task %s\n", id)
+			}
+			return task.Watch(c.Context(), a, api, id, options)
+		}
+		if done, err := a.PrintObject(started.Raw); done || err != nil {
+			return err
+		}
+		a.Printf(a.Out, "plan %s runs as task %s\n", args[0], id)
+		a.Printf(a.Err, "Follow it with: slipway task watch %s\n", id)
+		return nil
+	})
+	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
+	options.StartFlags(command, task.Words)
 	return command
 }
 
 // startTask executes the plan. When nobody can say whether the task was started, the error says how to ask again without starting another.
-func startTask(a *app.App, c *cobra.Command, api *client.Client, name, key string, person app.Who) (apiclient.Reply[client.ExecuteResult], error) {
-	task, err := apiclient.Read[client.ExecuteResult](api.ExecutePlan(c.Context(), name,
-		&client.ExecutePlanParams{IdempotencyKey: &key, SlipwayVia: app.Via()},
-		client.ExecuteRequest{Actor: person.Name(), Reason: person.Reason}))
+func startTask(ctx context.Context, a *app.App, api *client.Client, name string, who app.Who) (apiclient.Reply[client.ExecuteResult], error) {
+	who.Complete()
+	task, err := apiclient.Read[client.ExecuteResult](api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &who.Key},
+		client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason}))
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run %s --key %s\n", name, key)
+		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run %s --key %s\n",
+			name, who.Key)
 	}
 	return task, err
-}
-
-func printStarted(a *app.App, name string, task apiclient.Reply[client.ExecuteResult], output string) error {
-	if done, err := a.PrintObject(output, task.Raw); done || err != nil {
-		return err
-	}
-	a.Printf(a.Out, "plan %s runs as task %s\n", name, task.Value.ID)
-	a.Printf(a.Err, "Follow it with: slipway task watch %s\n", task.Value.ID)
-	return nil
 }

@@ -20,7 +20,6 @@ import (
 
 // ValidateCommand is `slipway validate`.
 func ValidateCommand(a *app.App) *cobra.Command {
-	var output string
 	var offline bool
 	command := &cobra.Command{
 		Use:   "validate FILE",
@@ -34,10 +33,10 @@ the document alone is checked, and the output says so. The exit code is 1 when t
 		Example: `  slipway validate shop.yaml
   slipway validate --offline - < shop.yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return validate(a, c, args[0], offline, output) },
+		RunE: func(c *cobra.Command, args []string) error { return validate(a, c, args[0], offline) },
 	}
 	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
+	a.OutputFlag(command)
 	command.Flags().BoolVar(&offline, "offline", false, "check the document alone, without the engine and its catalogue")
 	return command
 }
@@ -55,7 +54,7 @@ type validation struct {
 	client.ValidateResult
 }
 
-func validate(a *app.App, c *cobra.Command, file string, offline bool, output string) error {
+func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 	documents, findings, err := manifest.ReadDocuments(a, []string{file})
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool, output st
 		}
 		all, valid = append(all, v), valid && v.Valid
 	}
-	if done, err := a.PrintObject(output, all); err != nil {
+	if done, err := a.PrintObject(all); err != nil {
 		return err
 	} else if !done {
 		printValidations(a, all)

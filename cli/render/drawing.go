@@ -13,6 +13,27 @@ type Drawing struct {
 	Now    func() time.Time
 }
 
+// Took is how long something ran, or has run so far; "" when it has not begun.
+func (d Drawing) Took(from, to *time.Time) string {
+	if from == nil {
+		return ""
+	}
+	return ShortDuration(TimeOr(to, d.Now()).Sub(*from))
+}
+
+// Since reads ", 3m05s since it began", or " after 3m05s" when it is over; "" when it has not begun.
+func (d Drawing) Since(from, to *time.Time) string {
+	if from == nil || from.IsZero() || to != nil {
+		return After(from, to)
+	}
+	return ", " + d.Took(from, nil) + " since it began"
+}
+
+// WaitsFor reads "waits for an approval since 12:00:00 (3m05s)".
+func (d Drawing) WaitsFor(what string, since time.Time) string {
+	return "waits for " + what + " since " + Clock(since, d.Now()) + " (" + d.Took(&since, nil) + ")"
+}
+
 // Line is a line of text in pieces of one colour each.
 type Line []Span
 

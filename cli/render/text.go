@@ -17,7 +17,7 @@ func TimeOr(at *time.Time, other time.Time) time.Time {
 	return *at
 }
 
-// Because appends a reason where there is one.
+// Because appends a reason, or a comment, where there is one.
 func Because(reason string) string {
 	if reason = OneLine(reason); reason == "" {
 		return ""
@@ -53,14 +53,6 @@ func ShortDuration(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", seconds/3600, seconds/60%60)
 	}
 	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
-}
-
-// Commented is a comment as it follows a name.
-func Commented(comment string) string {
-	if comment = OneLine(comment); comment == "" {
-		return ""
-	}
-	return ": " + comment
 }
 
 // ReasonAndMessage is the word for it and the sentence, or what of the two there is.
@@ -124,6 +116,14 @@ func OneLine(text string) string {
 		return r
 	}, text)
 	return strings.TrimSpace(clean)
+}
+
+// After reads " after 3m05s", "" while one of the times is not known.
+func After(from, to *time.Time) string {
+	if from == nil || to == nil || from.IsZero() {
+		return ""
+	}
+	return " after " + ShortDuration(to.Sub(*from))
 }
 
 // Clock is a time as a person reads it today: the date is there when it is another.

@@ -56,7 +56,7 @@ func Command(a *app.App) *cobra.Command {
 		Example: `  slipway repair shop/web --to stable --dry-run
   slipway repair shop/web --to stable --kubeconfig ~/.kube/shop --yes
   slipway repair shop/db --kind statefulset --to stable`,
-		Args: app.OneName("a workload"),
+		Args: app.OneArgument("a workload", "NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.to != string(rollout.SideStable) && o.to != string(rollout.SideNew) {
 				return app.Usagef("--to says which version to bring it home to: stable or new")

@@ -31,7 +31,7 @@ func Fit(d render.Drawing, s rollout.Status, width, height int) []string {
 func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 	lines := header(d, s)
 	lines = append(lines, stepLines(d, s, around)...)
-	if split := splitLines(d, s); len(split) > 0 {
+	if split := splitLines(s); len(split) > 0 {
 		lines = append(append(lines, render.Line{}), split...)
 	}
 	if s.WaitingFor != nil {
@@ -42,22 +42,18 @@ func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 
 func keyOf(s rollout.Status) string { return app.Key(s.Party, s.Namespace, s.Name) }
 
+func titleOf(s rollout.Status) string {
+	return render.OneLine(fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style)))
+}
+
 func header(d render.Drawing, s rollout.Status) []render.Line {
 	state := string(s.Phase)
 	if s.Paused && !s.Phase.Final() {
 		state += ", paused"
 	}
-	switch {
-	case s.CreatedAt.IsZero():
-	case s.FinishedAt != nil:
-		state += " after " + render.ShortDuration(s.FinishedAt.Sub(s.CreatedAt))
-	default:
-		state += ", " + render.ShortDuration(d.Now().Sub(s.CreatedAt)) + " since it began"
-	}
-	title := fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style))
 	lines := []render.Line{
-		{{Text: render.OneLine(title), Colour: render.Bold}},
-		{{Text: state, Colour: phaseColour(s)}, {Text: render.Because(s.Reason)}},
+		{{Text: titleOf(s), Colour: render.Bold}},
+		{{Text: state + d.Since(&s.CreatedAt, s.FinishedAt), Colour: phaseColour(s)}, {Text: render.Because(s.Reason)}},
 	}
 	if what := newVersion(s); what != "" {
 		lines = append(lines, render.Line{{Text: what, Colour: render.Dim}})
@@ -107,7 +103,11 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 	if first > 1 {
 		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s before", render.Count(first-1, "step")), Colour: render.Dim}})
 	}
-	columns := stepColumns(s)
+	var columns render.Columns
+	for _, step := range s.Steps {
+		columns.Widen(stepCells(step)...)
+	}
+	columns = append(columns, stateWidth)
 	for _, step := range s.Steps[first-1 : last] {
 		lines = append(lines, stepLine(d, s, step, columns))
 	}
@@ -146,30 +146,22 @@ func pauseInWords(pause string) string {
 	return "then a pause of " + pause
 }
 
-func stepColumns(s rollout.Status) []int {
-	widths := make([]int, 4)
-	for _, step := range s.Steps {
-		for n, cell := range stepCells(step) {
-			widths[n] = max(widths[n], render.DisplayWidth(render.OneLine(cell)))
-		}
-	}
-	return widths
-}
+// stateWidth is how wide the state of a step usually is.
+const stateWidth = 18
 
-func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, widths []int) render.Line {
+func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, columns render.Columns) render.Line {
 	marker := "  "
 	current := step.Index == s.CurrentStepIndex && !s.Phase.Final()
 	if current {
 		marker = "> "
 	}
-	l := render.Line{{Text: marker, Colour: render.Bold}}
-	for n, cell := range stepCells(step) {
-		if widths[n] > 0 {
-			l = append(l, render.Span{Text: render.Padded(render.OneLine(cell), widths[n]+3)})
-		}
+	var cells []render.Span
+	for _, cell := range stepCells(step) {
+		cells = append(cells, render.Span{Text: cell})
 	}
-	state := stateOfStep(s, step, current)
-	return append(l, render.Span{Text: render.Padded(state, 20), Colour: stepColour(s, step, current)}, render.Span{Text: " " + stepTook(d, step)})
+	cells = append(cells, render.Span{Text: stateOfStep(s, step, current), Colour: stepColour(s, step, current)},
+		render.Span{Text: d.Took(step.StartedAt, step.FinishedAt)})
+	return append(render.Line{{Text: marker, Colour: render.Bold}}, columns.Line("", cells...)...)
 }
 
 // stateOfStep says where a step stands; the current one in the finer words of the rollout.
@@ -195,20 +187,13 @@ func stepColour(s rollout.Status, step rollout.StepStatus, current bool) render.
 	return render.Dim
 }
 
-func stepTook(d render.Drawing, step rollout.StepStatus) string {
-	if step.StartedAt == nil {
-		return ""
-	}
-	return render.ShortDuration(render.TimeOr(step.FinishedAt, d.Now()).Sub(*step.StartedAt))
-}
-
 // splitLines are how the pods and the traffic are split between the versions.
-func splitLines(d render.Drawing, s rollout.Status) []render.Line {
+func splitLines(s rollout.Status) []render.Line {
 	var lines []render.Line
 	if s.Replicas > 0 {
 		share := s.CanaryReplicas * 100 / s.Replicas
 		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan},
-			{Text: fmt.Sprintf("  %d of %d are new, %d of these ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)}})
+			{Text: "  " + podsInWords(s)}})
 	}
 	if t := s.Traffic; t != nil {
 		share := t.CanaryWeight
@@ -218,6 +203,11 @@ func splitLines(d render.Drawing, s rollout.Status) []render.Line {
 		lines = append(lines, render.Line{{Text: "traffic   "}, {Text: bar(share), Colour: render.Cyan}, {Text: "  " + trafficInWords(s)}})
 	}
 	return lines
+}
+
+// podsInWords says how many pods are of the new version.
+func podsInWords(s rollout.Status) string {
+	return fmt.Sprintf("%d of %d are new, %d of these ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
 }
 
 // routesAreBack says whether the routes were given back at the end: then traffic goes wherever the pods are.
@@ -271,19 +261,11 @@ func matchesInWords(matches []strategy.Match) string {
 // waitLines say what the rollout waits for, how long still, and who can do what about it.
 func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	w := s.WaitingFor
-	text := fmt.Sprintf("waits for %s since %s (%s)", waitInWords(w.Kind), render.Clock(w.Since, d.Now()), render.ShortDuration(d.Now().Sub(w.Since)))
+	text := d.WaitsFor(waitInWords(w.Kind), w.Since)
 	if w.Until != nil {
 		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
 	}
-	lines := []render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}
-	width := 0
-	for _, h := range WhatToDo(s) {
-		width = max(width, len(h.Command))
-	}
-	for _, h := range WhatToDo(s) {
-		lines = append(lines, render.Line{{Text: "  " + render.Padded(h.Command, width+3), Colour: render.Bold}, {Text: h.Effect, Colour: render.Dim}})
-	}
-	return lines
+	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}, render.Hints(Hints(s))...)
 }
 
 // waitInWords says a kind of waiting to people.

@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // startRequest is what `rollout start` and `rollout validate` ask for: a file, flags, or flags that complete a file.
@@ -70,8 +71,8 @@ func (s source) holds(field string) (own string, ok bool) {
 	return "[" + rest, ok
 }
 
-// read makes the body of the file and the flags; person and key go into it as well.
-func (r *startRequest) read(a *app.App, person app.Who, key string) (requestBody, error) {
+// read makes the body of the file and the flags; who acts goes into it as well.
+func (r *startRequest) read(a *app.App, who app.Who) (requestBody, error) {
 	body, fields, err := r.readBase(a)
 	if err != nil {
 		return body, err
@@ -79,14 +80,12 @@ func (r *startRequest) read(a *app.App, person app.Who, key string) (requestBody
 	if body.sources, err = r.complete(a, fields, body.sources); err != nil {
 		return body, err
 	}
-	if _, own := fields["actor"]; !own || person.Actor != "" {
-		fields["actor"] = person.Name()
+	if _, own := fields["actor"]; !own || who.Actor != "" {
+		who.Complete()
+		fields["actor"] = who.Actor
 	}
-	if person.Reason != "" {
-		fields["reason"] = person.Reason
-	}
-	if key != "" {
-		fields["key"] = key
+	if who.Reason != "" {
+		fields["reason"] = who.Reason
 	}
 	if body.text, err = json.Marshal(fields); err != nil {
 		return body, fmt.Errorf("the request cannot be written as JSON: %w", err)
@@ -126,7 +125,7 @@ func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error)
 	if err != nil {
 		return requestBody{}, nil, err
 	}
-	parts := manifest.SplitDocuments(text)
+	parts := strictyaml.Split(text)
 	if len(parts) != 1 {
 		return requestBody{}, nil, fmt.Errorf("%s holds %s: a rollout is started from one at a time", shown, render.Count(len(parts), "document"))
 	}

@@ -5,27 +5,34 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/follow"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
 )
 
+type rollouts = noun.Noun[client.RolloutSummary, client.Rollout]
+
 // Command is `slipway rollout`.
 func Command(a *app.App) *cobra.Command {
+	n := newNoun(a)
 	command := &cobra.Command{
-		Use:     "rollout",
-		Aliases: []string{"rollouts", "ro"},
-		Short:   "Rollouts: canary and blue-green releases of one workload, step by step",
+		Use: n.Command, Aliases: []string{"rollouts", "ro"},
+		Short: "Rollouts: canary and blue-green releases of one workload, step by step",
 	}
-	command.AddCommand(startCommand(a), validateCommand(a), listCommand(a), getCommand(a), watchCommand(a),
-		waitCommand(a), historyCommand(a))
-	command.AddCommand(verbCommands(a)...)
+	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n), n.GetCommand("Show a rollout: its steps, its split, what it waits for, who decided what"),
+		watchCommand(n), waitCommand(n), historyCommand(n))
+	for _, v := range verbs(n) {
+		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
+			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.Because(s.Reason))
+		}))
+	}
 	return command
 }
 
@@ -36,99 +43,94 @@ var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, roll
 var waitKinds = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty, rollout.WaitDrift,
 	rollout.WaitResume}
 
-// listed says which rollouts are listed, and how.
-type listed struct {
-	app.Place
-	phases, waits []string
-	most          int
-	steps         bool
+func newNoun(a *app.App) *rollouts {
+	var where app.Place
+	return &rollouts{
+		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Place: &where, Flags: where.Flags,
+		Page:   pages(&where, client.ListRolloutsParams{}),
+		Key:    func(r client.RolloutSummary) string { return r.Namespace + "/" + r.Name },
+		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
+		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},
+		Row: func(r client.RolloutSummary) []string {
+			wait, since := "", ""
+			if w := r.WaitingFor; w != nil {
+				wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
+			}
+			return []string{app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
+		},
+		Empty: "There are no such rollouts.",
+		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
+			return readOne(ctx, api, nameOf(where.Party, key))
+		},
+		Describe: func(_ string, s client.Rollout) error {
+			a.Draw(append(Whole(a.Drawing(), s), footer(a.Drawing(), s)...))
+			return nil
+		},
+	}
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	var what listed
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the rollouts, newest first: the release that runs of each, or else its last one",
-		Example: `  slipway rollout list --waiting-for approval
-  slipway rollout list -n shop --steps`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return list(a, c, what, output) },
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	what.Flags(command)
-	command.Flag("namespace").Usage = "only rollouts of this `namespace`"
-	command.Flag("party").Usage = "only rollouts of this `party`"
-	command.Flags().StringSliceVar(&what.phases, "phase", nil, "only rollouts in this `phase`; may be repeated: "+app.Joined(phases))
-	command.Flags().StringSliceVar(&what.waits, "waiting-for", nil, "only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(waitKinds))
-	command.Flags().IntVar(&what.most, "limit", 0, "at most `n` rollouts; 0: all")
-	command.Flags().BoolVar(&what.steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
-	_ = command.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(strings.Split(app.Joined(phases), ", "), cobra.ShellCompDirectiveNoFileComp))
-	_ = command.RegisterFlagCompletionFunc("waiting-for", cobra.FixedCompletions(strings.Split(app.Joined(waitKinds), ", "), cobra.ShellCompDirectiveNoFileComp))
-	return command
+// nameOf is the rollout of that party called NAMESPACE/NAME.
+func nameOf(party, key string) app.Name {
+	namespace, name, _ := strings.Cut(key, "/")
+	return app.Name{Party: party, Namespace: namespace, Name: name}
 }
 
-// params are the filters as the API takes them.
-func (l listed) params() (client.ListRolloutsParams, error) {
-	params := client.ListRolloutsParams{}
-	if l.most < 0 {
-		return params, app.Usagef("--limit %d is negative: 0 lists all rollouts", l.most)
-	}
-	var err error
-	if params.Phase, err = app.ParseOneOf("phase", l.phases, phases); err != nil {
-		return params, err
-	}
-	if params.WaitingFor, err = app.ParseOneOf("waiting-for", l.waits, waitKinds); err != nil {
-		return params, err
-	}
-	if l.Namespace != "" {
-		params.Namespace = &l.Namespace
-	}
-	if l.Party != "" {
-		params.Party = &l.Party
-	}
-	return params, nil
+func readOne(ctx context.Context, api *client.Client, n app.Name) (apiclient.Reply[client.Rollout], error) {
+	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name, &client.GetRolloutParams{Party: n.PartyParam()}))
 }
 
-func list(a *app.App, c *cobra.Command, what listed, output string) error {
-	params, err := what.params()
-	if err != nil {
-		return err
+func footer(d render.Drawing, s rollout.Status) []string {
+	var decisions []follow.Decision
+	for _, entry := range s.History {
+		decisions = append(decisions, decision(entry))
 	}
-	api, err := app.Connect(c)
-	if err != nil {
-		return err
+	id, url := "", ""
+	if s.Workflow != nil {
+		id, url = s.Workflow.ID, s.Workflow.URL
 	}
-	rollouts, err := apiclient.AllPages(what.most, func(limit int, cursor *string) ([]client.RolloutSummary, string, error) {
+	return d.Render(follow.Footer("what was decided", decisions, id, url), render.Unbounded)
+}
+
+// pages reads the rollouts that the filters let through, newest first.
+func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int, *string) ([]client.RolloutSummary, string, error) {
+	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string, error) {
 		params.Limit, params.Cursor = &limit, cursor
-		page, err := apiclient.Read[client.RolloutList](api.ListRollouts(c.Context(), &params))
-		return page.Value.Items, page.Value.NextCursor, err
-	})
-	if err != nil {
-		return err
-	}
-	if done, err := a.PrintObject(output, client.RolloutList{Items: rollouts}); done || err != nil {
-		return err
-	}
-	if len(rollouts) == 0 {
-		a.Printf(a.Err, "There are no such rollouts.\n")
-		return nil
-	}
-	if what.steps {
-		return printSteps(c.Context(), a, api, rollouts)
-	}
-	table := render.NewTable("NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON")
-	for _, r := range rollouts {
-		wait, since := "", ""
-		if w := r.WaitingFor; w != nil {
-			wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
+		if where.Namespace != "" {
+			params.Namespace = &where.Namespace
 		}
-		table.Add(app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), render.OrDash(wait),
-			render.OrDash(since), a.Age(r.CreatedAt), render.OrDash(r.Summary), render.OrDash(r.Reason))
+		if where.Party != "" {
+			params.Party = &where.Party
+		}
+		page, err := apiclient.Read[client.RolloutList](api.ListRollouts(ctx, &params))
+		return page.Value.Items, page.Value.NextCursor, err
 	}
-	a.Printf(a.Out, "%s", table)
-	return nil
+}
+
+func listCommand(n *rollouts) *cobra.Command {
+	var inPhase, waitsFor []string
+	var steps bool
+	command := n.ListCommand("List the rollouts, newest first: the release that runs of each, or else its last one", noun.ListOptions{
+		Limited: true, Check: func() (err error) {
+			params := client.ListRolloutsParams{}
+			if params.Phase, err = app.ParseOneOf("phase", inPhase, phases); err != nil {
+				return err
+			}
+			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, waitKinds)
+			n.Page = pages(n.Place, params)
+			if steps {
+				showSteps(n)
+			}
+			return err
+		}})
+	command.Example = `  slipway rollout list --waiting-for approval
+  slipway rollout list -n shop --steps`
+	f := command.Flags()
+	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+app.Joined(phases))
+	f.StringSliceVar(&waitsFor, "waiting-for", nil, "only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(waitKinds))
+	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
+	app.FlagChoices(command, "phase", phases...)
+	app.FlagChoices(command, "waiting-for", waitKinds...)
+	return command
 }
 
 // waitInList names a wait by the verb that ends it: a rollout that has failed needs a retry, and a resume of it is refused.
@@ -139,15 +141,25 @@ func waitInList(phase rollout.Phase, kind rollout.WaitKind) string {
 	return string(kind)
 }
 
-// printSteps reads each rollout for what a list does not know.
-func printSteps(ctx context.Context, a *app.App, api *client.Client, rollouts []client.RolloutSummary) error {
-	table := render.NewTable("NAME", "STYLE", "PHASE", "STEP", "TRAFFIC", "NEW", "READY", "OF", "WAITS FOR", "SINCE")
-	for _, summary := range rollouts {
-		answer, err := readOne(ctx, api, app.Name{Party: summary.Party, Namespace: summary.Namespace, Name: summary.Name})
-		if err != nil {
-			return err
+// showSteps has the list read each rollout for what a list does not know.
+func showSteps(n *rollouts) {
+	whole := map[app.Name]rollout.Status{}
+	called := func(r client.RolloutSummary) app.Name {
+		return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
+	}
+	n.Complete = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
+		for _, item := range items {
+			answer, err := readOne(ctx, api, called(item))
+			if err != nil {
+				return err
+			}
+			whole[called(item)] = answer.Value
 		}
-		s := answer.Value
+		return nil
+	}
+	n.Titles = []string{"NAME", "STYLE", "PHASE", "STEP", "TRAFFIC", "NEW", "READY", "OF", "WAITS FOR", "SINCE"}
+	n.Row = func(item client.RolloutSummary) []string {
+		s := whole[called(item)]
 		traffic, wait, since := "", "", ""
 		if s.Traffic != nil && !routesAreBack(s) {
 			traffic = fmt.Sprintf("%d%%", s.Traffic.CanaryWeight)
@@ -156,90 +168,28 @@ func printSteps(ctx context.Context, a *app.App, api *client.Client, rollouts []
 			}
 		}
 		if s.WaitingFor != nil {
-			wait, since = waitInList(s.Phase, s.WaitingFor.Kind), a.Age(s.WaitingFor.Since)
+			wait, since = waitInList(s.Phase, s.WaitingFor.Kind), n.App.Age(s.WaitingFor.Since)
 		}
-		table.Add(keyOf(s), string(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), render.OrDash(traffic),
-			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), render.OrDash(wait), render.OrDash(since))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func readOne(ctx context.Context, api *client.Client, n app.Name) (apiclient.Reply[client.Rollout], error) {
-	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name, &client.GetRolloutParams{Party: n.PartyParam()}))
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	var where app.Place
-	command := &cobra.Command{
-		Use:               "get NAME",
-		Short:             "Show a rollout: its steps, its split, what it waits for, who decided what",
-		Args:              app.OneName("a rollout"),
-		ValidArgsFunction: complete(a, &where),
-		RunE: func(c *cobra.Command, args []string) error {
-			name, err := where.Named(args[0])
-			if err != nil {
-				return err
-			}
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			answer, err := readOne(c.Context(), api, name)
-			if err != nil {
-				return err
-			}
-			if done, err := a.PrintObject(output, answer.Raw); done || err != nil {
-				return err
-			}
-			describe(a, answer.Value)
-			return nil
-		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	where.Flags(command)
-	return command
-}
-
-func describe(a *app.App, s rollout.Status) {
-	for _, line := range Whole(a.Drawing(), s) {
-		a.Printf(a.Out, "%s\n", line)
-	}
-	if len(s.History) > 0 {
-		a.Printf(a.Out, "\nwhat was decided\n")
-		for _, d := range s.History {
-			a.Printf(a.Out, "  %s  %s\n", d.At.Local().Format(time.DateTime), verbLine(d))
-		}
-	}
-	if s.Workflow != nil {
-		a.Printf(a.Out, "\nworkflow %s\n", render.OneLine(strings.TrimSpace(s.Workflow.ID+"  "+s.Workflow.URL)))
+		return []string{keyOf(s), string(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), traffic,
+			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), wait, since}
 	}
 }
 
-// complete completes the name of a rollout: NAME where the namespace is given, NAMESPACE/NAME otherwise.
-func complete(a *app.App, where *app.Place, phases ...rollout.Phase) cobra.CompletionFunc {
-	return a.Complete(func(ctx context.Context, api *client.Client) ([]string, error) {
-		limit := apiclient.PageSize
-		what := listed{Place: *where}
-		params, err := what.params()
-		if err != nil {
-			return nil, err
-		}
-		params.Limit = &limit
-		if len(phases) > 0 {
-			params.Phase = &phases
-		}
-		page, err := apiclient.Read[client.RolloutList](api.ListRollouts(ctx, &params))
-		var entries []string
-		for _, r := range page.Value.Items {
-			name := r.Namespace + "/" + r.Name
-			if where.Namespace != "" {
-				name = r.Name
-			}
-			entries = append(entries, name+"\t"+string(r.Phase))
-		}
-		return entries, err
+func historyCommand(n *rollouts) *cobra.Command {
+	a := n.App
+	page := func(ctx context.Context, api *client.Client, key string, limit int, cursor *string) ([]client.RolloutRelease, string, error) {
+		name := nameOf(n.Place.Party, key)
+		page, err := apiclient.Read[client.RolloutHistory](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
+			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
+		return page.Value.Items, page.Value.NextCursor, err
+	}
+	command := noun.HistoryCommand(n, "releases", page, []string{"STARTED", "PHASE", "TOOK", "BY", "WHAT", "WHY"}, func(r client.RolloutRelease) []string {
+		s := r.Rollout
+		return []string{render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor, newVersion(s), r.Reason}
 	})
+	command.Short = "List the releases of a rollout's name, newest first"
+	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are kept. With -o json or yaml each
+is there whole, with who decided what.`
+	command.Example = `  slipway rollout history shop/web --limit 5`
+	return command
 }

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -23,7 +25,7 @@ type verb struct {
 	because string
 	// gated verbs read the rollout first, say what they are about, and send its step and gate back, so that a stale one is refused.
 	gated bool
-	call  func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error)
+	call  func(context.Context, *client.Client, app.Name, client.RolloutVerbRequest) (*http.Response, error)
 }
 
 // gatedHelp is how approve and promote make sure that they mean the right step.
@@ -32,138 +34,105 @@ Without a terminal, give --step, --gate or --yes. If the rollout has moved on me
 
 // Verbs are the verbs in the order in which people need them.
 var Verbs = []verb{
-	{Verb: rollout.VerbApprove, short: "Approve the step that waits", because: "the error rate is fine", gated: true,
-		long: "Approve the step that waits for a person, or cut a timed pause short. " + gatedHelp,
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.ApproveRollout(ctx, n.Namespace, n.Name, &client.ApproveRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbPromote, short: "Finish without the waits that are left", because: "verified by hand", gated: true,
-		long: "Go through the steps that are left without their pauses and approvals. " + gatedHelp,
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.PromoteRollout(ctx, n.Namespace, n.Name, &client.PromoteRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbPause, short: "Pause a rollout", because: "wait for the database team",
-		long: "Pause a rollout. A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.PauseRollout(ctx, n.Namespace, n.Name, &client.PauseRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbResume, short: "Resume a paused rollout", because: "the database is ready",
-		long: "Resume a rollout that was paused. It goes on where it was.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.ResumeRollout(ctx, n.Namespace, n.Name, &client.ResumeRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbRollback, short: "Go back to the stable version", because: "the error rate is up",
-		long: "Go back to the stable version: traffic first, then pods. It also brings home a rollout that was stopped to frozen.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.RollbackRollout(ctx, n.Namespace, n.Name, &client.RollbackRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbStop, short: "End a rollout: --to stable, new or frozen", because: "the release is called off",
-		long: "End a rollout. --to stable (default) goes back, --to new finishes now, --to frozen leaves pods and traffic where they are and gives the workload free.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.StopRollout(ctx, n.Namespace, n.Name, &client.StopRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbJump, short: "Go to another step: --to-step N", because: "skip the small steps",
-		long: "Go to another step. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.JumpRollout(ctx, n.Namespace, n.Name, &client.JumpRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
-	{Verb: rollout.VerbRetry, short: "Try a failed step again, or put ours back after somebody's edit", because: "the image is pushed now",
-		long: "Try a failed step again. After somebody else has edited what is released, this puts ours back.",
-		call: func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
-			return api.RetryRollout(ctx, n.Namespace, n.Name, &client.RetryRolloutParams{Party: n.PartyParam(), SlipwayVia: app.Via()}, body)
-		}},
+	{rollout.VerbApprove, "Approve the step that waits", "Approve the step that waits for a person, or cut a timed pause short. " + gatedHelp,
+		"the error rate is fine", true, sender((*client.Client).ApproveRollout)},
+	{rollout.VerbPromote, "Finish without the waits that are left", "Go through the steps that are left without their pauses and approvals. " + gatedHelp,
+		"verified by hand", true, sender((*client.Client).PromoteRollout)},
+	{rollout.VerbPause, "Pause a rollout",
+		"Pause a rollout. A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed.",
+		"wait for the database team", false, sender((*client.Client).PauseRollout)},
+	{rollout.VerbResume, "Resume a paused rollout", "Resume a rollout that was paused. It goes on where it was.",
+		"the database is ready", false, sender((*client.Client).ResumeRollout)},
+	{rollout.VerbRollback, "Go back to the stable version",
+		"Go back to the stable version: traffic first, then pods. It also brings home a rollout that was stopped to frozen.",
+		"the error rate is up", false, sender((*client.Client).RollbackRollout)},
+	{rollout.VerbStop, "End a rollout: --to stable, new or frozen", "End a rollout. --to stable (default) goes back, --to new finishes now, " +
+		"--to frozen leaves pods and traffic where they are and gives the workload free.",
+		"the release is called off", false, sender((*client.Client).StopRollout)},
+	{rollout.VerbJump, "Go to another step: --to-step N",
+		"Go to another step. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.",
+		"skip the small steps", false, sender((*client.Client).JumpRollout)},
+	{rollout.VerbRetry, "Try a failed step again, or put ours back after somebody's edit",
+		"Try a failed step again. After somebody else has edited what is released, this puts ours back.",
+		"the image is pushed now", false, sender((*client.Client).RetryRollout)},
 }
 
-func verbCommands(a *app.App) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, v := range Verbs {
-		commands = append(commands, verbCommand(a, v))
+// sender sends a verb to the rollout of a name. Which party's it is stands in the query.
+func sender[Params any](call func(*client.Client, context.Context, string, string, *Params, client.RolloutVerbRequest, ...client.RequestEditorFn) (*http.Response, error),
+) func(context.Context, *client.Client, app.Name, client.RolloutVerbRequest) (*http.Response, error) {
+	return func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
+		return call(api, ctx, n.Namespace, n.Name, nil, body, func(_ context.Context, r *http.Request) error {
+			if party := n.PartyParam(); party != nil {
+				query := r.URL.Query()
+				query.Set("party", *party)
+				r.URL.RawQuery = query.Encode()
+			}
+			return nil
+		})
 	}
-	return commands
 }
 
-// verbOptions are what a person says along with a verb.
-type verbOptions struct {
-	app.Place
-	person app.Who
-	body   client.RolloutVerbRequest
-	output string
+func verbs(n *rollouts) []noun.Verb {
+	open := *n
+	open.Page = pages(n.Place, client.ListRolloutsParams{Phase: &[]rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed}})
+	var all []noun.Verb
+	for _, v := range Verbs {
+		o := &said{verb: v}
+		one := noun.Verb{
+			Name: string(v.Verb), Short: v.short, Long: v.long, Because: v.because,
+			Example:  "shop/web" + map[rollout.Verb]string{rollout.VerbStop: " --to stable", rollout.VerbJump: " --to-step 3"}[v.Verb],
+			Complete: open.Completion, Flags: o.flags,
+			Send: func(ctx context.Context, api *client.Client, key string, who app.Who) (*http.Response, error) {
+				o.body.Actor, o.body.Reason, o.body.Key = who.Actor, who.Reason, who.Key
+				return v.call(ctx, api, nameOf(n.Place.Party, key), o.body)
+			},
+			Again: func(key string) string { return nameOf(n.Place.Party, key).Arguments() + Again(o.body) },
+		}
+		if v.gated {
+			one.Confirm = func(ctx context.Context, api *client.Client, key string) error {
+				return o.confirm(ctx, n.App, api, nameOf(n.Place.Party, key))
+			}
+		}
+		if v.Verb == rollout.VerbJump {
+			one.Check = func() error {
+				if o.body.ToStep < 1 {
+					return app.Usagef("--to-step says which step to go to, from 1")
+				}
+				return nil
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// said is what a person says along with a verb.
+type said struct {
+	verb verb
+	body client.RolloutVerbRequest
 	// yes approves what is shown without asking.
 	yes bool
 }
 
-func verbCommand(a *app.App, v verb) *cobra.Command {
-	options := &verbOptions{}
-	extra := map[rollout.Verb]string{rollout.VerbStop: " --to stable", rollout.VerbJump: " --to-step 3"}[v.Verb]
-	command := &cobra.Command{
-		Use:               string(v.Verb) + " NAME",
-		Short:             v.short,
-		Long:              v.long + " A refusal says why, and the exit code is 1.",
-		Example:           fmt.Sprintf("  slipway rollout %s shop/web%s --reason %q", v.Verb, extra, v.because),
-		Args:              app.OneName("a rollout"),
-		ValidArgsFunction: complete(a, &options.Place, rollout.PhaseProgressing, rollout.PhaseFailed),
-		RunE: func(c *cobra.Command, args []string) error {
-			name, err := options.Named(args[0])
-			if err != nil {
-				return err
-			}
-			if v.Verb == rollout.VerbJump && options.body.ToStep < 1 {
-				return app.Usagef("--to-step says which step to go to, from 1")
-			}
-			return sendVerb(a, c, v, name, options)
-		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &options.output)
-	options.Flags(command)
-	options.person.Flags(command)
+func (o *said) flags(command *cobra.Command) {
 	f := command.Flags()
-	f.StringVar(&options.body.Key, "key", "", "idempotency `key`: the same key again is the same command (default: a random one)")
-	f.IntVar(&options.body.Step, "step", 0, "the `step` that it is meant for; another one is refused (default: the one that is at hand)")
-	if v.gated {
-		f.StringVar(&options.body.Gate, "gate", "", "waitingFor.gate of the step that is meant; a stale one is refused (default: read now)")
-		f.BoolVarP(&options.yes, "yes", "y", false, "do not ask: take the step that waits now")
+	f.IntVar(&o.body.Step, "step", 0, "the `step` that it is meant for; another one is refused (default: the one that is at hand)")
+	if o.verb.gated {
+		f.StringVar(&o.body.Gate, "gate", "", "waitingFor.gate of the step that is meant; a stale one is refused (default: read now)")
+		f.BoolVarP(&o.yes, "yes", "y", false, "do not ask: take the step that waits now")
 	}
-	switch v.Verb {
+	switch o.verb.Verb {
 	case rollout.VerbStop:
-		f.StringVar(&options.body.To, "to", "", "where to leave the workload: `side` stable, new or frozen (default: stable, where the workload can still be brought there)")
-		sides := []string{string(rollout.StopToStable), string(rollout.StopToNew), string(rollout.StopToFrozen)}
-		_ = command.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(sides, cobra.ShellCompDirectiveNoFileComp))
+		f.StringVar(&o.body.To, "to", "", "where to leave the workload: `side` stable, new or frozen "+
+			"(default: stable, where the workload can still be brought there)")
+		app.FlagChoices(command, "to", rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen)
 	case rollout.VerbJump:
-		f.IntVar(&options.body.ToStep, "to-step", 0, "the `step` to go to, from 1")
+		f.IntVar(&o.body.ToStep, "to-step", 0, "the `step` to go to, from 1")
 	}
-	return command
 }
 
-func sendVerb(a *app.App, c *cobra.Command, v verb, name app.Name, o *verbOptions) error {
-	api, err := a.ConnectToWrite(c)
-	if err != nil {
-		return err
-	}
-	body := o.body
-	body.Actor, body.Reason, body.Key = o.person.Name(), o.person.Reason, app.KeyOrRandom(body.Key)
-	if v.gated && body.Gate == "" {
-		if err := showGate(c.Context(), a, api, approval{verb: v.Verb, name: name, yes: o.yes}, &body); err != nil {
-			return err
-		}
-	}
-	answer, err := apiclient.Read[client.Rollout](v.call(c.Context(), api, name, body))
-	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the command arrived is not known. Repeated with the same key it counts once:\n  slipway rollout %s %s%s --key %s\n",
-			v.Verb, name.Arguments(), Repeated(body), body.Key)
-	}
-	if err != nil {
-		return err
-	}
-	if done, err := a.PrintObject(o.output, answer.Raw); done || err != nil {
-		return err
-	}
-	a.Printf(a.Out, "rollout %s is %s%s\n", keyOf(answer.Value), answer.Value.Phase, render.Because(answer.Value.Reason))
-	return nil
-}
-
-// Repeated are the flags that the same command needs again.
-func Repeated(body client.RolloutVerbRequest) string {
+// Again are the flags that the same command needs again.
+func Again(body client.RolloutVerbRequest) string {
 	var flags strings.Builder
 	if body.Step != 0 {
 		fmt.Fprintf(&flags, " --step %d", body.Step)
@@ -178,4 +147,61 @@ func Repeated(body client.RolloutVerbRequest) string {
 		fmt.Fprintf(&flags, " --to-step %d", body.ToStep)
 	}
 	return flags.String()
+}
+
+// repeatWindow is how soon after an approval another one with --yes counts as a slip of the hand: the same command twice would
+// otherwise approve step 1 and, as soon as that waits, step 2.
+const repeatWindow = 10 * time.Second
+
+// confirm shows what is about to be approved, asks, and has exactly that approved: its gate goes along. A step that the caller named
+// is not asked about; if another one waits, only the step goes along, and the engine refuses it.
+func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name app.Name) error {
+	if o.body.Gate != "" {
+		return nil
+	}
+	answer, err := readOne(ctx, api, name)
+	if err != nil {
+		return err
+	}
+	s := answer.Value
+	named := o.body.Step != 0
+	if !named {
+		o.body.Step = s.CurrentStepIndex
+	}
+	if s.WaitingFor != nil && o.body.Step == s.CurrentStepIndex {
+		o.body.Gate = s.WaitingFor.Gate
+	}
+	a.Printf(a.Err, "%s of step %d of %d of rollout %s", o.verb.Verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
+	if s.WaitingFor != nil {
+		a.Printf(a.Err, ", which waits for %s since %s", waitInWords(s.WaitingFor.Kind), render.Clock(s.WaitingFor.Since, a.Now()))
+	}
+	a.Printf(a.Err, "\n")
+	for _, line := range a.Drawing().Render(splitLines(s), render.Unbounded) {
+		a.Printf(a.Err, "  %s\n", line)
+	}
+	switch {
+	case named:
+		return nil
+	case o.yes:
+		return refuseRepeat(a, o.verb.Verb, s)
+	}
+	title := "Approve"
+	if o.verb.Verb == rollout.VerbPromote {
+		title = "Promote from"
+	}
+	return a.Agree(fmt.Sprintf("%s step %d?", title, s.CurrentStepIndex), fmt.Sprintf("--step %d, --gate or --yes", s.CurrentStepIndex))
+}
+
+// refuseRepeat refuses to approve a step right after the one before it, when nobody has said which step is meant.
+func refuseRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
+	for _, d := range s.History {
+		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || d.Step >= s.CurrentStepIndex {
+			continue
+		}
+		if ago := a.Now().Sub(d.At); ago < repeatWindow {
+			return app.Usagef("step %d was approved %s ago, and step %d waits now: if you mean that one, %s it with --step %d",
+				d.Step, render.ShortDuration(ago), s.CurrentStepIndex, verb, s.CurrentStepIndex)
+		}
+	}
+	return nil
 }

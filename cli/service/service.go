@@ -2,6 +2,8 @@
 package service
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,109 +12,64 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // Command is `slipway service`.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "service",
-		Aliases: []string{"services"},
-		Short:   "The catalogue: what a plan's serviceId stands for",
-	}
-	command.AddCommand(applyCommand(a), listCommand(a), getCommand(a), deleteCommand(a))
+	n := services(a)
+	get := n.GetCommand("Show a service")
+	get.Long = "Show a service. With -o yaml or json it is the document that `slipway service apply --id ID -f -` takes."
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "The catalogue: what a plan's serviceId stands for"}
+	command.AddCommand(applyCommand(n), n.ListCommand("List the services", noun.ListOptions{}), get, n.DeleteCommand(
+		"Delete services from the catalogue. Their workloads stay as they are. A service that a plan uses is not deleted, and the error names the plans."))
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the services",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			services, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]client.ServiceSummary, string, error) {
-				page, err := apiclient.Read[client.ServiceList](api.ListServices(c.Context(), &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
-				return page.Value.Items, page.Value.NextCursor, err
-			})
-			if err != nil {
-				return err
-			}
-			return printList(a, output, services)
+func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
+	return &noun.Noun[client.ServiceSummary, client.Service]{
+		App: a, Command: "service", Name: "service", Argument: "ID",
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.ServiceSummary, string, error) {
+			page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
+			return page.Value.Items, page.Value.NextCursor, err
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
-}
-
-func printList(a *app.App, output string, services []client.ServiceSummary) error {
-	if done, err := a.PrintObject(output, client.ServiceList{Items: services}); done || err != nil {
-		return err
-	}
-	if len(services) == 0 {
-		a.Printf(a.Err, "The catalogue is empty: fill it with `slipway service apply -f FILE`.\n")
-		return nil
-	}
-	table := render.NewTable("ID", "NAME", "WORKLOADS", "AGE")
-	for _, s := range services {
-		var workloads []string
-		for _, w := range s.Workloads {
-			workloads = append(workloads, w.String())
-		}
-		table.Add(s.ID, render.OrDash(s.DisplayName), strings.Join(workloads, ", "), a.Age(s.CreatedAt))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:               "get ID",
-		Short:             "Show a service",
-		Long:              "Show a service. With -o yaml or json it is the document that `slipway service apply --id ID -f -` takes.",
-		Args:              app.ExactName("a service", "ID"),
-		ValidArgsFunction: a.Complete(app.ServiceIDs),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
+		Key:    func(s client.ServiceSummary) string { return s.ID },
+		Note:   func(s client.ServiceSummary) string { return s.DisplayName },
+		Titles: []string{"ID", "NAME", "WORKLOADS", "AGE"},
+		Row: func(s client.ServiceSummary) []string {
+			var workloads []string
+			for _, w := range s.Workloads {
+				workloads = append(workloads, w.String())
 			}
-			service, err := apiclient.Read[client.Service](api.GetService(c.Context(), args[0]))
-			if err != nil {
-				return err
-			}
-			if done, err := a.PrintObject(output, service.Raw); done || err != nil {
-				return err
-			}
-			describe(a, args[0], service.Value)
+			return []string{s.ID, s.DisplayName, strings.Join(workloads, ", "), a.Age(s.CreatedAt)}
+		},
+		Empty: "The catalogue is empty: fill it with `slipway service apply -f FILE`.",
+		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Service], error) {
+			return apiclient.Read[client.Service](api.GetService(ctx, id))
+		},
+		Describe: func(id string, s client.Service) error {
+			describe(a, id, s)
 			return nil
 		},
+		Delete: func(ctx context.Context, api *client.Client, id string) error {
+			return apiclient.NoContent(api.DeleteService(ctx, id))
+		},
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
 }
 
 func describe(a *app.App, id string, s catalog.Service) {
-	name := ""
-	if s.DisplayName != "" {
-		name = ": " + render.OneLine(s.DisplayName)
-	}
-	a.Printf(a.Out, "service %s%s\nan operation on it may take %ds\n\n", id, name, s.Deadline())
+	a.Printf(a.Out, "service %s%s\nan operation on it may take %ds\n\n", id, render.Because(s.DisplayName), s.Deadline())
 	table := render.NewTable("PARTY", "WORKLOAD", "LABELS", "REPLICAS")
 	for _, w := range s.Workloads {
 		replicas := ""
 		if w.Replicas != nil {
 			replicas = fmt.Sprint(*w.Replicas)
 		}
-		table.Add(w.PartyOrDefault(), w.WorkloadRef.Kind+" "+w.Namespace+"/"+w.WorkloadRef.Name, render.OrDash(strings.Join(w.Labels, ",")), render.OrDash(replicas))
+		table.Add(w.PartyOrDefault(), w.WorkloadRef.Kind+" "+w.Namespace+"/"+w.WorkloadRef.Name, strings.Join(w.Labels, ","), replicas)
 	}
 	a.Printf(a.Out, "%s", table)
 	if s.Package != nil {
@@ -123,12 +80,20 @@ func describe(a *app.App, id string, s catalog.Service) {
 	}
 }
 
-func deleteCommand(a *app.App) *cobra.Command {
-	return a.DeleteCommand(app.Deletion{
-		Noun: "service", Argument: "ID", Complete: app.ServiceIDs,
-		Long: "Delete services from the catalogue. Their workloads stay as they are; plans that name them cannot be run until they are back.",
-		Call: func(c *cobra.Command, api *client.Client, id string) error {
-			return apiclient.NoContent(api.DeleteService(c.Context(), id))
+func applyCommand(n *noun.Noun[client.ServiceSummary, client.Service]) *cobra.Command {
+	return n.ApplyCommand(`A file holds either one service's document, which is called by --id or else after the file
+(111.yaml is service 111), or any number of ReleaseService objects (apiVersion slipway.io/v1alpha1), separated by "---".
+
+Every document is checked before the first one is sent.`, `  slipway service apply -f 111.yaml
+  slipway service apply -f services.yaml -f more-services.yaml
+  slipway service apply --id 111 -f - < order.yaml`, manifest.Application{
+		Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
+		Check: func(body []byte) strictyaml.Errors {
+			_, errors := catalog.Decode(body)
+			return errors
+		},
+		Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
+			return manifest.Answered(api.PutServiceWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
 		},
 	})
 }

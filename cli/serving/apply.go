@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -13,159 +14,181 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/appimage"
+	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/release/serving"
 )
 
-const filesHelp = `A file holds Kuscia's request as JSON or YAML (%s), or a KusciaDeployment, which is translated to that request; several documents
+const filesHelp = ` A file holds Kuscia's request as JSON or YAML (%s), or a KusciaDeployment, which is translated to that request; several documents
 are separated by "---". A field that the request does not have is refused with its path, and so is one that it would leave aside: kubectl apply takes
 the whole KusciaDeployment.
 
 An AppImage among the documents is registered first. Kuscia's request for one has no port numbers, and lacks more: an AppImage that says such is
 refused, and has to be registered with kubectl apply.
 
-%s`
+%s
 
-// application is creating or updating servings by files.
-type application struct {
-	update  bool
-	files   []string
-	token   apiclient.KusciaToken
-	output  string
-	watch   bool
-	options watchOptions
+`
+
+// mode is one of the commands that take servings by files.
+type mode struct {
+	name, short, example string
+	// request is the name of Kuscia's request, which the help explains with end.
+	request, end string
+	// updates has it take requests that update a serving.
+	updates bool
+	send    func(o *sending, ctx context.Context, d manifest.ServingDocument) (outcome string, err error)
 }
 
-func createCommand(a *app.App) *cobra.Command {
-	what := &application{}
-	command := &cobra.Command{
-		Use:   "create -f FILE",
-		Short: "Declare servings",
-		Long: "Declare servings. " + fmt.Sprintf(filesHelp, "CreateServingRequest",
-			"The answer comes when the serving is declared; --watch follows it until it is Available or has Failed, and the exit code says how it ended:\n\n"+exitCodes),
-		Example: `  slipway serving create -f serving.json --watch
-  slipway serving create -f secretflow-serving.yaml`,
-	}
-	return filesCommand(a, command, what)
+var modes = []mode{
+	{name: "apply", short: "Create servings, or update those that there are", request: "CreateServingRequest",
+		end: `A serving that does not exist is created. One that exists is updated to what the file says; nothing happens if it is so already. What
+no update can change, such as the initiator, is refused with its path. --watch follows the serving, and the exit code says how it ended:`,
+		example: `  slipway serving apply -f secretflow-serving.yaml --watch`, send: (*sending).apply},
+	{name: "create", short: "Declare servings", request: "CreateServingRequest",
+		end: "The answer comes when the serving is declared; --watch follows it until it is Available or has Failed, and the exit code says how it ended:",
+		example: `  slipway serving create -f serving.json --watch
+  slipway serving create -f secretflow-serving.yaml`, send: (*sending).create},
+	{name: "update", short: "Change servings: input configuration, images, replicas, strategies, resources", request: "UpdateServingRequest", updates: true,
+		end: `An update changes what the file says, of the parties that it names, and leaves the rest as it is. It is all or nothing: when a party fails, all
+go back to the version before. --watch follows it, and the exit code says how it ended:`,
+		example: `  slipway serving update -f serving.json --watch
+  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`, send: (*sending).update},
 }
 
-func updateCommand(a *app.App) *cobra.Command {
-	what := &application{update: true}
-	command := &cobra.Command{
-		Use:   "update -f FILE",
-		Short: "Change servings: input configuration, images, replicas, strategies, resources",
-		Long: "Change servings. " + fmt.Sprintf(filesHelp, "UpdateServingRequest",
-			"An update changes what the file says, of the parties that it names, and leaves the rest as it is. It is all or nothing: when a party fails, all\n"+
-				"go back to the version before. --watch follows it, and the exit code says how it ended:\n\n"+exitCodes),
-		Example: `  slipway serving update -f serving.json --watch
-  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`,
-	}
-	return filesCommand(a, command, what)
+// sending is a call of one of these commands.
+type sending struct {
+	*app.App
+	mode    mode
+	api     *client.Client
+	token   *apiclient.KusciaToken
+	options follow.Options
+	results []manifest.Applied
 }
 
-func filesCommand(a *app.App, command *cobra.Command, what *application) *cobra.Command {
-	command.Args = cobra.NoArgs
-	command.RunE = func(c *cobra.Command, _ []string) error {
-		if given := what.options.given(c); !what.watch && given != "" {
-			return app.Usagef("--%s means nothing without --watch", given)
+func filesCommand(a *app.App, m mode, token *apiclient.KusciaToken) *cobra.Command {
+	o := &sending{App: a, mode: m, token: token, results: []manifest.Applied{}}
+	var files []string
+	reader := &manifest.KusciaReader{Updates: m.updates}
+	command := &cobra.Command{Use: m.name + " -f FILE", Short: m.short, Example: m.example, Args: cobra.NoArgs}
+	command.Long = m.short + "." + fmt.Sprintf(filesHelp, m.request, m.end) + exitCodes
+	check := func([]string) error {
+		if err := o.options.Check(command); err != nil {
+			return err
 		}
-		return applyAll(a, c, what)
+		if err := reader.Read(a, files); err != nil {
+			return err
+		}
+		if n := len(reader.Servings); o.options.Watch && n > 1 {
+			return app.Usagef("--watch follows one serving, and there are %d: leave it out, and use slipway serving watch", n)
+		}
+		return nil
 	}
-	app.ClientFlags(command)
-	manifest.FileFlag(command, &what.files)
-	app.OutputFlag(command, &what.output)
-	what.token.Flags(command)
-	command.Flags().BoolVarP(&what.watch, "watch", "w", false, "follow the serving until it is Available or has Failed")
-	what.options.flags(command)
+	a.Writing(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+		o.api = api
+		return o.run(c.Context(), reader)
+	})
+	manifest.FileFlag(command, &files)
+	token.Flags(command)
+	o.options.StartFlags(command, words)
 	return command
 }
 
-func (what *application) reader() *manifest.KusciaReader {
-	r := &manifest.KusciaReader{Translate: manifest.CreationOf}
-	r.ReadRequest = func(file string, text []byte) { r.ReadServingRequest(file, text, &kusciapb.CreateServingRequest{}) }
-	if what.update {
-		r.Translate = manifest.UpdateOf
-		r.ReadRequest = func(file string, text []byte) { r.ReadServingRequest(file, text, &kusciapb.UpdateServingRequest{}) }
+// run sends the AppImages, and then the servings; what fails ends it.
+func (o *sending) run(ctx context.Context, found *manifest.KusciaReader) error {
+	err := o.sendAll(ctx, found)
+	last := found.Servings[len(found.Servings)-1].ID
+	if err == nil && o.options.Watch {
+		return watchOne(ctx, o.App, o.api, last, o.options)
 	}
-	return r
-}
-
-// applyAll sends the AppImages, and then the servings; what fails ends it.
-func applyAll(a *app.App, c *cobra.Command, what *application) error {
-	reader := what.reader()
-	if err := manifest.ReadServings(a, what.files, reader); err != nil {
-		return err
-	}
-	servings := reader.Found.Servings
-	if what.watch && len(servings) > 1 {
-		return app.Usagef("--watch follows one serving, and there are %d: leave it out, and use slipway serving watch", len(servings))
-	}
-	api, err := a.ConnectToWrite(c)
-	if err != nil {
-		return err
-	}
-	results, err := what.send(c.Context(), a, api, reader.Found)
-	if err == nil && what.watch {
-		return watchOne(c.Context(), a, api, servings[0].ID, what.options, what.output)
-	}
-	if _, printed := a.PrintObject(what.output, results); printed != nil {
+	if _, printed := o.PrintObject(o.results); printed != nil {
 		return printed
 	}
-	if err == nil && what.output == app.Table {
-		a.Printf(a.Err, "Follow it with: slipway serving watch %s\n", servings[len(servings)-1].ID)
+	if err == nil && o.Output == app.Table {
+		o.Printf(o.App.Err, "Follow it with: slipway serving watch %s\n", last)
 	}
 	return err
 }
 
-func (what *application) send(ctx context.Context, a *app.App, api *client.Client, found manifest.KusciaDocuments) ([]manifest.Applied, error) {
-	results := []manifest.Applied{}
-	done := func(noun, name, outcome string) {
-		results = append(results, manifest.Applied{Name: name, Outcome: outcome})
-		switch {
-		case what.output != app.Table:
-		case what.watch:
-			a.Printf(a.Err, "%s %s %s\n", noun, name, outcome)
-		default:
-			a.Printf(a.Out, "%s %s %s\n", noun, name, outcome)
-		}
-	}
+func (o *sending) sendAll(ctx context.Context, found *manifest.KusciaReader) error {
 	for _, image := range found.Images {
-		outcome, err := appimage.ApplyImage(ctx, api, what.token, image, what.update)
+		outcome, err := appimage.Apply(ctx, o.api, *o.token, image, o.mode.name != "create")
 		if err != nil {
-			return results, fmt.Errorf("AppImage %s: %w", image.GetName(), err)
+			return fmt.Errorf("AppImage %s: %w", image.GetName(), err)
 		}
-		done(manifest.KindAppImage, image.GetName(), outcome)
+		o.done("AppImage", image.GetName(), outcome)
 	}
 	for _, d := range found.Servings {
-		outcome, err := what.sendServing(ctx, a, api, d)
-		if err != nil {
-			var said *app.ExitError
-			if errors.As(err, &said) {
-				return results, err
-			}
-			return results, fmt.Errorf("serving %s: %w", d.ID, err)
+		outcome, err := o.mode.send(o, ctx, d)
+		var said *app.ExitError
+		switch {
+		case errors.As(err, &said):
+			return err
+		case err != nil:
+			return fmt.Errorf("serving %s: %w", d.ID, err)
 		}
-		done("serving", d.ID, outcome)
+		o.done("serving", d.ID, outcome)
 	}
-	return results, nil
+	return nil
 }
 
-func (what *application) sendServing(ctx context.Context, a *app.App, api *client.Client, d manifest.ServingDocument) (outcome string, err error) {
-	if !what.update {
-		_, err := apiclient.KusciaData(api.CreateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(d.Body), what.token.Shown))
-		return "created", err
+func (o *sending) done(noun, name, outcome string) {
+	o.results = append(o.results, manifest.Applied{Name: name, Outcome: outcome})
+	switch {
+	case o.Output != app.Table:
+	case o.options.Watch:
+		o.Printf(o.App.Err, "%s %s %s\n", noun, name, outcome)
+	default:
+		o.Printf(o.Out, "%s %s %s\n", noun, name, outcome)
 	}
-	if d.Declared != nil {
-		if err := what.checkUpdate(ctx, a, api, d); err != nil {
+}
+
+func (o *sending) create(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+	body, err := d.Body()
+	if err == nil {
+		_, err = apiclient.KusciaData(o.api.CreateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), o.token.Shown))
+	}
+	return "created", err
+}
+
+// update sends a request to update a serving as it is. A whole serving that asks for more than an update can do is refused.
+func (o *sending) update(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+	body, err := d.Body()
+	if d.Update == nil {
+		if err := o.checkUpdate(ctx, d); err != nil {
 			return "", err
 		}
+		body, err = manifest.Body(manifest.UpdateTo(d.Creation))
 	}
-	_, err = apiclient.KusciaData(api.UpdateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(d.Body), what.token.Shown))
+	if err == nil {
+		_, err = apiclient.KusciaData(o.api.UpdateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), o.token.Shown))
+	}
 	return "updated", err
 }
 
-// checkUpdate refuses a KusciaDeployment that asks for more than an update can do.
-func (what *application) checkUpdate(ctx context.Context, a *app.App, api *client.Client, d manifest.ServingDocument) error {
-	data, err := apiclient.KusciaData(api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": d.ID}, what.token.Shown))
+// apply creates the serving or updates it. An update that changes nothing makes no new generation.
+func (o *sending) apply(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+	before, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
+	var problem *apiclient.ProblemError
+	switch {
+	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
+		return o.create(ctx, d)
+	case err != nil:
+		return "", err
+	}
+	if outcome, err = o.update(ctx, d); err != nil {
+		return "", err
+	}
+	after, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
+	if err == nil && after.Value.Generation == before.Value.Generation {
+		outcome = "unchanged"
+	}
+	return outcome, err
+}
+
+// checkUpdate refuses a whole serving that asks for more than an update can do.
+func (o *sending) checkUpdate(ctx context.Context, d manifest.ServingDocument) error {
+	data, err := apiclient.KusciaData(o.api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": d.ID}, o.token.Shown))
 	if err != nil {
 		return err
 	}
@@ -173,13 +196,8 @@ func (what *application) checkUpdate(ctx context.Context, a *app.App, api *clien
 	if err := apiclient.ReadKuscia(data, now); err != nil {
 		return err
 	}
-	var findings []apiclient.Finding
-	for _, wrong := range manifest.Unchangeable(d.Declared, now) {
-		wrong.Line = manifest.FieldLine(d.Text, wrong.Field)
-		findings = append(findings, apiclient.Finding{File: d.File, Wrong: wrong})
-	}
-	if len(findings) > 0 {
-		return manifest.RefuseDocuments(a, findings, "serving "+d.ID+" was not changed")
+	if findings := manifest.Unchangeable(d, now); len(findings) > 0 {
+		return manifest.RefuseDocuments(o.App, findings, "serving "+d.ID+" was not changed")
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package serving
 import (
 	"fmt"
 	"strings"
-	"time"
 
+	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -12,25 +12,20 @@ import (
 
 // whole draws all of the serving, where its parties are reached included, however wide and long that is.
 func whole(d render.Drawing, v serving.View) []string {
-	lines := append(header(d, v), partyLines(d, v.Parties)...)
+	lines := append(header(d, v), partyLines(v.Parties)...)
 	if endpoints := endpointLines(v); len(endpoints) > 0 {
 		lines = append(append(lines, render.Line{}), endpoints...)
 	}
-	if op := v.Operation; op != nil && len(op.History) > 0 {
-		lines = append(lines, render.Line{}, render.Line{{Text: "what was decided"}})
-		for _, decision := range op.History {
-			lines = append(lines, render.Line{{Text: "  " + decision.At.Local().Format(time.DateTime) + "  " + decisionLine(decision)}})
-		}
-	}
+	id, url := "", ""
 	if op := v.Operation; op != nil && op.Workflow != nil {
-		lines = append(lines, render.Line{}, render.Line{{Text: render.OneLine(strings.TrimSpace("workflow " + op.Workflow.ID + "  " + op.Workflow.URL))}})
+		id, url = op.Workflow.ID, op.Workflow.URL
 	}
-	return d.Render(lines, render.Unbounded)
+	return d.Render(append(lines, follow.Footer("what was decided", decisions(v), id, url)...), render.Unbounded)
 }
 
 // Fit draws as much of the serving as width columns and height lines hold: parties that have all that they are to have are left out first.
 func Fit(d render.Drawing, v serving.View, width, height int) []string {
-	whole := func() []render.Line { return append(header(d, v), partyLines(d, v.Parties)...) }
+	whole := func() []render.Line { return append(header(d, v), partyLines(v.Parties)...) }
 	return d.Fit(width, height, whole, func() []render.Line {
 		var others []serving.PartyView
 		for _, p := range v.Parties {
@@ -38,7 +33,7 @@ func Fit(d render.Drawing, v serving.View, width, height int) []string {
 				others = append(others, p)
 			}
 		}
-		lines := append(header(d, v), partyLines(d, others)...)
+		lines := append(header(d, v), partyLines(others)...)
 		return append(lines, render.Line{{Text: "  … and " + countParties(len(v.Parties)-len(others)) + " Available", Colour: render.Dim}})
 	})
 }
@@ -56,8 +51,8 @@ func header(d render.Drawing, v serving.View) []render.Line {
 		{{Text: state(v), Colour: colour(v.Phase)}, {Text: render.Because(render.ReasonAndMessage(v.Reason, v.Message))}},
 	}
 	text := operationInWords(v)
-	if op := v.Operation; op != nil && !op.Done && op.StartedAt != nil {
-		text += ", " + render.ShortDuration(d.Now().Sub(*op.StartedAt)) + " since it began"
+	if op := v.Operation; op != nil && !op.Done {
+		text += d.Since(op.StartedAt, nil)
 	}
 	if v.ServedGeneration != 0 && v.ServedGeneration != v.Generation {
 		text += fmt.Sprintf("; generation %d serves", v.ServedGeneration)
@@ -66,6 +61,22 @@ func header(d render.Drawing, v serving.View) []render.Line {
 		lines = append(lines, render.Line{{Text: strings.TrimPrefix(text, "; "), Colour: render.Dim}})
 	}
 	return append(append(lines, waitLines(d, v)...), render.Line{})
+}
+
+// waitLines say whom the serving waits for, and what that person can do.
+func waitLines(d render.Drawing, v serving.View) []render.Line {
+	w := waitOf(v)
+	if w == nil {
+		return nil
+	}
+	hints := []render.Hint{{Command: "slipway serving approve " + render.OneLine(v.ID), Effect: "have it begin"}}
+	if w.Kind == serving.WaitResume {
+		hints = []render.Hint{{Command: "slipway serving resume " + render.OneLine(v.ID), Effect: "go on"}}
+	}
+	if v.Operation.Kind == serving.KindUpdate {
+		hints = append(hints, render.Hint{Command: "slipway serving stop " + render.OneLine(v.ID), Effect: "every party goes back to the version of before"})
+	}
+	return append([]render.Line{{{Text: d.WaitsFor(waitInWords(w), w.Since.Time), Colour: render.Yellow}}}, render.Hints(hints)...)
 }
 
 // state is the state of a serving in a word or three.
@@ -124,17 +135,15 @@ func podsInWords(p serving.PartyView) string {
 }
 
 // partyLines are the parties, one on a line, with what is to be said of them.
-func partyLines(d render.Drawing, parties []serving.PartyView) []render.Line {
-	name, state, pods := 0, 0, 0
+func partyLines(parties []serving.PartyView) []render.Line {
+	var columns render.Columns
 	for _, p := range parties {
-		name, state, pods = max(name, render.DisplayWidth(partyKey(p))), max(state, len(p.Phase)), max(pods, len(podsInWords(p)))
+		columns.Widen(partyKey(p), string(p.Phase), podsInWords(p))
 	}
 	var lines []render.Line
 	for _, p := range parties {
-		lines = append(lines, render.Line{
-			{Text: "  " + render.Padded(partyKey(p), name+3)}, {Text: render.Padded(string(p.Phase), state+3), Colour: colour(p.Phase)},
-			{Text: render.Padded(podsInWords(p), pods+3)}, {Text: render.OneLine(partyTrouble(p)), Colour: render.Dim},
-		})
+		lines = append(lines, columns.Line("  ", render.Span{Text: partyKey(p)}, render.Span{Text: string(p.Phase), Colour: colour(p.Phase)},
+			render.Span{Text: podsInWords(p)}, render.Span{Text: partyTrouble(p), Colour: render.Dim}))
 	}
 	return lines
 }

@@ -10,149 +10,93 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/serving"
 )
 
+type servings = noun.Noun[serving.View, serving.View]
+
 // Command is `slipway serving`.
 func Command(a *app.App) *cobra.Command {
+	var token apiclient.KusciaToken
+	n := newNoun(a, &token)
+	get := n.GetCommand("Show a serving: its state, its parties, where they are reached")
+	get.Long = `Show a serving: its state, its parties with their replicas, where they are reached, and why it does not serve if it does not.
+
+-o json and -o yaml give the data of Kuscia's query: the input configuration, the parties as they were asked for, and the status. Slipway's own
+view, which the table is made of, is what "serving list" and "serving watch" give to programs.`
+	get.Example = `  slipway serving get serving-01
+  slipway serving get serving-01 -o json | jq -r .status.state`
+	token.Flags(get)
+	remove := n.DeleteCommand(`Delete servings. The answer comes at once; what their parties run is removed after it, by a party that is away when it returns. Until then
+"slipway serving watch ID" shows what is left, and no other serving can have the ID.`)
+	token.Flags(remove)
 	command := &cobra.Command{
-		Use:     "serving",
-		Aliases: []string{"servings"},
-		Short:   "Servings: what several parties run together",
+		Use: n.Command, Aliases: []string{"servings"}, Short: "Servings: what several parties run together",
 		Long: `Servings: what several parties run together. A serving is declared with Kuscia's requests, as files, or with a KusciaDeployment; the engine
 brings every party to it, and an update that fails in one party is taken back in all.`,
 	}
-	command.AddCommand(createCommand(a), updateCommand(a), getCommand(a), deleteCommand(a), listCommand(a), watchCommand(a),
-		historyCommand(a))
-	command.AddCommand(verbCommands(a)...)
+	for _, mode := range modes {
+		command.AddCommand(filesCommand(a, mode, &token))
+	}
+	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}), watchCommand(n), historyCommand(n))
+	for _, v := range verbs(n) {
+		command.AddCommand(n.VerbCommand(v, inWords))
+	}
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the servings, with their state",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			servings, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]serving.View, string, error) {
-				page, err := apiclient.Read[client.ServingList](api.ListServings(c.Context(), &client.ListServingsParams{Limit: &limit, Cursor: cursor}))
-				return page.Value.Items, page.Value.NextCursor, err
-			})
-			if err != nil {
-				return err
-			}
-			return printList(a, output, servings)
+func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
+	return &servings{
+		App: a, Command: "serving", Name: "serving", Argument: "ID",
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]serving.View, string, error) {
+			page, err := apiclient.Read[client.ServingList](api.ListServings(ctx, &client.ListServingsParams{Limit: &limit, Cursor: cursor}))
+			return page.Value.Items, page.Value.NextCursor, err
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	return command
-}
-
-func printList(a *app.App, output string, servings []serving.View) error {
-	if done, err := a.PrintObject(output, client.ServingList{Items: servings}); done || err != nil {
-		return err
-	}
-	if len(servings) == 0 {
-		a.Printf(a.Err, "There are no servings: declare one with `slipway serving create -f FILE`.\n")
-		return nil
-	}
-	table := render.NewTable("ID", "STATE", "PARTIES", "OPERATION", "WAITS FOR", "SINCE", "AGE", "REASON")
-	for _, s := range servings {
-		wait, since := "", ""
-		if w := waitOf(s); w != nil {
-			wait, since = waitInWords(w), a.Age(w.Since.Time)
-		}
-		table.Add(s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), render.OrDash(operationInWords(s)), render.OrDash(wait), render.OrDash(since), a.Age(s.CreatedAt),
-			render.OrDash(render.ReasonAndMessage(s.Reason, s.Message)))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	var token apiclient.KusciaToken
-	command := &cobra.Command{
-		Use:   "get ID",
-		Short: "Show a serving: its state, its parties, where they are reached",
-		Long: `Show a serving: its state, its parties with their replicas, where they are reached, and why it does not serve if it does not.
-
--o json and -o yaml give the data of Kuscia's query: the input configuration, the parties as they were asked for, and the status. Slipway's own
-view, which the table is made of, is what "serving list" and "serving watch" give to programs.`,
-		Example: `  slipway serving get serving-01
-  slipway serving get serving-01 -o json | jq -r .status.state`,
-		Args:              app.ExactName("a serving", "ID"),
-		ValidArgsFunction: a.Complete(ids),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
+		Key:    func(s serving.View) string { return s.ID },
+		Note:   func(s serving.View) string { return string(s.Phase) },
+		Titles: []string{"ID", "STATE", "PARTIES", "OPERATION", "WAITS FOR", "SINCE", "AGE", "REASON"},
+		Row: func(s serving.View) []string {
+			wait, since := "", ""
+			if w := waitOf(s); w != nil {
+				wait, since = waitInWords(w), a.Age(w.Since.Time)
 			}
-			if output != app.Table {
-				data, err := query(c.Context(), api, token, args[0])
-				if err != nil {
-					return err
-				}
-				_, err = a.PrintObject(output, data)
-				return err
+			return []string{s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), operationInWords(s), wait, since, a.Age(s.CreatedAt),
+				render.ReasonAndMessage(s.Reason, s.Message)}
+		},
+		Empty: "There are no servings: declare one with `slipway serving create -f FILE`.",
+		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[serving.View], error) {
+			if a.Output == app.Table {
+				return apiclient.Read[serving.View](api.GetServing(ctx, id))
 			}
-			answer, err := readOne(c.Context(), api, args[0])
-			if err != nil {
-				return err
-			}
-			for _, line := range whole(a.Drawing(), answer) {
-				a.Printf(a.Out, "%s\n", line)
-			}
+			data, err := apiclient.KusciaData(api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": id}, token.Shown))
+			return apiclient.Reply[serving.View]{Raw: data}, err
+		},
+		Describe: func(_ string, v serving.View) error {
+			a.Draw(whole(a.Drawing(), v))
 			return nil
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	token.Flags(command)
-	return command
-}
-
-func readOne(ctx context.Context, api *client.Client, id string) (serving.View, error) {
-	answer, err := apiclient.Read[serving.View](api.GetServing(ctx, id))
-	return answer.Value, err
-}
-
-// query is what Kuscia's API answers for a serving.
-func query(ctx context.Context, api *client.Client, token apiclient.KusciaToken, id string) (any, error) {
-	data, err := apiclient.KusciaData(api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": id}, token.Shown))
-	return data, err
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
-	var token apiclient.KusciaToken
-	command := a.DeleteCommand(app.Deletion{
-		Noun: "serving", Argument: "ID", Complete: ids,
-		Long: `Delete servings. The answer comes at once; what their parties run is removed after it, by a party that is away when it returns. Until then
-"slipway serving watch ID" shows what is left, and no other serving can have the ID.`,
-		Call: func(c *cobra.Command, api *client.Client, id string) error {
-			_, err := apiclient.KusciaData(api.DeleteKusciaServing(c.Context(), client.KusciaMessage{"serving_id": id}, token.Shown))
+		Delete: func(ctx context.Context, api *client.Client, id string) error {
+			_, err := apiclient.KusciaData(api.DeleteKusciaServing(ctx, client.KusciaMessage{"serving_id": id}, token.Shown))
 			return err
 		},
-	})
-	command.Short = "Delete servings"
-	command.Example = `  slipway serving delete serving-01`
-	token.Flags(command)
-	return command
+	}
 }
 
-func ids(ctx context.Context, api *client.Client) ([]string, error) {
-	limit := apiclient.PageSize
-	page, err := apiclient.Read[client.ServingList](api.ListServings(ctx, &client.ListServingsParams{Limit: &limit}))
-	var entries []string
-	for _, s := range page.Value.Items {
-		entries = append(entries, s.ID+"\t"+state(s))
+func historyCommand(n *servings) *cobra.Command {
+	page := func(ctx context.Context, api *client.Client, id string, limit int, cursor *string) ([]serving.Release, string, error) {
+		page, err := apiclient.Read[client.ServingHistory](api.GetServingHistory(ctx, id, &client.GetServingHistoryParams{Limit: &limit, Cursor: cursor}))
+		return page.Value.Items, page.Value.NextCursor, err
 	}
-	return entries, err
+	titles := []string{"STARTED", "OPERATION", "GENERATION", "STATE", "TOOK", "VERSION", "WHAT HAPPENED"}
+	command := noun.HistoryCommand(n, "operations", page, titles, func(r serving.Release) []string {
+		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State), n.App.Took(&r.StartedAt, r.FinishedAt),
+			r.Version, render.Clipped(render.OneLine(r.Message), 100)}
+	})
+	command.Short = "List the operations on a serving, newest first"
+	command.Long = `List the operations on a serving, newest first: the one that is under way, and the past ones that are kept, also when the serving was deleted.
+With -o json or yaml each is there whole, with what every party was asked to run and who decided what.`
+	command.Example = `  slipway serving history serving-01 --limit 5`
+	return command
 }

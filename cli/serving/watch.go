@@ -3,17 +3,18 @@ package serving
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
+	"slipway.io/slipway/cli/render"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -27,41 +28,21 @@ const exitCodes = `  0    Available: every party runs what was asked, with all r
   124  --timeout passed
   130  ended by Ctrl-C; the serving goes on`
 
-// watchOptions says when a watch ends before the serving is as it should be.
-type watchOptions struct {
-	timeout           time.Duration
-	exitOnInterrupted bool
-	exitOnPaused      bool
-}
-
-func (o *watchOptions) flags(command *cobra.Command) {
-	command.Flags().DurationVar(&o.timeout, "timeout", 0, "how long to follow at most, such as 30m; the serving goes on. 0: until it is Available or Failed")
-	command.Flags().BoolVar(&o.exitOnInterrupted, "exit-on-interrupted", false, "end with exit code 4 when a party is out of reach")
-	command.Flags().BoolVar(&o.exitOnPaused, "exit-on-paused", false, "end with exit code 5 when it waits for a person")
-}
-
-// given names one of the options that was given; empty: none was.
-func (o *watchOptions) given(command *cobra.Command) (name string) {
-	command.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "timeout" || f.Name == "exit-on-interrupted" || f.Name == "exit-on-paused" {
-			name = f.Name
-		}
-	})
-	return name
-}
+// words are what the help says of a watch.
+var words = follow.Words{Noun: "serving", End: "until it is Available or has Failed", Interrupted: "a party is out of reach", Paused: "it waits for a person"}
 
 // ends says with which exit code the watch ends in this state of the serving; ok is false while it goes on. What is under way may still change
 // everything, but for a way back that fails: it is tried again, and nobody should wait for it.
-func (o *watchOptions) ends(v serving.View) (code int, ok bool) {
+func ends(o follow.Options, v serving.View) (code int, ok bool) {
 	op := v.Operation
 	switch {
-	case o.exitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return p.Away != "" }):
+	case o.ExitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return p.Away != "" }):
 		return app.ExitInterrupted, true
 	case v.DeletedAt != nil, op == nil, op.Generation < v.Generation:
 		return 0, false
 	case v.Phase == kuscia.PhaseFailed:
 		return app.ExitFailure, true
-	case o.exitOnPaused && op.WaitingFor != nil:
+	case o.ExitOnPaused && op.WaitingFor != nil:
 		return app.ExitPaused, true
 	case !op.Done:
 		return 0, false
@@ -79,42 +60,29 @@ func operationFailed(v serving.View) bool {
 	return op != nil && op.Done && op.Reason != "" && v.Reason != ""
 }
 
-func watchCommand(a *app.App) *cobra.Command {
-	var output string
-	var options watchOptions
-	command := &cobra.Command{
-		Use:   "watch ID",
-		Short: "Follow a serving until it is Available or has Failed",
-		Long: `Follow a serving until it is Available or has Failed. A terminal shows the parties as they change; a pipe gets one line for each change,
+func watchCommand(n *servings) *cobra.Command {
+	command := n.WatchCommand(`Follow a serving until it is Available or has Failed. A terminal shows the parties as they change; a pipe gets one line for each change,
 and -o json or yaml the whole serving at each change. A lost connection is opened again, however long that takes.
 
-A party that is away, or a person who is to approve, is waited for, unless told otherwise. A serving that is being deleted is followed until it is gone. The exit code says how
-it ended:
+A party that is away, or a person who is to approve, is waited for, unless told otherwise. A serving that is being deleted is followed until
+it is gone. The exit code says how it ended:
 
-` + exitCodes,
-		Example: `  slipway serving watch serving-01
-  slipway serving watch serving-01 --timeout 15m --exit-on-interrupted`,
-		Args:              app.ExactName("a serving", "ID"),
-		ValidArgsFunction: a.Complete(ids),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			return watchOne(c.Context(), a, api, args[0], options, output)
-		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	options.flags(command)
+`+exitCodes, words, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
+		return watchOne(ctx, n.App, api, id, o)
+	})
+	command.Example = `  slipway serving watch serving-01
+  slipway serving watch serving-01 --timeout 15m --exit-on-interrupted`
 	return command
 }
 
-func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, options watchOptions, output string) error {
+func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
 	deleted := false
 	err := follow.Watch(ctx, a, follow.Watched[serving.View]{
 		Called: "serving " + id, Again: "slipway serving watch " + id,
-		Read: func(ctx context.Context) (serving.View, error) { return readOne(ctx, api, id) },
+		Read: func(ctx context.Context) (serving.View, error) {
+			answer, err := apiclient.Read[serving.View](api.GetServing(ctx, id))
+			return answer.Value, err
+		},
 		Open: func(ctx context.Context, last *string) (*http.Response, error) {
 			return api.WatchServing(ctx, id, &client.WatchServingParams{LastEventID: last})
 		},
@@ -122,15 +90,82 @@ func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, op
 		Over: func(serving.View) bool { return false },
 		Ends: func(v serving.View) (int, bool) {
 			deleted = v.DeletedAt != nil
-			return options.ends(v)
+			return ends(options, v)
 		},
-		Timeout:  options.timeout,
+		Timeout:  options.Timeout,
 		Portrait: follow.Portrait[serving.View]{Fit: Fit, Changes: changes, Epilogue: epilogue},
-	}, output)
+	})
 	var problem *apiclient.ProblemError
 	if deleted && errors.As(err, &problem) && problem.Status == http.StatusNotFound {
 		a.Printf(a.Err, "serving %s is gone\n", id)
 		return nil
 	}
 	return err
+}
+
+// changes tell how a serving came from one state to the next.
+func changes(before, now serving.View, look time.Time) []follow.Change {
+	var lines follow.Changes
+	if op := now.Operation; op != nil && operationInWords(before) != operationInWords(now) {
+		at := look
+		if !op.Done {
+			at = render.TimeOr(op.StartedAt, look)
+		}
+		lines.Tell(at, "%s%s", operationInWords(now), render.Because(render.ReasonAndMessage(op.Reason, op.Message)))
+	}
+	for _, d := range decisions(now) {
+		if !slices.Contains(decisions(before), d) {
+			lines.Tell(render.TimeOr(&d.At, look), "%s", d)
+		}
+	}
+	former := map[string]serving.PartyView{}
+	for _, p := range before.Parties {
+		former[partyKey(p)] = p
+	}
+	for _, p := range now.Parties {
+		if text := partyInWords(p); text != partyInWords(former[partyKey(p)]) {
+			lines.Tell(look, "  %s", text)
+		}
+	}
+	if inWords(before) != inWords(now) {
+		lines.Tell(look, "%s", inWords(now))
+	}
+	return lines
+}
+
+// decisions are what people decided about the operation.
+func decisions(v serving.View) []follow.Decision {
+	var all []follow.Decision
+	if v.Operation == nil {
+		return nil
+	}
+	for _, d := range v.Operation.History {
+		what := d.Verb
+		if d.Party != "" {
+			what += " of " + d.Party
+		}
+		all = append(all, follow.Decision{At: d.At.Time, Verb: what, Actor: d.Actor, Via: d.Via, Outcome: d.Outcome, Message: d.Message, Reason: d.Reason})
+	}
+	return all
+}
+
+func partyInWords(p serving.PartyView) string {
+	return fmt.Sprintf("%s: %s, %s%s", partyKey(p), p.Phase, podsInWords(p), render.Because(partyTrouble(p)))
+}
+
+func inWords(v serving.View) string {
+	return fmt.Sprintf("serving %s is %s%s", render.OneLine(v.ID), state(v), render.Because(render.ReasonAndMessage(v.Reason, v.Message)))
+}
+
+// epilogue is the last word on a serving, and what to do next.
+func epilogue(v serving.View) string {
+	does := "serve"
+	if v.Operation != nil && !v.Operation.Done { // a party that has not begun yet serves the version of before
+		does = "serve what was asked"
+	}
+	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, countParties(v.TotalParties), does)
+	if operationFailed(v) {
+		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f FILE", render.OneLine(v.ID))
+	}
+	return text
 }

@@ -1,13 +1,13 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // fileValue is a value of the configuration file.
@@ -19,20 +19,20 @@ type fileValue struct {
 // readFile reads the configuration file strictly: a mapping of setting names to values, each known and given once.
 // Every problem is returned, each with its line.
 func readFile(path string) (map[string]fileValue, []error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, []error{fmt.Errorf("the configuration file cannot be read: %w", err)}
 	}
-	defer file.Close()
-	decoder := yaml.NewDecoder(file)
-	var document yaml.Node
-	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+	documents := strictyaml.Split(text)
+	switch {
+	case len(documents) == 0:
 		return nil, nil
-	} else if err != nil {
-		return nil, []error{fmt.Errorf("%s: %w", path, err)}
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+	case len(documents) > 1:
 		return nil, []error{fmt.Errorf("%s: holds more than one document: want one", path)}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(documents[0], &document); err != nil {
+		return nil, []error{fmt.Errorf("%s: %w", path, err)}
 	}
 	return readMapping(path, document.Content[0])
 }

@@ -40,7 +40,7 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 	columns := measure(t)
 	for n := 0; n < len(waves); n++ {
 		state := waveState(t, waves[n])
-		if level >= fewWaves && state != WaveActive {
+		if level >= fewWaves && state != waveActive {
 			last := n
 			for last+1 < len(waves) && waveState(t, waves[last+1]) == state {
 				last++
@@ -50,7 +50,7 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 			continue
 		}
 		lines = append(lines, waveLine(d, t, waves, n))
-		if level >= activeWaves && state != WaveActive {
+		if level >= activeWaves && state != waveActive {
 			continue
 		}
 		for _, s := range servicesOf(t, waves[n], level) {
@@ -63,7 +63,7 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 			}
 			lines = append(lines, serviceLine(d, s, columns))
 			if withParts {
-				lines = append(lines, workloadLines(d, s)...)
+				lines = append(lines, workloadLines(s)...)
 			}
 		}
 	}
@@ -105,16 +105,10 @@ func briefly(s plan.ServiceStatus) string {
 }
 
 func header(d render.Drawing, t plan.Task) []render.Line {
-	state := string(t.State)
-	if t.StartedAt != nil {
-		// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
-		state += fmt.Sprintf(", %s since it began", render.ShortDuration(d.Now().Sub(*t.StartedAt)))
-		if t.FinishedAt != nil {
-			state = fmt.Sprintf("%s after %s", t.State, render.ShortDuration(t.FinishedAt.Sub(*t.StartedAt)))
-		}
-	}
+	// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
+	state := string(t.State) + d.Since(t.StartedAt, t.FinishedAt)
 	return []render.Line{
-		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Commented(t.Comment), Colour: render.Bold}},
+		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Because(t.Comment), Colour: render.Bold}},
 		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
 		{},
 	}
@@ -122,9 +116,9 @@ func header(d render.Drawing, t plan.Task) []render.Line {
 
 // The states of a wave as a whole.
 const (
-	WaveDone   = "done"
-	WaveToCome = "to come"
-	WaveActive = "active"
+	waveDone   = "done"
+	waveToCome = "to come"
+	waveActive = "active"
 )
 
 func waveState(t plan.Task, w plan.Wave) string {
@@ -139,11 +133,11 @@ func waveState(t plan.Task, w plan.Wave) string {
 	}
 	switch len(w.Items) {
 	case succeeded:
-		return WaveDone
+		return waveDone
 	case waiting:
-		return WaveToCome
+		return waveToCome
 	}
-	return WaveActive
+	return waveActive
 }
 
 func quietWaves(first, last, all int, state string) render.Line {
@@ -152,7 +146,7 @@ func quietWaves(first, last, all int, state string) render.Line {
 		name = fmt.Sprintf("waves %d to %d of %d", first+1, last+1, all)
 	}
 	colour := render.Dim
-	if state == WaveDone {
+	if state == waveDone {
 		colour = render.Green
 	}
 	return render.Line{{Text: name + ": "}, {Text: state, Colour: colour}}
@@ -175,51 +169,33 @@ func waveLine(d render.Drawing, t plan.Task, waves []plan.Wave, n int) render.Li
 	return l
 }
 
-// columns are the widths that line the services up.
-type columns struct{ id, operation, state int }
-
-func measure(t plan.Task) columns {
-	c := columns{state: len(plan.ItemSucceeded)}
+// measure lines the services up: ID, operation, state and time.
+func measure(t plan.Task) render.Columns {
+	var c render.Columns
 	for _, s := range t.Services {
-		c.id = max(c.id, render.DisplayWidth(render.OneLine(string(s.ServiceID))))
-		c.operation = max(c.operation, len(Operation(s.Deployment, s.Method)))
+		c.Widen(string(s.ServiceID), Operation(s.Deployment, s.Method), string(plan.ItemSucceeded), "59m59")
 	}
 	return c
 }
 
-func serviceLine(d render.Drawing, s plan.ServiceStatus, c columns) render.Line {
-	took := ""
-	if s.StartedAt != nil {
-		end := d.Now()
-		if s.FinishedAt != nil {
-			end = *s.FinishedAt
-		}
-		took = render.ShortDuration(end.Sub(*s.StartedAt))
-	}
-	reason := render.OneLine(s.Reason)
+func serviceLine(d render.Drawing, s plan.ServiceStatus, c render.Columns) render.Line {
+	reason := s.Reason
 	if s.State == plan.ItemPending {
 		reason = "" // that it waits for its turn is plain to see
 	}
-	return render.Line{
-		{Text: "  " + render.Padded(render.OneLine(string(s.ServiceID)), c.id+3)},
-		{Text: render.Padded(Operation(s.Deployment, s.Method), c.operation+3)},
-		{Text: render.Padded(string(s.State), c.state+3), Colour: itemColour(s.State)},
-		{Text: render.Padded(took, 7) + " " + reason},
-	}
+	return c.Line("  ", render.Span{Text: string(s.ServiceID)}, render.Span{Text: Operation(s.Deployment, s.Method)},
+		render.Span{Text: string(s.State), Colour: itemColour(s.State)}, render.Span{Text: d.Took(s.StartedAt, s.FinishedAt)}, render.Span{Text: reason})
 }
 
-func workloadLines(d render.Drawing, s plan.ServiceStatus) []render.Line {
-	width := 0
+func workloadLines(s plan.ServiceStatus) []render.Line {
+	var c render.Columns
 	for _, w := range s.Workloads {
-		width = max(width, render.DisplayWidth(workloadName(w)))
+		c.Widen(workloadName(w), string(plan.ItemSucceeded))
 	}
 	var lines []render.Line
 	for _, w := range s.Workloads {
-		lines = append(lines, render.Line{
-			{Text: "    " + render.Padded(workloadName(w), width+3), Colour: render.Dim},
-			{Text: render.Padded(string(w.State), len(plan.ItemSucceeded)+3), Colour: itemColour(w.State)},
-			{Text: render.OneLine(w.Message)},
-		})
+		lines = append(lines, c.Line("    ", render.Span{Text: workloadName(w), Colour: render.Dim},
+			render.Span{Text: string(w.State), Colour: itemColour(w.State)}, render.Span{Text: w.Message}))
 	}
 	return lines
 }

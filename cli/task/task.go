@@ -2,16 +2,18 @@
 package task
 
 import (
-	"fmt"
-	"slices"
+	"context"
+	"io"
+	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/follow"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
@@ -21,168 +23,174 @@ import (
 var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
+type tasks = noun.Noun[client.TaskSummary, client.Task]
+
 // Command is `slipway task`.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "task",
-		Aliases: []string{"tasks"},
-		Short:   "Tasks: follow, pause, resume and stop what runs",
+	n := newNoun(a)
+	remove := n.DeleteCommand("Delete tasks that are over, with their records and reports. A task that can still go on is refused: stop it first.")
+	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted))
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Tasks: follow, pause, resume and stop what runs"}
+	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"), watchCommand(n), reportCommand(n), remove)
+	for _, v := range verbs(n) {
+		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
+			return "task " + t.ID + " is " + string(t.State) + ": " + render.OneLine(t.Reason)
+		}))
 	}
-	command.AddCommand(listCommand(a), getCommand(a), watchCommand(a), reportCommand(a), deleteCommand(a))
-	command.AddCommand(verbCommands(a)...)
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var output, planName string
-	var states []string
-	var most int
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the tasks, newest first",
-		Example: `  slipway task list --state Running --state Paused
-  slipway task list --plan shop --limit 5`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			wanted, err := parseStates(states)
-			if err != nil {
-				return err
-			}
-			if most < 0 {
-				return app.Usagef("--limit %d is negative: 0 lists all tasks", most)
-			}
-			params := client.ListTasksParams{}
-			if len(wanted) > 0 {
-				params.State = &wanted
-			}
-			if planName != "" {
-				params.Plan = &planName
-			}
-			return list(a, c, params, most, output)
+func newNoun(a *app.App) *tasks {
+	return &tasks{
+		App: a, Command: "task", Name: "task", Argument: "ID",
+		Page:   pages(client.ListTasksParams{}),
+		Key:    func(t client.TaskSummary) string { return t.ID },
+		Note:   func(t client.TaskSummary) string { return string(t.State) },
+		Titles: []string{"ID", "PLAN", "STATE", "AGE", "TOOK", "REASON"},
+		Row: func(t client.TaskSummary) []string {
+			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Took(t.StartedAt, t.FinishedAt), t.Reason}
 		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	command.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`; may be repeated: "+join(allStates))
-	command.Flags().StringVar(&planName, "plan", "", "only tasks of this `plan`")
-	command.Flags().IntVar(&most, "limit", 0, "at most `n` tasks; 0: all")
-	_ = command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(join(allStates), ", "), cobra.ShellCompDirectiveNoFileComp))
-	_ = command.RegisterFlagCompletionFunc("plan", a.CompleteAll(app.PlanNames))
-	return command
-}
-
-func join(states []plan.TaskState) string {
-	var names []string
-	for _, s := range states {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
-}
-
-// parseStates reads states in any case.
-func parseStates(names []string) ([]plan.TaskState, error) {
-	var states []plan.TaskState
-	for _, name := range names {
-		n := slices.IndexFunc(allStates, func(s plan.TaskState) bool { return strings.EqualFold(string(s), name) })
-		if n < 0 {
-			return nil, app.Usagef("--state %q is none of %s", name, join(allStates))
-		}
-		states = append(states, allStates[n])
-	}
-	return states, nil
-}
-
-func list(a *app.App, c *cobra.Command, params client.ListTasksParams, most int, output string) error {
-	api, err := app.Connect(c)
-	if err != nil {
-		return err
-	}
-	tasks, err := apiclient.AllPages(most, func(limit int, cursor *string) ([]client.TaskSummary, string, error) {
-		params.Limit, params.Cursor = &limit, cursor
-		page, err := apiclient.Read[client.TaskList](api.ListTasks(c.Context(), &params))
-		return page.Value.Items, page.Value.NextCursor, err
-	})
-	if err != nil {
-		return err
-	}
-	if done, err := a.PrintObject(output, client.TaskList{Items: tasks}); done || err != nil {
-		return err
-	}
-	if len(tasks) == 0 {
-		a.Printf(a.Err, "There are no such tasks.\n")
-		return nil
-	}
-	table := render.NewTable("ID", "PLAN", "STATE", "AGE", "TOOK", "REASON")
-	for _, t := range tasks {
-		table.Add(t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), render.OrDash(a.Took(t.StartedAt, t.FinishedAt)), render.OrDash(t.Reason))
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
-}
-
-func getCommand(a *app.App) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:               "get ID",
-		Short:             "Show a task with its waves, services and workloads",
-		Args:              app.ExactName("a task", "ID"),
-		ValidArgsFunction: a.Complete(app.TaskIDs()),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			task, err := apiclient.Read[client.Task](api.GetTask(c.Context(), args[0]))
-			if err != nil {
-				return err
-			}
-			if done, err := a.PrintObject(output, task.Raw); done || err != nil {
-				return err
-			}
-			describe(a, task.Value)
+		Empty: "There are no such tasks.",
+		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Task], error) {
+			return apiclient.Read[client.Task](api.GetTask(ctx, id))
+		},
+		Describe: func(_ string, t client.Task) error {
+			a.Draw(append(Whole(a.Drawing(), t), footer(a.Drawing(), t)...))
 			return nil
 		},
+		Delete: func(ctx context.Context, api *client.Client, id string) error {
+			return apiclient.NoContent(api.DeleteTask(ctx, id))
+		},
 	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
+}
+
+func footer(d render.Drawing, t plan.Task) []string {
+	var decisions []follow.Decision
+	for _, entry := range t.History {
+		decisions = append(decisions, decision(entry))
+	}
+	var workflow plan.WorkflowRef
+	if t.Workflow != nil {
+		workflow = *t.Workflow
+	}
+	return d.Render(follow.Footer("what was asked of it", decisions, workflow.ID, workflow.URL), render.Unbounded)
+}
+
+func decision(d audit.Entry) follow.Decision {
+	return follow.Decision{At: d.At, Verb: string(d.Verb), Actor: d.Actor, Via: d.Via, Outcome: string(d.Outcome), Message: d.Message, Reason: d.Reason}
+}
+
+// pages reads the tasks that the filters let through, newest first.
+func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary, string, error) {
+	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string, error) {
+		params.Limit, params.Cursor = &limit, cursor
+		page, err := apiclient.Read[client.TaskList](api.ListTasks(ctx, &params))
+		return page.Value.Items, page.Value.NextCursor, err
+	}
+}
+
+// completion lists the newest tasks in these states.
+func completion(n *tasks, states ...plan.TaskState) app.Lister {
+	filtered := *n
+	filtered.Page = pages(client.ListTasksParams{State: &states})
+	return filtered.Completion
+}
+
+// PageOfPlans is one page of the plans.
+func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PlanSummary, string, error) {
+	page, err := apiclient.Read[client.PlanList](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
+	return page.Value.Items, page.Value.NextCursor, err
+}
+
+// planNames are the names of the plans, for shell completion.
+func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	plans, _, err := PageOfPlans(ctx, api, apiclient.PageSize, nil)
+	for _, p := range plans {
+		names = append(names, p.Name+"\t"+render.OneLine(p.Comment))
+	}
+	return names, err
+}
+
+func listCommand(n *tasks) *cobra.Command {
+	var ofPlan string
+	var states []string
+	command := n.ListCommand("List the tasks, newest first", noun.ListOptions{Limited: true, Check: func() error {
+		wanted, err := app.ParseOneOf("state", states, allStates)
+		params := client.ListTasksParams{State: wanted}
+		if ofPlan != "" {
+			params.Plan = &ofPlan
+		}
+		n.Page = pages(params)
+		return err
+	}})
+	command.Example = `  slipway task list --state Running --state Paused
+  slipway task list --plan shop --limit 5`
+	command.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`; may be repeated: "+app.Joined(allStates))
+	command.Flags().StringVar(&ofPlan, "plan", "", "only tasks of this `plan`")
+	app.FlagChoices(command, "state", allStates...)
+	_ = command.RegisterFlagCompletionFunc("plan", n.App.CompleteAll(planNames))
 	return command
 }
 
-func describe(a *app.App, t plan.Task) {
-	drawing := a.Drawing()
-	for _, line := range Whole(drawing, t) {
-		a.Printf(a.Out, "%s\n", line)
-	}
-	if len(t.History) > 0 {
-		a.Printf(a.Out, "\nwhat was asked of it\n")
-		for _, d := range t.History {
-			a.Printf(a.Out, "  %s  %s\n", d.At.Local().Format(time.DateTime), decisionLine(d))
+// verbs are the verbs that steer a task.
+func verbs(n *tasks) []noun.Verb {
+	var all []noun.Verb
+	add := func(v noun.Verb, legalIn []plan.TaskState, send func(context.Context, *client.Client, string, client.VerbRequest) (*http.Response, error)) {
+		v.Example = "shop-20261102093000-k3v9q"
+		v.Complete = completion(n, legalIn...)
+		v.Send = func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
+			return send(ctx, api, id, client.VerbRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key})
 		}
+		v.Again = func(id string) string { return id }
+		all = append(all, v)
 	}
-	if t.Workflow != nil {
-		a.Printf(a.Out, "\nworkflow %s\n", render.OneLine(strings.TrimSpace(t.Workflow.ID+"  "+t.Workflow.URL)))
-	}
+	add(noun.Verb{Name: string(plan.VerbPause), Short: "Pause a task", Because: "wait for the database team",
+		Long: "Pause a task. What is being released is finished first; nothing new is begun until the task is resumed."},
+		[]plan.TaskState{plan.TaskPending, plan.TaskRunning}, noun.Sender((*client.Client).PauseTask))
+	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", Because: "the database is ready",
+		Long: "Resume a task that is Pausing, Paused or Interrupted. It goes on where it was; what is done is not done again."},
+		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).ResumeTask))
+	add(noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task for good", Because: "the release is called off",
+		Long: "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed."},
+		[]plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).StopTask))
+	return all
 }
 
-// decisionLine reads "pause by li via cli, accepted: … (reason given: …)".
-func decisionLine(d audit.Entry) string {
-	actor := render.OneLine(d.Actor)
-	if actor == "" {
-		actor = "somebody"
+func reportCommand(n *tasks) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "report ID",
+		Short: "Print a task's report, with the plan that takes it back",
+		Long: `Print a task's report as Markdown: each service with its state, its time and what was done to which workload, who decided
+what, and at the end the plan that would restore what was released. With -o json or yaml the same for programs.`,
+		Args: app.ExactName("a task", "ID"), ValidArgsFunction: n.App.Complete(n.Completion),
 	}
-	line := fmt.Sprintf("%s by %s via %s, %s: %s", d.Verb, actor, render.OneLine(d.Via), d.Outcome, render.OneLine(d.Message))
-	if d.Reason != "" {
-		line += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
-	}
-	return line
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
-	return a.DeleteCommand(app.Deletion{
-		Noun: "task", Argument: "ID", Complete: app.TaskIDs(plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted),
-		Long: "Delete tasks that are over, with their records and reports. A task that can still go on is refused: stop it first.",
-		Call: func(c *cobra.Command, api *client.Client, id string) error {
-			return apiclient.NoContent(api.DeleteTask(c.Context(), id))
-		},
+	return n.App.Reading(command, nil, func(c *cobra.Command, api *client.Client, args []string) error {
+		return report(c.Context(), n.App, api, args[0])
 	})
+}
+
+func report(ctx context.Context, a *app.App, api *client.Client, id string) error {
+	format := client.ReportFormatMarkdown
+	if a.Output != app.Table {
+		format = client.ReportFormatJSON
+	}
+	response, err := api.GetTaskReport(ctx, id, &client.GetTaskReportParams{Format: &format})
+	if a.Output != app.Table {
+		report, err := apiclient.Read[map[string]any](response, err)
+		if err != nil {
+			return err
+		}
+		_, err = a.PrintObject(report.Raw)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return &apiclient.UnreachableError{Address: response.Request.URL.Host, Cause: err}
+	}
+	a.Printf(a.Out, "%s\n", strings.TrimRight(string(text), "\n"))
+	return nil
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -27,68 +27,47 @@ const WatchExitCodes = `  0    Succeeded
   124  --timeout passed
   130  ended by Ctrl-C; the task goes on`
 
-func watchCommand(a *app.App) *cobra.Command {
-	var output string
-	var options WatchOptions
-	command := &cobra.Command{
-		Use:   "watch ID",
-		Short: "Follow a task to its end",
-		Long: `Follow a task to its end. A terminal shows waves and services as they change; a pipe gets one line for each change, and
+// Words are what the help says of a watch.
+var Words = follow.Words{Noun: "task", End: "to its end", Interrupted: "the task is Interrupted", Paused: "the task is Paused"}
+
+func watchCommand(n *tasks) *cobra.Command {
+	command := n.WatchCommand(`Follow a task to its end. A terminal shows waves and services as they change; a pipe gets one line for each change, and
 -o json or yaml the whole task at each change. A lost connection is opened again, however long that takes.
 
 A task that is Paused or Interrupted waits for a person, and so does this command, unless told otherwise. The exit code says
 how the task ended:
 
-` + WatchExitCodes,
-		Example: `  slipway task watch shop-20261102093000-k3v9q
-  slipway task watch shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused`,
-		Args:              app.ExactName("a task", "ID"),
-		ValidArgsFunction: a.Complete(app.TaskIDs()),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := app.Connect(c)
-			if err != nil {
-				return err
-			}
-			return Watch(c.Context(), a, api, args[0], options, output)
-		},
-	}
-	app.ClientFlags(command)
-	app.OutputFlag(command, &output)
-	options.Flags(command)
+`+WatchExitCodes, Words, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
+		return Watch(ctx, n.App, api, id, o)
+	})
+	command.Example = `  slipway task watch shop-20261102093000-k3v9q
+  slipway task watch shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused`
 	return command
 }
 
-// WatchOptions say when a watch ends before the task does.
-type WatchOptions struct {
-	timeout           time.Duration
-	exitOnInterrupted bool
-	exitOnPaused      bool
-}
-
-// Flags adds the flags of a watch.
-func (o *WatchOptions) Flags(command *cobra.Command) {
-	command.Flags().DurationVar(&o.timeout, "timeout", 0, "how long to follow at most, such as 30m; the task goes on. 0: to its end")
-	command.Flags().BoolVar(&o.exitOnInterrupted, "exit-on-interrupted", false, "end with exit code 4 when the task is Interrupted")
-	command.Flags().BoolVar(&o.exitOnPaused, "exit-on-paused", false, "end with exit code 5 when the task is Paused")
-}
-
-// Given names one of the options that was given; empty: none was.
-func (o *WatchOptions) Given(command *cobra.Command) string {
-	name := ""
-	command.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "timeout" || f.Name == "exit-on-interrupted" || f.Name == "exit-on-paused" {
-			name = f.Name
-		}
+// Watch follows the task and ends with the exit code that says how it ended.
+func Watch(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
+	return follow.Watch(ctx, a, follow.Watched[plan.Task]{
+		Called: "task " + id, Again: "slipway task watch " + id,
+		Read: func(ctx context.Context) (plan.Task, error) {
+			task, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
+			return task.Value, err
+		},
+		Open: func(ctx context.Context, last *string) (*http.Response, error) {
+			return api.WatchTask(ctx, id, &client.WatchTaskParams{LastEventID: last})
+		},
+		Over: Over, Timeout: options.Timeout,
+		Ends:     func(t plan.Task) (int, bool) { return ends(options, t) },
+		Portrait: follow.Portrait[plan.Task]{Fit: Fit, Changes: Changes, Epilogue: Epilogue},
 	})
-	return name
 }
 
 // ends says with which exit code the watch ends in this state of the task; ok is false while it goes on.
-func (o *WatchOptions) ends(t plan.Task) (code int, ok bool) {
+func ends(o follow.Options, t plan.Task) (code int, ok bool) {
 	switch {
-	case t.State == plan.TaskInterrupted && o.exitOnInterrupted:
+	case t.State == plan.TaskInterrupted && o.ExitOnInterrupted:
 		return app.ExitInterrupted, true
-	case t.State == plan.TaskPaused && o.exitOnPaused:
+	case t.State == plan.TaskPaused && o.ExitOnPaused:
 		return app.ExitPaused, true
 	case !Over(t):
 		return 0, false
@@ -100,34 +79,111 @@ func (o *WatchOptions) ends(t plan.Task) (code int, ok bool) {
 	return app.ExitOK, true
 }
 
-// Watch follows the task and ends with the exit code that says how it ended.
-func Watch(ctx context.Context, a *app.App, api *client.Client, id string, options WatchOptions, output string) error {
-	return follow.Watch(ctx, a, follow.Watched[plan.Task]{
-		Called: "task " + id, Again: "slipway task watch " + id,
-		Read: func(ctx context.Context) (plan.Task, error) {
-			task, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
-			return task.Value, err
-		},
-		Open: func(ctx context.Context, last *string) (*http.Response, error) {
-			return api.WatchTask(ctx, id, &client.WatchTaskParams{LastEventID: last})
-		},
-		Over: Over, Ends: options.ends, Timeout: options.timeout,
-		Portrait: follow.Portrait[plan.Task]{Fit: Fit, Changes: Changes, Epilogue: Epilogue},
-	}, output)
-}
-
 // Over says whether nothing of the task will change any more. A failed task waits for what still runs beside the failure.
 func Over(t plan.Task) bool { return t.State.Final() && t.FinishedAt != nil }
 
 // Epilogue is the last word on a task, and what to do next.
 func Epilogue(t plan.Task) string {
-	took := ""
-	if t.StartedAt != nil && t.FinishedAt != nil {
-		took = " after " + render.ShortDuration(t.FinishedAt.Sub(*t.StartedAt))
-	}
 	next := fmt.Sprintf("Report: slipway task report %s", t.ID)
 	if !t.State.Final() {
 		next = fmt.Sprintf("To go on: slipway task resume %s", t.ID)
 	}
-	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, took, next)
+	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, render.After(t.StartedAt, t.FinishedAt), next)
+}
+
+// Changes tell how a task came from one state to the next, in the order of time. A task that was not seen before is told as far as it is.
+// What the task gives no time for has that of the look.
+func Changes(before, now plan.Task, look time.Time) []follow.Change {
+	var lines follow.Changes
+	for _, d := range now.History[min(len(before.History), len(now.History)):] {
+		lines.Tell(render.TimeOr(&d.At, look), "%s", decision(d))
+	}
+	waves := now.Waves()
+	for n, wave := range waves {
+		if !begun(before, wave) && begun(now, wave) {
+			lines.Tell(beganAt(now, wave, look), "wave %d of %d begins: priority %d, %s",
+				n+1, len(waves), wave.Priority, render.Count(len(wave.Items), "service"))
+		}
+		for _, i := range wave.Items {
+			old := plan.ServiceStatus{State: plan.ItemPending}
+			if i < len(before.Services) {
+				old = before.Services[i]
+			}
+			tellService(&lines, old, now.Services[i], look)
+		}
+	}
+	if before.State != now.State || before.Reason != now.Reason {
+		at := look
+		if now.State.Final() {
+			at = render.TimeOr(now.FinishedAt, look)
+		}
+		lines.Tell(at, "task %s is %s%s", now.ID, now.State, render.Because(now.Reason))
+	}
+	return lines.InOrder()
+}
+
+// begun says whether any service of the wave was taken up.
+func begun(t plan.Task, wave plan.Wave) bool {
+	for _, i := range wave.Items {
+		if i < len(t.Services) && t.Services[i].State != plan.ItemPending && t.Services[i].State != plan.ItemSkipped {
+			return true
+		}
+	}
+	return false
+}
+
+// beganAt is when the first service of the wave was taken up.
+func beganAt(t plan.Task, wave plan.Wave, look time.Time) time.Time {
+	first := look
+	for _, i := range wave.Items {
+		if at := render.TimeOr(t.Services[i].StartedAt, look); at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// timeOf is when the service came into its state; its workloads have no times of their own.
+func timeOf(before, now plan.ServiceStatus, look time.Time) time.Time {
+	switch {
+	case now.State.Ended():
+		return render.TimeOr(now.FinishedAt, look)
+	case before.StartedAt == nil:
+		return render.TimeOr(now.StartedAt, look)
+	}
+	return look
+}
+
+func tellService(lines *follow.Changes, before, now plan.ServiceStatus, look time.Time) {
+	name := render.OneLine(string(now.ServiceID))
+	told := before.State != now.State || (before.Reason != now.Reason && now.State != plan.ItemPending)
+	if told {
+		lines.Tell(timeOf(before, now, look), "  service %s: %s %s%s%s", name, Operation(now.Deployment, now.Method), now.State,
+			render.After(now.StartedAt, now.FinishedAt), render.Because(now.Reason))
+	}
+	at := look
+	if now.State.Ended() {
+		at = render.TimeOr(now.FinishedAt, look)
+	}
+	for n, w := range now.Workloads {
+		if told && w.State == now.State && saidByPart(now) {
+			continue
+		}
+		old := plan.WorkloadStatus{State: plan.ItemPending}
+		if n < len(before.Workloads) {
+			old = before.Workloads[n]
+		}
+		if old.State != w.State || old.Message != w.Message {
+			lines.Tell(at, "  service %s: %s %s%s", name, workloadName(w), w.State, render.Because(w.Message))
+		}
+	}
+}
+
+// workloadName reads "Deployment shop/order", with the party in front unless it is the default one.
+func workloadName(w plan.WorkloadStatus) string {
+	name := render.OneLine(w.Kind + " " + w.Namespace + "/" + w.Name)
+	if w.Party != "" && w.Party != catalog.DefaultParty {
+		return render.OneLine(w.Party) + ": " + name
+	}
+	return name
 }

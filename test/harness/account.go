@@ -1,10 +1,7 @@
 package harness
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,11 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // Account is a ServiceAccount with the permissions of a manifest of deploy/rbac.
@@ -55,13 +54,9 @@ func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) 
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
 	require.NoError(t, err)
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
-	for {
+	for _, document := range strictyaml.Split(text) {
 		object := &unstructured.Unstructured{}
-		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err, manifest)
+		require.NoError(t, yaml.Unmarshal(document, &object.Object), manifest)
 		if object.GetKind() == "Namespace" {
 			s.shareNamespace(t, object.GetName())
 			continue

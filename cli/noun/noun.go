@@ -1,0 +1,167 @@
+// Package noun makes the commands that every kind of object has: list, get, apply, delete, watch, and the verbs that steer it.
+package noun
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+)
+
+// Noun describes a kind of object: how people call it, how the API answers for it, and how it is shown. An Item is what lists have of an
+// object, an Object all of it.
+type Noun[Item, Object any] struct {
+	App *app.App
+	// Command is the word on the command line, Name what people read, Plural its plural unless an s makes it.
+	Command, Name, Plural string
+	// Argument is what usage lines have for its name: NAME or ID.
+	Argument string
+	// Place is where an object of a namespace is looked for; nil for others. Its flags are among Flags.
+	Place *app.Place
+	// Flags adds the flags that every command takes.
+	Flags func(*cobra.Command)
+
+	// Page asks for one page of the list.
+	Page func(ctx context.Context, api *client.Client, limit int, cursor *string) (items []Item, next string, err error)
+	// Key is the name of an item, and Note what shell completion says beside it.
+	Key, Note func(Item) string
+	// Titles and Row are the table of a list. Complete, unless it is nil, first reads what the table needs beside the list.
+	Titles   []string
+	Row      func(Item) []string
+	Complete func(ctx context.Context, api *client.Client, items []Item) error
+	// Empty is what people read in place of an empty list.
+	Empty string
+
+	// Read reads one object, Describe shows it to people, and Encode, unless it is nil, writes it as YAML.
+	Read     func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object], error)
+	Describe func(name string, object Object) error
+	Encode   func(Object) ([]byte, error)
+	// Delete deletes one object.
+	Delete func(ctx context.Context, api *client.Client, name string) error
+}
+
+// plural is the word for several objects.
+func (n *Noun[Item, Object]) plural() string {
+	if n.Plural != "" {
+		return n.Plural
+	}
+	return n.Name + "s"
+}
+
+// one is "a plan", "an AppImage".
+func (n *Noun[Item, Object]) one() string {
+	if strings.ContainsAny(n.Name[:1], "AEIOU") {
+		return "an " + n.Name
+	}
+	return "a " + n.Name
+}
+
+// names reads names from the command line. One in a namespace becomes NAMESPACE/NAME, as in lists.
+func (n *Noun[Item, Object]) names(args []string) ([]string, error) {
+	if n.Place == nil {
+		return args, nil
+	}
+	var names []string
+	for _, argument := range args {
+		name, err := n.Place.Named(argument)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name.Namespace+"/"+name.Name)
+	}
+	return names, nil
+}
+
+// arguments accepts at least so many names.
+func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return fmt.Errorf("name %s: %s is missing", n.one(), n.Argument)
+		case n.Place == nil:
+			return app.CheckNames(n.one(), n.Argument, args)
+		}
+		return nil
+	}
+}
+
+// oneArgument accepts the name of one object.
+func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
+	if n.Place == nil {
+		return app.ExactName(n.one(), n.Argument)
+	}
+	return app.OneArgument(n.one(), n.Argument)
+}
+
+// Completion lists the names of the objects for shell completion: the bare name where the namespace is given.
+func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client) ([]string, error) {
+	items, _, err := n.Page(ctx, api, apiclient.PageSize, nil)
+	var entries []string
+	for _, item := range items {
+		name := n.Key(item)
+		if n.Place != nil && n.Place.Namespace != "" {
+			_, name, _ = strings.Cut(name, "/")
+		}
+		entries = append(entries, name+"\t"+render.OneLine(n.Note(item)))
+	}
+	return entries, err
+}
+
+// ReadingOne completes a command that reads one object; check, unless it is nil, says what is wrong with its flags.
+func (n *Noun[Item, Object]) ReadingOne(command *cobra.Command, check func() error,
+	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
+	return n.called(n.App.Reading, command, check, call)
+}
+
+// called completes a command that takes one name.
+func (n *Noun[Item, Object]) called(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command, command *cobra.Command,
+	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
+	command.Args = n.oneArgument()
+	if command.ValidArgsFunction == nil {
+		command.ValidArgsFunction = n.App.Complete(n.Completion)
+	}
+	var names []string
+	complete(command, func(args []string) (err error) {
+		if names, err = n.names(args); err == nil && check != nil {
+			err = check()
+		}
+		return err
+	}, func(c *cobra.Command, api *client.Client, _ []string) error { return call(c, api, names[0]) })
+	n.flags(command)
+	return command
+}
+
+func (n *Noun[Item, Object]) flags(command *cobra.Command) {
+	if n.Flags != nil {
+		n.Flags(command)
+	}
+}
+
+// GetCommand is `get`: one object, as a drawing or a document.
+func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
+	a := n.App
+	return n.ReadingOne(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil, func(c *cobra.Command, api *client.Client, name string) error {
+		answer, err := n.Read(c.Context(), api, name)
+		switch {
+		case err != nil:
+			return err
+		case a.Output == app.Names: // a document does not say what it is called
+			a.Printf(a.Out, "%s\n", name)
+			return nil
+		case a.Output == app.YAML && n.Encode != nil:
+			text, err := n.Encode(answer.Value)
+			a.Printf(a.Out, "%s", text)
+			return err
+		}
+		if done, err := a.PrintObject(answer.Raw); done || err != nil {
+			return err
+		}
+		return n.Describe(name, answer.Value)
+	})
+}

@@ -1,0 +1,92 @@
+package render
+
+import "strings"
+
+// Columns line up the cells of several lines: they are the widths that the cells need. The last cell of a line is as wide as it has to be.
+type Columns []int
+
+// columnGap is how many blanks there are between two columns.
+const columnGap = 3
+
+// Widen makes room for the cells of one more line.
+func (c *Columns) Widen(cells ...string) {
+	for n, cell := range cells {
+		if n == len(*c) {
+			*c = append(*c, 0)
+		}
+		(*c)[n] = max((*c)[n], DisplayWidth(OneLine(cell)))
+	}
+}
+
+// Line lays out the cells of one line. A column that is empty in all lines is left out.
+func (c Columns) Line(indent string, cells ...Span) Line {
+	var line Line
+	for n, cell := range cells {
+		cell.Text = OneLine(cell.Text)
+		if n < len(c) && c[n] == 0 {
+			continue
+		}
+		if n < len(c) {
+			cell.Text = Padded(cell.Text, c[n]+columnGap)
+		}
+		cell.Text, indent = indent+cell.Text, ""
+		line = append(line, cell)
+	}
+	return line
+}
+
+// Table lays text out in columns under titles. An empty cell is shown as a dash.
+type Table struct {
+	rows    [][]string
+	columns Columns
+}
+
+// NewTable is a table with these titles.
+func NewTable(titles ...string) *Table { return &Table{rows: [][]string{titles}} }
+
+// Add adds a row.
+func (t *Table) Add(cells ...string) {
+	row := make([]string, len(cells))
+	for n, cell := range cells {
+		row[n] = OrDash(cell)
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Flush gives the rows that it has not given yet.
+func (t *Table) Flush() string {
+	text := t.String()
+	t.rows = nil
+	return text
+}
+
+func (t *Table) String() string {
+	for _, row := range t.rows {
+		t.columns.Widen(row...)
+	}
+	var text strings.Builder
+	for _, row := range t.rows {
+		var line strings.Builder
+		for n, cell := range row {
+			line.WriteString(Padded(OneLine(cell), t.columns[n]+columnGap))
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return text.String()
+}
+
+// Hint is a command that a person can give now, and what it does.
+type Hint struct{ Command, Effect string }
+
+// Hints are the commands, one on a line.
+func Hints(hints []Hint) []Line {
+	var columns Columns
+	for _, h := range hints {
+		columns.Widen(h.Command)
+	}
+	var lines []Line
+	for _, h := range hints {
+		lines = append(lines, columns.Line("  ", Span{Text: h.Command, Colour: Bold}, Span{Text: h.Effect, Colour: Dim}))
+	}
+	return lines
+}
