@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
 // Problem is one thing that makes a version impossible to run.
@@ -57,8 +55,21 @@ type findings struct {
 	problems []Problem
 }
 
-func (f *findings) refuse(reason, format string, args ...any) {
-	f.problems = append(f.problems, Problem{Party: f.party, Reason: reason, Message: fmt.Sprintf(format, args...)})
+// about records problems of one reason, each with the same beginning.
+func (f *findings) about(reason, prefix string) refusal {
+	return func(format string, args ...any) {
+		f.problems = append(f.problems, Problem{Party: f.party, Reason: reason, Message: prefix + fmt.Sprintf(format, args...)})
+	}
+}
+
+// refusal records a problem.
+type refusal func(format string, args ...any)
+
+// unless records a problem for which one of Kubernetes' rules has reasons.
+func (refuse refusal) unless(bad []string, format string, args ...any) {
+	if len(bad) > 0 {
+		refuse(format+": %s", append(args, strings.Join(bad, "; "))...)
+	}
 }
 
 // Check is everything that makes a version impossible to render or to run, all at once: first what concerns the whole, then party by
@@ -76,48 +87,44 @@ func (v Version) Check() []Problem {
 // checkDeclared is all but the configuration files, which take rendering.
 func (v Version) checkDeclared() []Problem {
 	f := &findings{party: Whole}
-	v.checkWhole(f)
+	v.checkWhole(f.about(ReasonValidateFailed, ""))
 	v.checkParties(f)
 	if size := len(compact(clusterDefine{Parties: v.clusterParties()})); size > MaxInputConfig {
-		f.refuse(ReasonFillPartyClusterDefinesFailed, "the parties and their services take %d bytes as CLUSTER_DEFINE, which has to fit an environment variable: "+
-			"at most %d, so use fewer parties or fewer ports", size, MaxInputConfig)
+		f.about(ReasonFillPartyClusterDefinesFailed, "")("the parties and their services take %d bytes as CLUSTER_DEFINE, "+
+			"which has to fit an environment variable: at most %d, so use fewer parties or fewer ports", size, MaxInputConfig)
 	}
-	problems := f.problems
 	for i := range v.Spec.Parties {
-		problems = append(problems, v.checkParty(i)...)
+		f.party = i
+		v.checkParty(f, i)
 	}
-	return problems
+	return f.problems
 }
 
-func (v Version) checkWhole(f *findings) {
-	if bad := validation.IsDNS1123Subdomain(v.ID); len(bad) > 0 {
-		f.refuse(ReasonValidateFailed, "serving ID %q is not a legal name: %s", v.ID, strings.Join(bad, "; "))
-	} else if bad := validation.IsValidLabelValue(v.ID); len(bad) > 0 {
-		f.refuse(ReasonValidateFailed, "serving ID %q cannot be a label: %s", v.ID, strings.Join(bad, "; "))
+func (v Version) checkWhole(refuse refusal) {
+	bad := validation.IsDNS1123Subdomain(v.ID)
+	refuse.unless(bad, "serving ID %q is not a legal name", v.ID)
+	if len(bad) == 0 {
+		refuse.unless(validation.IsValidLabelValue(v.ID), "serving ID %q cannot be a label", v.ID)
 	}
-	for _, label := range []struct{ name, value string }{{"UID", v.UID}, {"app type", v.AppType}} {
-		if bad := validation.IsValidLabelValue(label.value); len(bad) > 0 {
-			f.refuse(ReasonValidateFailed, "%s %q cannot be a label: %s", label.name, label.value, strings.Join(bad, "; "))
-		}
-	}
-	switch v.AffinityMode {
-	case "", affinityNone, affinitySame, affinityAnti:
-	default:
-		f.refuse(ReasonValidateFailed, "affinity mode %q is not known: use %s, %s or %s, or leave it out", v.AffinityMode, affinityNone, affinitySame, affinityAnti)
+	refuse.unless(validation.IsValidLabelValue(v.UID), "UID %q cannot be a label", v.UID)
+	refuse.unless(validation.IsValidLabelValue(v.AppType), "app type %q cannot be a label", v.AppType)
+	if !slices.Contains([]string{"", affinityNone, affinitySame, affinityAnti}, v.AffinityMode) {
+		refuse("affinity mode %q is not known: use %s, %s or %s, or leave it out", v.AffinityMode, affinityNone, affinitySame, affinityAnti)
 	}
 	if size := len(v.Spec.InputConfig); size > MaxInputConfig {
-		f.refuse(ReasonValidateFailed, "the input config has %d bytes, and at most %d fit an environment variable: put the large part where the application can fetch it",
+		refuse("the input config has %d bytes, and at most %d fit an environment variable: put the large part where the application can fetch it",
 			size, MaxInputConfig)
 	}
 	if strings.ContainsRune(v.Spec.InputConfig, 0) {
-		f.refuse(ReasonValidateFailed, "the input config has a NUL byte, which an environment variable cannot hold: leave it out")
+		refuse("the input config has a NUL byte, which an environment variable cannot hold: leave it out")
 	}
 }
 
 // checkParties is what concerns the parties among themselves.
 func (v Version) checkParties(f *findings) {
+	refuse := f.about(ReasonValidateFailed, "")
 	if len(v.Spec.Parties) == 0 {
-		f.refuse(ReasonValidateFailed, "parties can not be empty")
+		refuse("parties can not be empty")
 		return
 	}
 	initiates, first := false, map[[2]string]int{}
@@ -125,22 +132,22 @@ func (v Version) checkParties(f *findings) {
 		initiates = initiates || p.DomainID == v.Spec.Initiator
 		key := [2]string{p.DomainID, p.Role}
 		if earlier, twice := first[key]; twice {
-			f.refuse(ReasonValidateFailed, "parties[%d] is %s once more, which is parties[%d] already: give each party of a domain a role of its own", i, partyName(p), earlier)
+			refuse("parties[%d] is %s once more, which is parties[%d] already: give each party of a domain a role of its own", i, partyName(p), earlier)
 			continue
 		}
 		first[key] = i
 	}
 	switch {
 	case v.Spec.Initiator == "":
-		f.refuse(ReasonValidateFailed, "initiator can not be empty")
+		refuse("initiator can not be empty")
 	case !initiates:
-		f.refuse(ReasonValidateFailed, "initiator %s should be one of the parties", v.Spec.Initiator)
+		refuse("initiator %s should be one of the parties", v.Spec.Initiator)
 	}
-	v.checkServiceNames(f)
+	v.checkServiceNames(f.about(ReasonCreateServiceFailed, ""))
 }
 
 // checkServiceNames refuses two Services of one name in one namespace.
-func (v Version) checkServiceNames(f *findings) {
+func (v Version) checkServiceNames(refuse refusal) {
 	type owner struct{ party, port string }
 	owners := map[[2]string]owner{}
 	for i, p := range v.Spec.Parties {
@@ -152,7 +159,7 @@ func (v Version) checkServiceNames(f *findings) {
 			name := serviceName(p, d.name, port.Name)
 			key := [2]string{p.DomainID, name}
 			if other, taken := owners[key]; taken && other.party != partyName(p) {
-				f.refuse(ReasonCreateServiceFailed, "Service %s of port %s of %s is also that of port %s of %s: give one of them another service name prefix",
+				refuse("Service %s of port %s of %s is also that of port %s of %s: give one of them another service name prefix",
 					name, port.Name, partyName(p), other.port, other.party)
 			}
 			owners[key] = owner{party: partyName(p), port: port.Name}
@@ -173,35 +180,40 @@ func (v Version) checkConfig(index int, cluster []clusterParty) []Problem {
 }
 
 // checkParty is what concerns one party: what it says itself, then what it gets from its AppImage.
-func (v Version) checkParty(index int) []Problem {
-	f := &findings{party: index}
+func (v Version) checkParty(f *findings, index int) {
 	p := v.Spec.Parties[index]
-	name := partyName(p)
-	if bad := validation.IsDNS1123Label(p.DomainID); len(bad) > 0 {
-		f.refuse(ReasonValidateFailed, "%s: domain ID %q is not a legal name of a namespace: %s", name, p.DomainID, strings.Join(bad, "; "))
-	}
+	refuse := f.about(ReasonValidateFailed, partyName(p)+": ")
+	refuse.unless(validation.IsDNS1123Label(p.DomainID), "domain ID %q is not a legal name of a namespace", p.DomainID)
 	if p.ServiceNamePrefix != "" && !prefixes.MatchString(p.ServiceNamePrefix) {
-		f.refuse(ReasonValidateFailed, "%s: service name prefix %q is invalid: regex used for validation is %q", name, p.ServiceNamePrefix, prefixes)
+		refuse("service name prefix %q is invalid: regex used for validation is %q", p.ServiceNamePrefix, prefixes)
 	}
 	if v.Replicas(index) < 0 {
-		f.refuse(ReasonValidateFailed, "%s: replicas must not be negative, and %d are asked for", name, v.Replicas(index))
+		refuse("replicas must not be negative, and %d are asked for", v.Replicas(index))
 	}
-	checkStrategy(f, p)
-	checkOwnSpec(f, p)
+	if s := p.Template.Strategy; s != nil {
+		switch s.Type {
+		case "", appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType:
+			checkStrategy(refuse, s)
+		default:
+			f.about(ReasonValidateFailed, "")("update strategy type should be Recreate or RollingUpdate for party/role %s/%s", p.DomainID, p.Role)
+		}
+	}
+	if p.Template.Spec != nil {
+		checkOwnSpec(refuse, p.Template.Spec.DeepCopy())
+	}
 	d, err := v.deployed(index)
 	if err != nil {
-		f.refuse(ReasonBuildPartyKitInfoFailed, "%s", err)
-		return f.problems
+		f.about(ReasonBuildPartyKitInfoFailed, "")("%s", err)
+		return
 	}
-	d.checkName(f)
-	d.checkOwnContainers(f)
+	d.checkName(refuse)
+	d.checkOwnContainers(f.about(ReasonBuildPartyKitInfoFailed, partyName(p)+": "))
 	d.checkImage(f)
-	d.checkPorts(f)
-	return f.problems
+	d.checkPorts(f.about(ReasonAllocatePortsFailed, fmt.Sprintf("%s: AppImage %s: ", partyName(p), p.AppImageRef)))
 }
 
 // checkName holds the names that come of the role against the rules of Kubernetes. Those that come of the ID alone are the whole's.
-func (d deployed) checkName(f *findings) {
+func (d deployed) checkName(refuse refusal) {
 	if d.party.Role == "" {
 		return
 	}
@@ -209,42 +221,31 @@ func (d deployed) checkName(f *findings) {
 	if len(bad) == 0 {
 		bad = validation.IsValidLabelValue(d.name)
 	}
-	if len(bad) > 0 {
-		f.refuse(ReasonValidateFailed, "%s: its Deployment would be called %q, which is not a legal name: %s", partyName(d.party), d.name, strings.Join(bad, "; "))
-	}
+	refuse.unless(bad, "its Deployment would be called %q, which is not a legal name", d.name)
 }
 
-func checkStrategy(f *findings, p kuscia.Party) {
-	s := p.Template.Strategy
-	if s == nil {
-		return
-	}
-	switch s.Type {
-	case appsv1.RecreateDeploymentStrategyType:
+func checkStrategy(refuse refusal, s *appsv1.DeploymentStrategy) {
+	rolling := strategy(s).RollingUpdate
+	if rolling == nil {
 		if s.RollingUpdate != nil {
-			f.refuse(ReasonValidateFailed, "%s: its strategy is Recreate, which has no rollingUpdate: leave that out", partyName(p))
+			refuse("its strategy is Recreate, which has no rollingUpdate: leave that out")
 		}
 		return
-	case "", appsv1.RollingUpdateDeploymentStrategyType:
-	default:
-		f.refuse(ReasonValidateFailed, "update strategy type should be Recreate or RollingUpdate for party/role %s/%s", p.DomainID, p.Role)
-		return
 	}
-	rolling := strategy(s).RollingUpdate
-	surge, surgeOK := checkMax(f, p, "maxSurge", *rolling.MaxSurge)
-	unavailable, unavailableOK := checkMax(f, p, "maxUnavailable", *rolling.MaxUnavailable)
+	surge, surgeOK := checkMax(refuse, "maxSurge", *rolling.MaxSurge)
+	unavailable, unavailableOK := checkMax(refuse, "maxUnavailable", *rolling.MaxUnavailable)
 	if surgeOK && unavailableOK && surge == 0 && unavailable == 0 {
-		f.refuse(ReasonValidateFailed, "%s: maxSurge and maxUnavailable are both 0, so that no pod could ever be replaced: raise one of them", partyName(p))
+		refuse("maxSurge and maxUnavailable are both 0, so that no pod could ever be replaced: raise one of them")
 	}
-	if _, percent := strings.CutSuffix(rolling.MaxUnavailable.String(), "%"); unavailableOK && percent && unavailable > 100 {
-		f.refuse(ReasonValidateFailed, "%s: maxUnavailable must not be more than 100%%, and is %s", partyName(p), rolling.MaxUnavailable.String())
+	if text := rolling.MaxUnavailable.String(); unavailableOK && strings.HasSuffix(text, "%") && unavailable > 100 {
+		refuse("maxUnavailable must not be more than 100%%, and is %s", text)
 	}
 }
 
 var percentage = regexp.MustCompile(`^[0-9]{1,9}%$`)
 
 // checkMax reads a number, or that of a percentage.
-func checkMax(f *findings, p kuscia.Party, field string, value intstr.IntOrString) (int, bool) {
+func checkMax(refuse refusal, field string, value intstr.IntOrString) (int, bool) {
 	if value.Type == intstr.Int && value.IntVal >= 0 {
 		return int(value.IntVal), true
 	}
@@ -252,35 +253,31 @@ func checkMax(f *findings, p kuscia.Party, field string, value intstr.IntOrStrin
 		n, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
 		return n, err == nil
 	}
-	f.refuse(ReasonValidateFailed, "%s: %s must be a number like 1 or a percentage like %s, not %q", partyName(p), field, defaultMax, value.String())
+	refuse("%s must be a number like 1 or a percentage like %s, not %q", field, defaultMax, value.String())
 	return 0, false
 }
 
 // checkOwnSpec refuses what a party's template says and nobody would honour: anything but its affinity, and names and resources of its containers.
-func checkOwnSpec(f *findings, p kuscia.Party) {
-	if p.Template.Spec == nil {
-		return
-	}
-	spec := p.Template.Spec.DeepCopy()
+func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
 	containers := spec.Containers
 	spec.Containers, spec.Affinity = nil, nil
 	for _, field := range fieldsOf(spec, corev1.PodSpec{}) {
-		f.refuse(ReasonValidateFailed, "%s: template.spec.%s is not taken over: a party has its own affinity and its own resources for containers, "+
-			"anything else is the AppImage's", partyName(p), field)
+		refuse("template.spec.%s is not taken over: a party has its own affinity and its own resources for containers, "+
+			"anything else is the AppImage's", field)
 	}
 	seen := map[string]bool{}
 	for _, c := range containers {
 		if seen[c.Name] {
-			f.refuse(ReasonValidateFailed, "%s: template.spec names container %q twice: put its resources together", partyName(p), c.Name)
+			refuse("template.spec names container %q twice: put its resources together", c.Name)
 		}
 		seen[c.Name] = true
 		if len(c.Resources.Claims) > 0 {
-			f.refuse(ReasonValidateFailed, "%s: resources.claims of container %s in template.spec is not taken over: leave it out", partyName(p), c.Name)
+			refuse("resources.claims of container %s in template.spec is not taken over: leave it out", c.Name)
 		}
 		c.Name, c.Resources = "", corev1.ResourceRequirements{}
 		for _, field := range fieldsOf(c, corev1.Container{}) {
-			f.refuse(ReasonValidateFailed, "%s: %s of a container in template.spec is not taken over: a party has its own resources for a container, "+
-				"anything else is the AppImage's", partyName(p), field)
+			refuse("%s of a container in template.spec is not taken over: a party has its own resources for a container, "+
+				"anything else is the AppImage's", field)
 		}
 	}
 }
@@ -311,7 +308,7 @@ func jsonFields(object any) map[string]json.RawMessage {
 }
 
 // checkOwnContainers refuses containers of a party's template that its AppImage does not have.
-func (d deployed) checkOwnContainers(f *findings) {
+func (d deployed) checkOwnContainers(refuse refusal) {
 	if d.party.Template.Spec == nil {
 		return
 	}
@@ -321,9 +318,8 @@ func (d deployed) checkOwnContainers(f *findings) {
 	}
 	for _, c := range d.party.Template.Spec.Containers {
 		if !slices.Contains(there, c.Name) {
-			f.refuse(ReasonBuildPartyKitInfoFailed, "%s: template.spec has a container %q, which AppImage %s does not have: it has %s. "+
-				"Name one of those, or register the AppImage with a container of that name",
-				partyName(d.party), c.Name, d.party.AppImageRef, strings.Join(there, ", "))
+			refuse("template.spec has a container %q, which AppImage %s does not have: it has %s. "+
+				"Name one of those, or register the AppImage with a container of that name", c.Name, d.party.AppImageRef, strings.Join(there, ", "))
 		}
 	}
 }
