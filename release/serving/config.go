@@ -47,7 +47,8 @@ func (d deployed) configure(given []variable) (configuration, error) {
 				size += len(key) + len(text)
 			}
 			if size > config.MaxSize {
-				return configuration{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more", d.party.AppImageRef, config.MaxSize)
+				return configuration{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more",
+					d.party.AppImageRef, config.MaxSize)
 			}
 			all.files[key] = text
 			keys[[2]string{c.Name, name}] = key

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -29,12 +30,7 @@ func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	var ports []kuscia.ContainerPort
 	for _, c := range t.Spec.Containers {
 		for _, p := range c.Ports {
-			if p.Protocol == "" {
-				p.Protocol = kuscia.ProtocolHTTP
-			}
-			if p.Scope == "" {
-				p.Scope = kuscia.ScopeLocal
-			}
+			p.Protocol, p.Scope = cmp.Or(p.Protocol, kuscia.ProtocolHTTP), cmp.Or(p.Scope, kuscia.ScopeLocal)
 			ports = append(ports, p)
 		}
 	}
@@ -94,10 +90,6 @@ func Endpoints(v Version, party int) []Endpoint {
 	if err != nil {
 		return nil
 	}
-	return d.endpoints()
-}
-
-func (d deployed) endpoints() []Endpoint {
 	var all []Endpoint
 	for _, p := range d.served() {
 		host := serviceName(d.party, d.name, p.Name) + "." + d.party.DomainID + ".svc"
@@ -111,13 +103,9 @@ func (d deployed) endpoints() []Endpoint {
 
 // served are the ports that have a Service.
 func (d deployed) served() []kuscia.ContainerPort {
-	var ports []kuscia.ContainerPort
-	for _, p := range d.ports {
-		if p.Scope == kuscia.ScopeCluster || p.Scope == kuscia.ScopeDomain {
-			ports = append(ports, p)
-		}
-	}
-	return ports
+	return slices.DeleteFunc(slices.Clone(d.ports), func(p kuscia.ContainerPort) bool {
+		return p.Scope != kuscia.ScopeCluster && p.Scope != kuscia.ScopeDomain
+	})
 }
 
 // clusterDefine is CLUSTER_DEFINE: who the parties are and where they are reached. Keys and order are those of Kuscia's message.

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -85,23 +86,17 @@ func Render(v Version, party int) (Objects, error) {
 	return objects, nil
 }
 
-// labels are on all that is made for a party.
-func (d deployed) labels() map[string]string {
-	return map[string]string{
-		kuscia.LabelController:     kuscia.ControllerName,
-		kuscia.LabelDeploymentName: d.version.ID,
-		kuscia.LabelDeploymentUID:  d.version.UID,
-		kuscia.LabelWorkload:       d.name,
-		kuscia.LabelOwnerNamespace: kuscia.Namespace,
-	}
-}
-
+// metadata is on all that is made for a party.
 func (d deployed) metadata(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name:        name,
-		Namespace:   d.party.DomainID,
-		Labels:      d.labels(),
-		Annotations: map[string]string{kuscia.AnnotationInitiator: d.version.Spec.Initiator},
+		Name: name, Namespace: d.party.DomainID, Annotations: map[string]string{kuscia.AnnotationInitiator: d.version.Spec.Initiator},
+		Labels: map[string]string{
+			kuscia.LabelController:     kuscia.ControllerName,
+			kuscia.LabelDeploymentName: d.version.ID,
+			kuscia.LabelDeploymentUID:  d.version.UID,
+			kuscia.LabelWorkload:       d.name,
+			kuscia.LabelOwnerNamespace: kuscia.Namespace,
+		},
 	}
 }
 
@@ -132,26 +127,23 @@ func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
 
 // deployment runs the party's pods. What selects them stays the same through all updates of the serving, since Kubernetes lets nobody change it.
 func (d deployed) deployment(given []variable, files configuration) *appsv1.Deployment {
-	selector := d.labels()
-	selector[labelServer], selector[labelClient] = "true", "true"
-	labels := maps.Clone(selector)
-	if d.version.AppType != "" {
-		labels[kuscia.LabelAppType] = d.version.AppType
-	}
 	meta := d.metadata(d.name)
-	meta.Labels = labels
-	replicas := d.version.Replicas(d.index)
+	meta.Labels[labelServer], meta.Labels[labelClient] = "true", "true"
+	selector := maps.Clone(meta.Labels)
+	if d.version.AppType != "" {
+		meta.Labels[kuscia.LabelAppType] = d.version.AppType
+	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
-			Replicas:                &replicas,
+			Replicas:                new(d.version.Replicas(d.index)),
 			Selector:                &metav1.LabelSelector{MatchLabels: selector},
 			Strategy:                strategy(d.party.Template.Strategy),
 			ProgressDeadlineSeconds: new(int32(progressDeadlineSeconds)),
 			RevisionHistoryLimit:    new(int32(revisionHistoryLimit)),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: d.podAnnotations(files)},
+				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(meta.Labels), Annotations: d.podAnnotations(files)},
 				Spec:       d.podSpec(given, files),
 			},
 		},
@@ -203,10 +195,6 @@ func (d deployed) podSpec(given []variable, files configuration) corev1.PodSpec 
 }
 
 func (d deployed) container(c kuscia.Container, given []variable, mounts []corev1.VolumeMount) corev1.Container {
-	pull := c.ImagePullPolicy
-	if pull == "" {
-		pull = corev1.PullIfNotPresent
-	}
 	var ports []corev1.ContainerPort
 	for _, p := range c.Ports {
 		ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: d.number(p.Name), Protocol: corev1.ProtocolTCP})
@@ -226,7 +214,7 @@ func (d deployed) container(c kuscia.Container, given []variable, mounts []corev
 		ReadinessProbe:           c.ReadinessProbe,
 		StartupProbe:             c.StartupProbe,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		ImagePullPolicy:          pull,
+		ImagePullPolicy:          cmp.Or(c.ImagePullPolicy, corev1.PullIfNotPresent),
 		SecurityContext:          c.SecurityContext,
 	}
 }
@@ -240,12 +228,8 @@ func strategy(own *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	if own != nil && own.RollingUpdate != nil {
 		rolling = *own.RollingUpdate.DeepCopy()
 	}
-	if rolling.MaxSurge == nil {
-		rolling.MaxSurge = new(intstr.FromString(defaultMax))
-	}
-	if rolling.MaxUnavailable == nil {
-		rolling.MaxUnavailable = new(intstr.FromString(defaultMax))
-	}
+	rolling.MaxSurge = cmp.Or(rolling.MaxSurge, new(intstr.FromString(defaultMax)))
+	rolling.MaxUnavailable = cmp.Or(rolling.MaxUnavailable, new(intstr.FromString(defaultMax)))
 	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &rolling}
 }
 
@@ -286,21 +270,17 @@ func (d deployed) ownPods() *metav1.LabelSelector {
 func (d deployed) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
 	fill := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 		for i := range required {
-			if required[i].LabelSelector == nil {
-				required[i].LabelSelector = d.ownPods()
-			}
+			required[i].LabelSelector = cmp.Or(required[i].LabelSelector, d.ownPods())
 		}
 		for i := range preferred {
-			if preferred[i].PodAffinityTerm.LabelSelector == nil {
-				preferred[i].PodAffinityTerm.LabelSelector = d.ownPods()
-			}
+			preferred[i].PodAffinityTerm.LabelSelector = cmp.Or(preferred[i].PodAffinityTerm.LabelSelector, d.ownPods())
 		}
 	}
-	if a.PodAffinity != nil {
-		fill(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	if near := a.PodAffinity; near != nil {
+		fill(near.RequiredDuringSchedulingIgnoredDuringExecution, near.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
-	if a.PodAntiAffinity != nil {
-		fill(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	if apart := a.PodAntiAffinity; apart != nil {
+		fill(apart.RequiredDuringSchedulingIgnoredDuringExecution, apart.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	return a
 }

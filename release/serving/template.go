@@ -122,15 +122,12 @@ func (v Version) Resources(party int) []ResourceRow {
 	if err != nil {
 		return nil
 	}
-	rows := make([]ResourceRow, 0, len(d.template.Spec.Containers))
-	for _, c := range d.template.Spec.Containers {
-		rows = append(rows, ResourceRow{
-			Container: c.Name,
-			MinCPU:    quantity(c.Resources.Requests, corev1.ResourceCPU),
-			MaxCPU:    quantity(c.Resources.Limits, corev1.ResourceCPU),
-			MinMemory: quantity(c.Resources.Requests, corev1.ResourceMemory),
-			MaxMemory: quantity(c.Resources.Limits, corev1.ResourceMemory),
-		})
+	rows := make([]ResourceRow, len(d.template.Spec.Containers))
+	for i, c := range d.template.Spec.Containers {
+		least, most := c.Resources.Requests, c.Resources.Limits
+		rows[i] = ResourceRow{Container: c.Name,
+			MinCPU: quantity(least, corev1.ResourceCPU), MaxCPU: quantity(most, corev1.ResourceCPU),
+			MinMemory: quantity(least, corev1.ResourceMemory), MaxMemory: quantity(most, corev1.ResourceMemory)}
 	}
 	return rows
 }

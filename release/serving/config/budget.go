@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"text/template"
 )
@@ -17,18 +16,18 @@ type budget struct{ bytes int }
 
 // functions stand in for those of text/template that make text: the same, within the budget.
 func (b *budget) functions() template.FuncMap {
+	limited := func(print func(...any) string) any {
+		return func(args ...any) (string, error) { return b.spend(print, args) }
+	}
 	return template.FuncMap{
-		"print":    func(args ...any) (string, error) { return b.spend(fmt.Sprint, args) },
-		"println":  func(args ...any) (string, error) { return b.spend(fmt.Sprintln, args) },
-		"html":     func(args ...any) (string, error) { return b.spend(template.HTMLEscaper, args) },
-		"js":       func(args ...any) (string, error) { return b.spend(template.JSEscaper, args) },
-		"urlquery": func(args ...any) (string, error) { return b.spend(template.URLQueryEscaper, args) },
+		"print": limited(fmt.Sprint), "println": limited(fmt.Sprintln), "html": limited(template.HTMLEscaper), "js": limited(template.JSEscaper),
+		"urlquery": limited(template.URLQueryEscaper),
 		"printf": func(format string, args ...any) (string, error) {
 			wide, err := widths(format)
-			if err != nil {
-				return "", err
+			if err == nil {
+				err = b.take(wide)
 			}
-			if err := b.take(wide); err != nil {
+			if err != nil {
 				return "", err
 			}
 			return b.spend(func(args ...any) string { return fmt.Sprintf(format, args...) }, args)
@@ -69,7 +68,7 @@ func sizeOf(argument any) int {
 		return len(a)
 	case map[string]string:
 		size := 0
-		for name, value := range maps.All(a) {
+		for name, value := range a {
 			size += len(name) + len(value) + 2
 		}
 		return size

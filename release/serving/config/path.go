@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +14,7 @@ import (
 var extended = regexp.MustCompile(`\{\{\{([^{}]*)\}\}\}`)
 
 // path is where in a variable that is JSON a value is: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the first element
-// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere (Kuscia's tutorial on
-// configuration files).
+// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere.
 type path struct {
 	variable string
 	steps    []step
@@ -46,7 +44,8 @@ func cutPaths(text string) (string, map[string]path, error) {
 	return cut, paths, problem
 }
 
-var errPath = errors.New("is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or {{{.NAME.list[.OTHER.field]}}}")
+var errPath = errors.New(
+	"is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or {{{.NAME.list[.OTHER.field]}}}")
 
 func parsePath(text string) (path, error) {
 	rest, dotted := strings.CutPrefix(text, ".")
@@ -109,7 +108,8 @@ type documents struct {
 	left   *budget
 }
 
-// lookCost is what one look at a field or an element takes of the budget, in bytes: a quarter of a million looks are enough for any file, and done in a moment.
+// lookCost is what one look at a field or an element takes of the budget, in bytes: a quarter of a million looks are enough for any file, and take
+// a moment.
 const lookCost = 16
 
 func (d documents) at(variable string) (any, error) {
@@ -145,13 +145,7 @@ func (p path) value(in documents) (string, error) {
 	case string:
 		return insideString(found), nil
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(found); err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(out.String(), "\n"), nil
+	return asJSON(found), nil
 }
 
 func (p path) find(in documents) (any, error) {

@@ -86,11 +86,16 @@ func unknownVariable(name string) error {
 
 // insideString is the value as it stands in a JSON string, without the quotes around it.
 func insideString(value string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(asJSON(value), `"`), `"`)
+}
+
+// asJSON is a value that was read from JSON, or a text.
+func asJSON(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value)
-	return strings.TrimSuffix(strings.TrimPrefix(out.String(), `"`), "\"\n")
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // checkTemplate refuses what a configuration file has no use for and what could run without end.
@@ -103,27 +108,42 @@ func checkTemplate(t *template.Template, vars Variables) error {
 	if t.Tree == nil {
 		return nil
 	}
-	return checkNode(t.Root, vars)
+	return checkNode(vars, t.Root)
 }
 
-func checkNode(node parse.Node, vars Variables) error {
+func checkNodes[N parse.Node](vars Variables, nodes ...N) error {
+	for _, n := range nodes {
+		if err := checkNode(vars, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkNode(vars Variables, node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
-		return checkList(n, vars)
+		if n != nil {
+			return checkNodes(vars, n.Nodes...)
+		}
 	case *parse.ActionNode:
-		return checkPipe(n.Pipe, vars)
+		return checkNode(vars, n.Pipe)
 	case *parse.IfNode:
-		return checkBranch(&n.BranchNode, vars)
+		return checkNodes[parse.Node](vars, n.Pipe, n.List, n.ElseList)
 	case *parse.WithNode:
-		return checkBranch(&n.BranchNode, vars)
+		return checkNodes[parse.Node](vars, n.Pipe, n.List, n.ElseList)
 	case *parse.RangeNode:
 		return fmt.Errorf("line %d: range is not supported: a configuration file has only plain values to go over", n.Line)
 	case *parse.TemplateNode:
 		return fmt.Errorf("line %d: template is not supported: write its text in its place", n.Line)
 	case *parse.PipeNode:
-		return checkPipe(n, vars)
+		if n != nil {
+			return checkNodes(vars, n.Cmds...)
+		}
+	case *parse.CommandNode:
+		return checkNodes(vars, n.Args...)
 	case *parse.ChainNode:
-		return checkNode(n.Node, vars)
+		return checkNode(vars, n.Node)
 	case *parse.FieldNode:
 		if len(n.Ident) > 0 && vars.Unknown[n.Ident[0]] {
 			return unknownVariable(n.Ident[0])
@@ -131,42 +151,6 @@ func checkNode(node parse.Node, vars Variables) error {
 	case *parse.VariableNode:
 		if len(n.Ident) > 1 && vars.Unknown[n.Ident[1]] {
 			return unknownVariable(n.Ident[1])
-		}
-	}
-	return nil
-}
-
-func checkList(list *parse.ListNode, vars Variables) error {
-	if list == nil {
-		return nil
-	}
-	for _, n := range list.Nodes {
-		if err := checkNode(n, vars); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkBranch(b *parse.BranchNode, vars Variables) error {
-	if err := checkPipe(b.Pipe, vars); err != nil {
-		return err
-	}
-	if err := checkList(b.List, vars); err != nil {
-		return err
-	}
-	return checkList(b.ElseList, vars)
-}
-
-func checkPipe(pipe *parse.PipeNode, vars Variables) error {
-	if pipe == nil {
-		return nil
-	}
-	for _, command := range pipe.Cmds {
-		for _, argument := range command.Args {
-			if err := checkNode(argument, vars); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
