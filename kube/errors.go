@@ -54,7 +54,7 @@ func Classify(err error) Class {
 		return Forbidden
 	case code == http.StatusNotFound:
 		return Missing
-	case code == http.StatusConflict:
+	case code == http.StatusConflict, code == http.StatusGone: // a list has changed too much for its next page
 		return Changed
 	case code == http.StatusUnprocessableEntity, code == http.StatusBadRequest:
 		return Rejected

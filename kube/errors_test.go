@@ -49,6 +49,7 @@ func TestClassify(t *testing.T) {
 		"403":                {"no review has said that we have the permission", apierrors.NewForbidden(deployments, "order", errors.New("denied")), kube.Forbidden},
 		"404":                {"it is not there", apierrors.NewNotFound(deployments, "order"), kube.Missing},
 		"409":                {"somebody was faster", apierrors.NewConflict(deployments, "order", errors.New("x")), kube.Changed},
+		"410":                {"a list has changed too much since its page was read", apierrors.NewResourceExpired("x"), kube.Changed},
 		"422":                {"a test of the patch failed, or the change breaks a rule", status(http.StatusUnprocessableEntity, "testing value"), kube.Rejected},
 		"405":                {"anything else is a verdict", status(http.StatusMethodNotAllowed, "x"), kube.Refused},
 		"wrapped":            {"an error is found below others", fmt.Errorf("while reading: %w", apierrors.NewNotFound(deployments, "order")), kube.Missing},

@@ -234,7 +234,7 @@ func (s *servingRun) serve() {
 		case kindOf(r.err) == failure.Forbidden && r.step.Owed():
 			s.machine.Failed(i, r.step, message(r.err), now) // its cluster answers: it is no party that is away, and the serving is not let go without it
 		case kindOf(r.err).System():
-			s.machine.Trouble(i, r.step, message(r.err), now)
+			s.machine.Trouble(i, r.step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
 		default:
 			s.machine.Failed(i, r.step, message(r.err), now)
 		}

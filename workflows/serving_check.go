@@ -8,8 +8,9 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// checkPickUp is how long a check waits for the worker that asked for it: one that has gone away asks again when it is back.
-const checkPickUp = time.Minute
+// checkPickUp is how long a check waits for a worker of the queue, and checkEnd how long for the one that asked for it, which may be one of
+// several with namespaces of their own: one that has gone away asks again when it is back.
+const checkPickUp, checkEnd = time.Minute, 10 * time.Minute
 
 // ServingCheck has a party's worker that has just started look for what it should find, page by page, and tells the statuses what is missing. Then it ends.
 func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
@@ -37,7 +38,7 @@ func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 func checkParty(ctx workflow.Context, queue string, expected []serving.Expected) error {
 	var found serving.CheckResult
 	look := partyRun(queue, checkPickUp)
-	look.HeartbeatTimeout = 0
+	look.HeartbeatTimeout, look.ScheduleToCloseTimeout = 0, checkEnd
 	err := workflow.ExecuteActivity(withActivity(ctx, look, "look for what should be there"), serving.ActivityCheck,
 		serving.CheckRequest{Expected: expected}).Get(ctx, &found)
 	if err != nil {

@@ -178,6 +178,13 @@ func TestClusterOutOfReachIsNobodysFailure(t *testing.T) {
 		require.Contains(t, p.last().Operation.Message, "party bob: it has been out of reach for longer than 10m0s: its cluster is out of reach")
 		require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs, "the way back is never given up")
 	})
+	t.Run("an update goes back when its worker lacks a permission for too long", func(t *testing.T) {
+		t.Parallel()
+		p := newParties(t)
+		p.fail["apply bob new"] = slices.Repeat([]error{forbidden("may not patch")}, 1000)
+		p.run(servingOf(serving.KindUpdate))
+		require.Contains(t, p.last().Operation.Message, "party bob: it has lacked a permission for longer than 10m0s: may not patch")
+	})
 	t.Run("a deletion cleans up later", func(t *testing.T) {
 		t.Parallel()
 		p := newParties(t)

@@ -178,6 +178,9 @@ const expectedPage = 100
 // ExpectedServings lists what the worker of a queue should find in its cluster, one page of servings at a time.
 func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRequest) (serving.ExpectedPage, error) {
 	servings, next, err := a.store.ListServings(ctx, expectedPage, in.Cursor)
+	if in.Cursor != "" && failure.Is(err, failure.Conflict) { // the API server has forgotten the cursor: it begins anew
+		servings, next, err = a.store.ListServings(ctx, expectedPage, "")
+	}
 	if failure.Is(err, failure.NotFound) {
 		return serving.ExpectedPage{}, nil // this engine has no servings
 	}
@@ -188,6 +191,9 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	for i := range servings {
 		page.Expected = append(page.Expected, serving.ExpectedOf(&servings[i], in.Queue)...)
 	}
+	page.Expected = slices.DeleteFunc(page.Expected, func(e serving.Expected) bool {
+		return len(in.Namespaces) > 0 && !slices.Contains(in.Namespaces, e.Domain)
+	})
 	return page, nil
 }
 

@@ -1,17 +1,25 @@
 package centre_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
 )
 
 // operationOn is what an operation on a serving has to say.
@@ -138,5 +146,54 @@ func TestAnOperationBeginsOnWhatServes(t *testing.T) {
 			require.Equal(t, "r1", now.Status.Operation.RunID)
 			require.Equal(t, "q", now.Status.PartyDeploymentStatuses["alice"][id].Queue, "with whom it has begun is not forgotten")
 		})
+	}
+}
+
+// forgetful forgets the cursors of lists, and offers none in their place.
+type forgetful struct{ next http.RoundTripper }
+
+func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("continue") == "" {
+		return f.next.RoundTrip(r)
+	}
+	said, err := json.Marshal(apierrors.NewResourceExpired("the provided continue parameter is too old").ErrStatus)
+	return &http.Response{StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(said))}, err
+}
+
+// A worker that starts learns of all that it should find, and of nothing in namespaces that it does not serve.
+func TestWhatAWorkerShouldFind(t *testing.T) {
+	t.Parallel()
+	stack := harness.SharedStack(t)
+	own, ctx := stack.Namespace(t, "centre"), testContext(t)
+	config := rest.CopyConfig(stack.REST)
+	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return forgetful{next} }
+	home, err := store.New(config, own, own)
+	require.NoError(t, err)
+	require.NoError(t, home.EnsureCRDs(ctx))
+	require.NoError(t, home.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: kuscia.KusciaDeploymentSpec{
+		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}, {DomainID: "bob", AppImageRef: "image"}}}}))
+	kd, err := home.GetServing(ctx, "s1")
+	require.NoError(t, err)
+	seen := metav1.NowMicro()
+	entry := map[string]kuscia.PartyDeploymentStatus{"s1": {Queue: "q", ObservedAt: &seen, DeploymentUID: "d"}}
+	kd.Status.PartyDeploymentStatuses = map[string]map[string]kuscia.PartyDeploymentStatus{"alice": entry, "bob": entry}
+	require.NoError(t, home.UpdateServingStatus(ctx, kd))
+	for _, tc := range []struct {
+		reason  string
+		request serving.ExpectedRequest
+		want    []string
+	}{
+		{"everything", serving.ExpectedRequest{Queue: "q"}, []string{"alice", "bob"}},
+		{"of the namespaces that it serves", serving.ExpectedRequest{Queue: "q", Namespaces: []string{"bob"}}, []string{"bob"}},
+		{"from the beginning when the list has gone on without it", serving.ExpectedRequest{Queue: "q", Cursor: "forgotten"}, []string{"alice", "bob"}},
+	} {
+		page, err := centre.NewActivities(home, nil, startedWith{}, 1).ExpectedServings(ctx, tc.request)
+		require.NoError(t, err, tc.reason)
+		var domains []string
+		for _, e := range page.Expected {
+			domains = append(domains, e.Domain)
+		}
+		require.Equal(t, tc.want, domains, tc.reason)
 	}
 }

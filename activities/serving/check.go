@@ -11,15 +11,21 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
-// Check says which of the expected Deployments are not there. What the watch has is there; only what it lacks is asked for.
+// checkElsewhere is how soon another worker of the queue is asked in place of one that does not serve the namespace.
+const checkElsewhere = time.Second
+
+// Check says which of the expected Deployments are not there. What the watch has is there; only what it lacks is asked for. A worker that
+// does not serve one of their namespaces leaves the check to another one of its queue, which has asked for it.
 func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (serving.CheckResult, error) {
 	var result serving.CheckResult
 	for _, expected := range req.Expected {
-		if a.check(serving.PartyRequest{Domain: expected.Domain}) != nil {
-			continue // it is another worker's of the same queue
+		if err := a.check(serving.PartyRequest{Domain: expected.Domain}); err != nil {
+			return serving.CheckResult{}, attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: checkElsewhere,
+				Message: err.Error()})
 		}
 		if d, live := a.watch.deployment(name{expected.Domain, expected.Deployment}); live && d != nil {
 			continue
@@ -59,10 +65,11 @@ func (o *Observer) checkAll(ctx context.Context) {
 func (o *Observer) startCheck(ctx context.Context, queue string) error {
 	call, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
+	namespaces := o.activities.options.Namespaces
 	_, err := o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
-		ID: serving.CheckWorkflowID(queue), TaskQueue: catalog.EngineQueue,
+		ID: serving.CheckWorkflowID(queue, namespaces), TaskQueue: catalog.EngineQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            "check what the worker of queue " + queue + " should find",
-	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue})
+	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue, Namespaces: namespaces})
 	return err
 }

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -23,14 +25,17 @@ const (
 	gather = 500 * time.Millisecond
 	// askAgain is how often the pods of a Deployment that lacks some are asked why: what they say changes with no change of the Deployment.
 	askAgain = 5 * time.Second
+	// atWorkAgain is how often is looked whether the operation is over that holds a Deployment which somebody else has changed.
+	atWorkAgain = 30 * time.Second
 	// tellShortest and tellLongest limit the pause before something that did not arrive is told again.
 	tellShortest, tellLongest = time.Second, 30 * time.Second
 	// tellTimeout is how long telling may take.
 	tellTimeout = 10 * time.Second
 )
 
-// workflowStarter starts workflows, with and without a signal, as client.Client does.
-type workflowStarter interface {
+// temporalClient starts workflows, with and without a signal, and says how one stands, as client.Client does.
+type temporalClient interface {
+	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any,
 		options client.StartWorkflowOptions, workflow any,
@@ -41,7 +46,7 @@ type workflowStarter interface {
 // changes it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities
-	temporal   workflowStarter
+	temporal   temporalClient
 	queue      workqueue.TypedRateLimitingInterface[name]
 	cancel     context.CancelFunc
 	ending     sync.WaitGroup
@@ -51,7 +56,7 @@ type Observer struct {
 }
 
 // NewObserver makes an observer of what activities' watch sees.
-func NewObserver(activities *Activities, temporal workflowStarter) *Observer {
+func NewObserver(activities *Activities, temporal temporalClient) *Observer {
 	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
 }
@@ -138,8 +143,9 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 			return now, false
 		}
 		missing, drift := o.activities.watch.belongings(d, serving.ObjectsOf(d))
-		if drift = append(driftOf(d), drift...); d.Annotations[workloadops.AnnotationClaimedBy] != "" {
-			drift = nil // an operation works on it, and puts back what it finds
+		if drift = append(driftOf(d), drift...); len(drift) > 0 && o.atWork(ctx, d) {
+			drift = nil // the operation puts back what it finds, or leaves it to who looks when it is over
+			o.queue.AddAfter(of, atWorkAgain)
 		}
 		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace,
 			Deployment: of.deployment,
@@ -150,6 +156,19 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 	}
 	last.Seen.ResourceVersion = now.Seen.ResourceVersion
 	return now, !known || !reflect.DeepEqual(last, now)
+}
+
+// atWork says whether the operation that holds a Deployment is under way: one that is over may have left its claim, and puts nothing back any
+// more. While Temporal does not answer it counts as under way.
+func (o *Observer) atWork(ctx context.Context, d *appsv1.Deployment) bool {
+	holder := workloadops.ParseHolder(d.Annotations[workloadops.AnnotationClaimedBy])
+	if holder.WorkflowID == "" {
+		return false
+	}
+	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	described, err := execution.Describe(call, o.temporal, holder.WorkflowID, "")
+	return err != nil || execution.IsOpen(described) && execution.HasRun(described, holder.RunID)
 }
 
 // lacks says that a Deployment does not run what it is asked with all its pods: these are worth asking.

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +25,38 @@ import (
 	partyservings "slipway.io/slipway/activities/serving"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
-// told is what an observer has told.
+// told is what an observer has told, and how Temporal says that operations stand.
 type told struct {
-	mu   sync.Mutex
-	seen []serving.Seen
+	mu     sync.Mutex
+	seen   []serving.Seen
+	status enumspb.WorkflowExecutionStatus
+}
+
+func (o *told) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run}, FirstRunId: "r", Status: o.status}}, nil
+}
+
+// end ends the operations.
+func (o *told) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+}
+
+// drifts says of each time when something was told whether it was changed by somebody else.
+func (o *told) drifts() (drifts []bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, seen := range o.seen {
+		drifts = append(drifts, len(seen.Drift) > 0)
+	}
+	return drifts
 }
 
 func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, _ client.StartWorkflowOptions, _ any, _ ...any) (client.WorkflowRun, error) {
@@ -36,6 +66,7 @@ func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, 
 	return nil, nil
 }
 
+// The check of what should be there is another test's.
 func (o *told) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun, error) {
 	return nil, nil
 }
@@ -74,7 +105,7 @@ func observe(t *testing.T, cluster *fake.Clientset) (out *told, asked func() int
 	log := slog.New(slog.DiscardHandler)
 	watch, err := partyservings.NewWatch(cluster, nil, log)
 	require.NoError(t, err)
-	out = &told{}
+	out = &told{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
 	observer := partyservings.NewObserver(partyservings.New(cluster, nil, watch, partyservings.Options{Engine: "engine", Logger: log}), out)
 	require.NoError(t, observer.Start(t.Context()))
 	require.NoError(t, watch.Start(t.Context()))
@@ -126,5 +157,21 @@ func TestAQuestionToThePodsThatFailsIsNoNews(t *testing.T) {
 		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("busy") })
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"ImagePullBackOff"}, out.words(), "what the pods said last is the best that is known")
+	})
+}
+
+// An operation puts back what others change. One that is over does not, although its claim is left when it could not be given back.
+func TestWhatOthersChangeBehindAClaimIsToldWhenItsOperationIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		claimed := deploymentOf(1)
+		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: serving.WorkflowPrefix("s1") + "1", RunID: "r"}.String()
+		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
+		out, _ := observe(t, fake.NewClientset(claimed))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []bool{false}, out.drifts(), "the operation is under way")
+		out.end()
+		time.Sleep(time.Minute)
+		require.Equal(t, []bool{false, true}, out.drifts())
 	})
 }

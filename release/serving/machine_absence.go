@@ -4,28 +4,34 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"slipway.io/slipway/release/failure"
 )
 
 // lostLonger is how much longer than twice its budget a try may take that has not reached the cluster: attempts have pauses of their own.
 const lostLonger = time.Minute
 
-// Trouble is told that a party's cluster was out of its worker's reach past the budget. That is nobody's failure: the party counts as one that
-// is away, and the step is tried again. An update waits for it as long as for one that is away.
-func (m *Machine) Trouble(party int, step Step, message string, now time.Time) {
+// Trouble is told that a party's cluster was out of its worker's reach past the budget, or that the worker lacks a permission there. That is
+// nobody's failure: the party counts as one that is away, and the step is tried again. An update waits for it as long as for one that is away.
+func (m *Machine) Trouble(party int, step Step, trouble *failure.Error, now time.Time) {
 	if m.Wanted(party) == step {
 		p := &m.s.Parties[party]
 		budget := time.Duration(m.in.UnreachableBudgetSeconds) * time.Second
 		if p.Lost == "" || now.Sub(p.Again) > 2*budget+lostLonger { // the try took longer: it was reached in between
 			p.LostSince, p.Tries = now.Add(-budget), 0
 		}
-		p.Away, p.Lost = "", message
+		p.Away, p.Lost = "", trouble.Message
 		longest := pauseLost
 		if m.held() { // nobody counts how long it lasts while a person is waited for, which may be weeks
 			longest = pauseLongest
 		}
 		p.tryAgain(now, longest)
 		if m.waits(party) && now.Sub(latest(m.from(party), p.LostSince)) >= m.in.Policy.PartyDeadline() {
-			p.Failed = fmt.Sprintf("it has been out of reach for longer than %s: %s", m.in.Policy.PartyDeadline(), message)
+			what := "been out of reach"
+			if trouble.Kind == failure.Forbidden {
+				what = "lacked a permission"
+			}
+			p.Failed = fmt.Sprintf("it has %s for longer than %s: %s", what, m.in.Policy.PartyDeadline(), trouble.Message)
 		}
 	}
 	m.advance(now)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -131,7 +132,7 @@ func (d *machineModel) act() {
 	case "trouble":
 		if step != serving.StepNone {
 			d.away[i], d.lost[i] = false, true
-			d.m.Trouble(i, step, "its cluster is gone", d.now)
+			d.m.Trouble(i, step, failure.New(failure.Unreachable, "its cluster is gone"), d.now)
 		}
 	case "away":
 		d.away[i] = true

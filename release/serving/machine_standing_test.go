@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -33,7 +34,7 @@ func TestStanding(t *testing.T) {
 		}, serving.Standing{Does: "can run it", Away: true, Trouble: "silent", Since: noon.Add(time.Minute), Until: noon.Add(11 * time.Minute)}, false},
 		"lost": {"a cluster that its worker cannot reach is waited for since it was lost", serving.KindCreate, func(m *serving.Machine) {
 			prepareBoth(m)
-			m.Trouble(1, serving.StepApply, unreachable, noon.Add(2*time.Minute))
+			m.Trouble(1, serving.StepApply, failure.New(failure.Unreachable, unreachable), noon.Add(2*time.Minute))
 		}, serving.Standing{Does: "is brought to it", Lost: true, Trouble: unreachable, Since: noon}, false},
 		"back": {"who is back need not be there", serving.KindUpdate, func(m *serving.Machine) {
 			prepareBoth(m)

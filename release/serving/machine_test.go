@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -86,7 +87,7 @@ func TestOwnDeadlineOfThePolicy(t *testing.T) {
 func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 	t.Parallel()
 	trouble := func(m *serving.Machine, seconds int) {
-		m.Trouble(1, serving.StepApply, "no route", noon.Add(time.Duration(seconds)*time.Second))
+		m.Trouble(1, serving.StepApply, failure.New(failure.Unreachable, "no route"), noon.Add(time.Duration(seconds)*time.Second))
 	}
 	t.Run("one outage", func(t *testing.T) {
 		t.Parallel()
@@ -111,6 +112,15 @@ func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 		require.Equal(t, serving.StageCommit, m.Stage())
 		trouble(m, 1600)
 		require.Equal(t, serving.StageBack, m.Stage())
+	})
+	t.Run("a lost permission", func(t *testing.T) {
+		t.Parallel()
+		m := prepared(asIs)
+		for _, seconds := range []int{120, 255, 405, 585, 765} {
+			m.Trouble(1, serving.StepApply, failure.New(failure.Forbidden, "it may not patch deployments"), noon.Add(time.Duration(seconds)*time.Second))
+		}
+		require.Contains(t, m.Outcome().Message, "party bob: it has lacked a permission for longer than 10m0s: it may not patch deployments",
+			"its cluster answers: whoever is told that it does not looks in the wrong place")
 	})
 	t.Run("what it says", func(t *testing.T) {
 		t.Parallel()
@@ -162,14 +172,14 @@ func TestTroubleThatNobodyWaitsForWithAnEndIsToldOnce(t *testing.T) {
 	t.Parallel()
 	m := serving.NewMachine(inputOf(serving.KindCreate, "alice", "bob"), noon)
 	require.Empty(t, m.Told(0))
-	m.Trouble(0, serving.StepPrepare, "no permission", noon)
+	m.Trouble(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
 	require.Equal(t, "no permission", m.Told(0), "from now on the server tries alone")
 	require.Empty(t, m.Told(1))
 	m.Done(0, serving.StepPrepare, noon)
 	require.Empty(t, m.Told(0))
 
 	update := serving.NewMachine(inputOf(serving.KindUpdate, "alice", "bob"), noon)
-	update.Trouble(0, serving.StepPrepare, "no permission", noon)
+	update.Trouble(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
 	require.Empty(t, update.Told(0), "an update counts how long it lasts")
 }
 

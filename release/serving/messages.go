@@ -1,7 +1,11 @@
 package serving
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -51,8 +55,16 @@ const TypeStatus = "ServingStatus"
 // TypeCheck is the workflow type by which a worker that has just started learns what should be there. ExpectedRequest → nothing.
 const TypeCheck = "ServingCheck"
 
-// CheckWorkflowID is the workflow that checks what the worker of a queue should find.
-func CheckWorkflowID(queue string) string { return "serving-check/" + queue }
+// CheckWorkflowID is the workflow that checks what a worker of a queue should find in the namespaces that it serves; none: in all. Workers of
+// one queue that serve different namespaces each have their own.
+func CheckWorkflowID(queue string, namespaces []string) string {
+	id := "serving-check/" + queue
+	if len(namespaces) == 0 {
+		return id
+	}
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(namespaces)), ",")))
+	return id + "/" + hex.EncodeToString(sum[:8])
+}
 
 // WorkflowPrefix begins the workflow IDs of all operations on a serving, and so the claims that each of them may take over: one begins when its
 // predecessor has given way.

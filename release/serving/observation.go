@@ -131,9 +131,11 @@ func (s Seen) Before(other Seen) bool {
 // A party's worker sees what is there, and learns of a deletion while it watches. What somebody has deleted while no worker was running is seen by nobody: so a
 // worker that starts is told what it should find.
 
-// ExpectedRequest asks for one page of the Deployments that the worker of a queue should find in its cluster. "" is the first page.
+// ExpectedRequest asks for one page of the Deployments that a worker of a queue should find in its cluster. "" is the first page.
 type ExpectedRequest struct {
-	Queue  string `json:"queue"`
+	Queue string `json:"queue"`
+	// Namespaces are those that the worker serves; none: all.
+	Namespaces []string `json:"namespaces,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 }
 

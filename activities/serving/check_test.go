@@ -1,0 +1,76 @@
+package serving_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"k8s.io/client-go/kubernetes/fake"
+
+	partyservings "slipway.io/slipway/activities/serving"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/serving"
+)
+
+// checks are the checks that workers have asked for, by the ID of the workflow.
+type checks struct {
+	client.Client
+	mu    sync.Mutex
+	asked map[string]serving.ExpectedRequest
+}
+
+func (c *checks) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, open := c.asked[o.ID]; !open {
+		c.asked[o.ID] = args[0].(serving.ExpectedRequest)
+	}
+	return nil, nil
+}
+
+// Workers of one queue that serve different namespaces each learn what they should find in theirs.
+func TestEachWorkerOfAQueueChecksItsNamespaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		temporal := &checks{asked: map[string]serving.ExpectedRequest{}}
+		for _, namespaces := range [][]string{{"alice"}, {"bob", "carol"}, {"carol", "bob"}, nil} {
+			acts := workerOf(t, namespaces)
+			observer := partyservings.NewObserver(acts, temporal)
+			require.NoError(t, observer.Start(t.Context()))
+			synctest.Wait()
+			require.NoError(t, observer.Stop(context.Background()))
+		}
+		var asked [][]string
+		for _, one := range temporal.asked {
+			require.Equal(t, "q", one.Queue)
+			asked = append(asked, one.Namespaces)
+		}
+		slices.SortFunc(asked, slices.Compare[[]string])
+		require.Equal(t, [][]string{nil, {"alice"}, {"bob", "carol"}}, asked, "the same namespaces are checked once, in whatever order they are given")
+	})
+}
+
+func workerOf(t *testing.T, namespaces []string) *partyservings.Activities {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	cluster := fake.NewClientset()
+	watch, err := partyservings.NewWatch(cluster, namespaces, log)
+	require.NoError(t, err)
+	return partyservings.New(cluster, nil, watch, partyservings.Options{Namespaces: namespaces, Queues: []string{"q"}, Logger: log})
+}
+
+// A check that comes to a worker of the queue that does not serve the namespace is left to the other one.
+func TestACheckOfAnotherWorkersNamespaceIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	expected := serving.CheckRequest{Expected: []serving.Expected{{ID: "s1", Domain: "bob", Deployment: "s1"}}}
+	_, err := workerOf(t, []string{"alice"}).Check(t.Context(), expected)
+	requireKind(t, failure.NotReady, err)
+	found, err := workerOf(t, []string{"bob"}).Check(t.Context(), expected)
+	require.NoError(t, err)
+	require.Len(t, found.Gone, 1)
+}
