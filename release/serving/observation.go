@@ -136,7 +136,7 @@ type ExpectedRequest struct {
 	Queue string `json:"queue"`
 	// Namespaces are those that the worker serves; none: all.
 	Namespaces []string `json:"namespaces,omitempty"`
-	Cursor string `json:"cursor,omitempty"`
+	Cursor     string   `json:"cursor,omitempty"`
 }
 
 // ExpectedPage is one page of them. Next is the cursor of the page after it, "" on the last one.
