@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api/schema"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -23,7 +24,7 @@ func (e *engine) servingHistory(id, query string) schema.ServingHistory {
 func (e *engine) recordServing(id, run string, started time.Time) string {
 	e.t.Helper()
 	in := serving.Input{ID: id, Kind: serving.KindUpdate, Generation: 2, TargetDigest: "new", Parties: []serving.PartyTarget{{Domain: "alice"}}}
-	require.NoError(e.t, e.store.RecordServing(e.t.Context(), serving.NewAsked(in, serving.Source{WorkflowID: serving.WorkflowPrefix(id) + "2", RunID: run}, started)))
+	require.NoError(e.t, e.store.RecordServing(e.t.Context(), serving.NewAsked(in, kuscia.Operation{WorkflowID: serving.WorkflowPrefix(id) + "2", RunID: run}, started)))
 	return v1alpha1.RecordName(v1alpha1.KindServing, run)
 }
 

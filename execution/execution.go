@@ -39,6 +39,16 @@ func HasRun(described *workflowservice.DescribeWorkflowExecutionResponse, runID 
 	return runID == "" || runID == info.GetExecution().GetRunId() || runID == info.GetFirstRunId()
 }
 
+// OfRun is what Temporal knows of the workflow that began with a run: of its newest run where that is the newest workflow of the ID, else of that run itself; nil
+// when it knows neither.
+func OfRun(ctx context.Context, from describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	newest, err := Describe(ctx, from, workflowID, "")
+	if err != nil || newest == nil || HasRun(newest, runID) {
+		return newest, err
+	}
+	return Describe(ctx, from, workflowID, runID)
+}
+
 // Published reads a search attribute that a workflow has published; the zero value until it has.
 func Published[T any](info *workflowpb.WorkflowExecutionInfo, attribute string) T {
 	var value, zero T

@@ -63,6 +63,38 @@ func TestHasRun(t *testing.T) {
 	require.False(t, execution.HasRun(run, "other"), "a run of a former workflow of the ID")
 }
 
+// runs answers by the run that is asked for; "" is the newest.
+type runs map[string]answer
+
+func (r runs) DescribeWorkflowExecution(_ context.Context, _, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if a, known := r[runID]; known {
+		return a.described, a.err
+	}
+	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+func TestOfRun(t *testing.T) {
+	t.Parallel()
+	newest, former := described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), described(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED)
+	away := errors.New("connection refused")
+	for reason, tc := range map[string]struct {
+		known runs
+		runID string
+		found *workflowservice.DescribeWorkflowExecutionResponse
+		err   error
+	}{
+		"a workflow that was continued as new is still the one that began with its first run": {runs{"": {described: newest}}, "first", newest, nil},
+		"its newest run is it too":                   {runs{"": {described: newest}}, "third", newest, nil},
+		"a later workflow of the ID is another one":  {runs{"": {described: newest}, "old": {described: former}}, "old", former, nil},
+		"one that is forgotten is not the later one": {runs{"": {described: newest}}, "old", nil, nil},
+		"no answer is no knowledge":                  {runs{"": {err: away}}, "first", nil, away},
+	} {
+		found, err := execution.OfRun(t.Context(), tc.known, "serving/s1/3", tc.runID)
+		require.Equal(t, tc.err, err, reason)
+		require.Same(t, tc.found, found, reason)
+	}
+}
+
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	payload, err := converter.GetDefaultDataConverter().ToPayload("Paused")

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -28,42 +27,46 @@ type DeployPlanResult struct {
 // rounds it waits without timer or poll. It runs on a disconnected context: Temporal's Cancel means stop, and what runs is left to finish.
 func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, error) {
 	r := newTaskRun(ctx, in)
-	if err := r.offerVerbs(); err != nil {
+	if err := r.offer(); err != nil {
 		return DeployPlanResult{}, err
 	}
 	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.Task, error) { return r.task, nil },
 		workflow.QueryHandlerOptions{Description: "The whole task: its state, why, and each service."}); err != nil {
 		return DeployPlanResult{}, err
 	}
-	workflow.Go(r.ctx, func(wctx workflow.Context) {
-		ctx.Done().Receive(wctx, nil)
-		r.box.push(&command{verb: plan.VerbStop, request: VerbRequest{Reason: "the workflow was cancelled"}})
-	})
 	if in.State == nil {
 		r.begin()
 	}
-	for !r.closed() {
-		r.serve()
-		r.launch()
-		r.conclude()
-		r.publish()
-		if again := r.again(); again != nil {
-			return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, *again)
-		}
-		if err := workflow.Await(r.ctx, r.hasNews); err != nil {
-			return DeployPlanResult{}, err
-		}
+	switch again, err := r.run(); {
+	case err != nil:
+		return DeployPlanResult{}, err
+	case again:
+		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.next())
 	}
-	return r.leave()
+	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
+	if result.State == plan.TaskFailed {
+		return result, temporal.NewNonRetryableApplicationError(result.Reason, TypeTaskFailed, nil)
+	}
+	return result, nil
 }
+
+// planMenu is what a DeployPlan takes.
+var planMenu = menuOf(func(verb plan.Verb, q VerbRequest) plan.Command {
+	return plan.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key}
+}, func(_ plan.Verb, q VerbRequest) error { return validateVerb(q) },
+	menuEntry{plan.VerbPause, `Let the services that are being released finish, then hold back the rest. ` + planPayload},
+	menuEntry{plan.VerbResume, `Go on after a pause or an interruption. ` + planPayload},
+	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task for good. ` + planPayload},
+)
+
+const planPayload = `Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`
 
 // taskRun is a running task. Everything in it is touched by the workflow's coroutines only.
 type taskRun struct {
-	ctx      workflow.Context
+	*loop[plan.Command]
 	in       DeployPlanInput
 	machine  *plan.Machine
 	task     plan.Task
-	box      *inbox
 	children []workflow.ChildWorkflowFuture
 	// abandoned are the items that were told to give up.
 	abandoned           []bool
@@ -72,11 +75,6 @@ type taskRun struct {
 	beginAnswer         *beginAnswer
 	// begun says that it is known whether the task may run.
 	begun bool
-	// shown are the state that was last published, and waiting whether it waits for a person.
-	shown   plan.TaskState
-	waiting bool
-	// tooLarge says that what the task has to remember does not fit into the input of a next run: it ends in this one.
-	tooLarge bool
 }
 
 type finishedItem struct {
@@ -91,13 +89,9 @@ type beginAnswer struct {
 }
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
-	box := inboxOf(ctx)
-	detached, _ := workflow.NewDisconnectedContext(ctx)
-	info := workflow.GetInfo(ctx)
 	r := &taskRun{
-		ctx: detached, in: in, box: box,
-		children:  make([]workflow.ChildWorkflowFuture, len(in.Items)),
-		abandoned: make([]bool, len(in.Items)),
+		loop: newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}), in: in,
+		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)), begun: in.State != nil,
 	}
 	doc := plan.Document{Items: make([]plan.Item, len(in.Items))}
 	names := make([]string, len(in.Items))
@@ -109,56 +103,30 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
-	r.begun = in.State != nil
+	r.loop.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		State: r.machine.State, Reason: r.machine.Reason,
-		Workflow: &plan.WorkflowRef{ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID}}
+		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
 		r.machine.Recall(in.State.Machine)
 		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services, in.State.Interruptions
-		r.shown, r.waiting = r.machine.State, waitsForResume(r.machine.State) // search attributes go with the workflow into its next run
+		r.resumes()
 	}
 	return r
 }
 
-// drainAt is at how many events a task begins nothing more until nothing of it runs: only then can it be continued as new, since its items report to this run
-// alone. The server ends a workflow at 51,200 events.
-const drainAt = 20_000
+// idle says that the task can go on in another run: its items report to this run alone.
+func (r *taskRun) idle() bool { return r.begun && !r.machine.Over() && r.machine.Running() == 0 }
 
-// maxCarried is how large the input of a next run may be, in bytes: the server fails a workflow that sends more than 2 MiB at once.
-const maxCarried = 1_900_000
+func (r *taskRun) over() bool { return r.recorded }
 
-// again is the input of the run that goes on where this one is: nil unless the history is long and nothing is under way.
-func (r *taskRun) again() *DeployPlanInput {
-	if !historyIsLong(r.ctx) || !r.begun || r.recording || r.machine.Over() || r.machine.Running() > 0 || !r.fits() {
-		return nil
-	}
-	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil || r.hasNews() {
-		return nil
-	}
-	in := r.carried()
-	return &in
-}
+// rest: a task waits for messages only.
+func (r *taskRun) rest() (until time.Time, summary string) { return time.Time{}, "" }
 
-func (r *taskRun) carried() DeployPlanInput {
+func (r *taskRun) next() any {
 	in := r.in
 	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: r.task.StartedAt, Services: r.task.Services, Interruptions: r.task.Interruptions}
 	return in
-}
-
-// fits says whether the task can be continued as new. What it remembers only grows.
-func (r *taskRun) fits() bool {
-	if !r.tooLarge {
-		input, err := json.Marshal(r.carried())
-		r.tooLarge = err != nil || len(input) > maxCarried
-	}
-	return !r.tooLarge
-}
-
-// drains says that nothing more begins, so that the task can be continued as new soon.
-func (r *taskRun) drains() bool {
-	long := workflow.GetInfo(r.ctx).GetCurrentHistoryLength() >= drainAt || r.machine.Running() == 0 && historyIsLong(r.ctx)
-	return long && r.fits()
 }
 
 // begin asks whether the task is the live one of its plan; the loop goes on serving meanwhile.
@@ -175,13 +143,10 @@ func (r *taskRun) request() workloadops.TaskRequest {
 	return workloadops.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
 }
 
-// hasNews lists what wakes the loop: a command, an item that ended, the answer of begin, the record that was written.
-func (r *taskRun) hasNews() bool {
-	return len(r.box.pending) > 0 || len(r.finished) > 0 || r.beginAnswer != nil || r.recorded
-}
+func (r *taskRun) hasNews() bool { return len(r.finished) > 0 || r.beginAnswer != nil }
 
-// serve carries out everything that has come in, oldest first.
-func (r *taskRun) serve() {
+// settle takes the answer of begin, and what has ended.
+func (r *taskRun) settle(time.Time, bool) {
 	if a := r.beginAnswer; a != nil {
 		r.beginAnswer = nil
 		r.settleBegin(*a)
@@ -190,22 +155,22 @@ func (r *taskRun) serve() {
 		r.end(f)
 	}
 	r.finished = nil
-	for c := r.box.take(); c != nil; c = r.box.take() {
-		if c.item != nil {
-			r.hear(*c.item)
-			continue
-		}
-		response := r.answer(c)
-		c.response = &response
-	}
 }
 
 // hear takes what an item reports. What names no running item came too late, or from somebody else.
-func (r *taskRun) hear(s ItemSignal) {
+func (r *taskRun) hear(signal *signal, _ time.Time) bool {
+	if signal.SignalName != SignalItem {
+		return false
+	}
+	var s ItemSignal
+	if err := decodePayload(signal.Arg, &s); err != nil {
+		workflow.GetLogger(r.ctx).Warn("a report that cannot be read is passed over", "error", err)
+		return true
+	}
 	n := s.Item - 1
 	if n < 0 || n >= len(r.task.Services) || r.machine.Item(n) != plan.ItemRunning {
 		workflow.GetLogger(r.ctx).Warn("a report of no running item is passed over", "item", s.Item)
-		return
+		return true
 	}
 	trouble := ""
 	if s.Interrupted {
@@ -213,6 +178,7 @@ func (r *taskRun) hear(s ItemSignal) {
 	}
 	r.machine.Interrupted(n, trouble)
 	r.task.Services[n].Reason = s.Reason
+	return true
 }
 
 func (r *taskRun) settleBegin(a beginAnswer) {
@@ -229,8 +195,8 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 	}
 }
 
-// launch starts what may start, and has interrupted items give up where no verb could help them any more.
-func (r *taskRun) launch() {
+// act starts what may start, has interrupted items give up where no verb could help them any more, and ends what is over.
+func (r *taskRun) act() {
 	if next := r.machine.Next(); len(next) > 0 && !r.drains() {
 		for _, n := range next {
 			r.startItem(n)
@@ -244,6 +210,7 @@ func (r *taskRun) launch() {
 			}
 		}
 	}
+	r.conclude()
 }
 
 func (r *taskRun) startItem(n int) {
@@ -310,21 +277,6 @@ func (r *taskRun) conclude() {
 	})
 }
 
-func (r *taskRun) closed() bool { return r.recorded && len(r.box.pending) == 0 }
-
-// leave ends the workflow without yielding after the last look into the inbox, so that no command is lost.
-func (r *taskRun) leave() (DeployPlanResult, error) {
-	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
-		return DeployPlanResult{}, err
-	}
-	r.serve()
-	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
-	if result.State == plan.TaskFailed {
-		return result, temporal.NewNonRetryableApplicationError(result.Reason, TypeTaskFailed, nil)
-	}
-	return result, nil
-}
-
 // show copies the machine's state into what queries answer.
 func (r *taskRun) show() {
 	r.noteInterruption()
@@ -345,39 +297,68 @@ func (r *taskRun) noteInterruption() {
 	}
 }
 
-// publish tells Temporal's lists and its UI what the task does; it writes only what changed.
-func (r *taskRun) publish() {
-	r.show()
-	if r.task.State != r.shown {
-		r.shown = r.task.State
-		if err := workflow.UpsertTypedSearchAttributes(r.ctx, r.attributes()...); err != nil {
-			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
-		}
-		switch r.task.State {
-		case plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted, plan.TaskStopping:
-			Shown{State: string(r.task.State), Reason: r.task.Reason}.remember(r.ctx)
-		}
-	}
-	workflow.SetCurrentDetails(r.ctx, taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second)))
-}
-
 // WaitingForResume is the SlipwayWaitingFor of a task that goes on when a person resumes it.
 const WaitingForResume = "resume"
 
-func waitsForResume(state plan.TaskState) bool {
-	return state == plan.TaskPaused || state == plan.TaskInterrupted
+func (r *taskRun) listed() listing {
+	r.show()
+	l := listing{state: string(r.task.State)}
+	switch r.task.State {
+	case plan.TaskPaused, plan.TaskInterrupted:
+		l.waits = WaitingForResume
+		fallthrough
+	case plan.TaskPausing, plan.TaskStopping:
+		l.memo = &Shown{State: l.state, Reason: r.task.Reason}
+	}
+	return l
 }
 
-// attributes are what lists find the task by: its state, and what it waits for since when, if for a person.
-func (r *taskRun) attributes() []temporal.SearchAttributeUpdate {
-	updates := []temporal.SearchAttributeUpdate{AttributeState.ValueSet(string(r.task.State))}
-	waits := waitsForResume(r.task.State)
-	switch {
-	case waits && !r.waiting:
-		updates = append(updates, AttributeWaitingFor.ValueSet(WaitingForResume), AttributeWaitingSince.ValueSet(workflow.Now(r.ctx)))
-	case !waits && r.waiting:
-		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
+func (r *taskRun) details() string {
+	return taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second))
+}
+
+// carryOut hands a verb to the machine. A task that is interrupted goes on only if no newer one has taken its place.
+func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcome, string) {
+	ask := e.command
+	repeated := r.machine.Audit().Knows(ask.Key)
+	if ask.Verb == plan.VerbResume && r.machine.State == plan.TaskInterrupted && !repeated {
+		ask.Prevented = r.prevented()
 	}
-	r.waiting = waits
-	return updates
+	held := r.machine.InterruptedItems()
+	outcome, text := r.machine.Command(ask, workflow.Now(r.ctx))
+	if outcome == audit.Accepted && ask.Verb == plan.VerbResume && !repeated {
+		for _, n := range held {
+			r.tell(n, SignalItemResume)
+		}
+	}
+	r.show()
+	return outcome, text
+}
+
+// prevented is why an interrupted task cannot go on now; "" when it can.
+func (r *taskRun) prevented() string {
+	newer, why := r.superseded()
+	if newer != "" {
+		return fmt.Sprintf("task %s has taken this task's place: stop this one", newer)
+	}
+	return why
+}
+
+// superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
+func (r *taskRun) superseded() (newer, why string) {
+	var result workloadops.BeginTaskResult
+	again := r.request()
+	again.Reclaim = true
+	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again).Get(r.ctx, &result)
+	if err != nil {
+		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
+	}
+	return result.Superseded, ""
+}
+
+// tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.
+func (r *taskRun) tell(n int, signal string) {
+	if child := r.children[n]; child != nil {
+		child.SignalChildWorkflow(r.ctx, signal, VerbRequest{Via: "task"})
+	}
 }

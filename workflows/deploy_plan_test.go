@@ -480,3 +480,14 @@ func TestDeployPlanSurvivesOddSignals(t *testing.T) {
 	require.Equal(t, []audit.Outcome{audit.Refused, audit.Refused, audit.Refused, audit.Accepted, audit.Refused, audit.Accepted}, outcomes,
 		"unknown, too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
 }
+
+// What a task remembers goes into its next run in one payload: one that is too large for that ends in the run in which it is.
+func TestDeployPlanThatIsTooLargeToBeContinuedAsNew(t *testing.T) {
+	s := newStage(t)
+	s.SetContinueAsNewSuggested(true)
+	in := planOf(2, 1)
+	in.Comment = strings.Repeat("x", maxCarried)
+	s.ExecuteWorkflow(TypeDeployPlan, in)
+	require.NoError(t, s.GetWorkflowError(), "the server would fail a workflow that sends so much")
+	require.Equal(t, plan.TaskSucceeded, s.task().State)
+}

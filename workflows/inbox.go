@@ -4,54 +4,44 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
-
-	"slipway.io/slipway/release/plan"
 )
 
 // inbox holds what was sent to one workflow, in the order of its history. The SDK's selectors lose the order across signal names, so
 // an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out.
 type inbox struct {
-	pending []*command
-	// rollout is what was sent to a Rollout.
-	rollout []*rolloutCommand
-	// serving is what people have sent to a Serving.
-	serving []*servingCommand
+	// items are signals (*signal), unread, and what came by Updates (*envelope[C]).
+	items []any
 }
 
-// command is one verb that waits to be carried out.
-type command struct {
-	verb    plan.Verb
-	request VerbRequest
-	// malformed says why the payload could not be read; "" when it could.
-	malformed string
-	// unknown says that the workflow knows no such verb: a misspelt signal is answered in the record, since it has no other answer.
-	unknown bool
-	// item is set instead of a verb when an item of the task reports.
-	item *ItemSignal
-	// response is set once the command was carried out.
-	response *VerbResponse
-}
+// signal is one as it came in.
+type signal = interceptor.HandleSignalInput
 
-func (b *inbox) push(c *command) { b.pending = append(b.pending, c) }
+func (b *inbox) push(item any) { b.items = append(b.items, item) }
 
-// take removes the oldest command; nil when there is none.
-func (b *inbox) take() *command {
-	if len(b.pending) == 0 {
+// take removes the oldest item; nil when there is none.
+func (b *inbox) take() any {
+	if len(b.items) == 0 {
 		return nil
 	}
-	c := b.pending[0]
-	b.pending = b.pending[1:]
-	return c
+	item := b.items[0]
+	b.items = b.items[1:]
+	return item
 }
 
-// maxVerb is how much of an unknown signal's name is kept, in bytes.
-const maxVerb = 40
+// signalled says whether there is a signal of that name.
+func (b *inbox) signalled(name string) bool {
+	return slices.ContainsFunc(b.items, func(item any) bool {
+		s, is := item.(*signal)
+		return is && s.SignalName == name
+	})
+}
 
 type inboxKey struct{}
 
@@ -85,33 +75,13 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, &i.box), in)
 }
 
-// HandleSignal is called as the event comes in, before any code of the workflow runs.
-func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
-	switch workflow.GetInfo(ctx).WorkflowType.Name {
-	case TypeRollout:
-		i.box.rollout = append(i.box.rollout, rolloutSignal(ctx, in))
-		return nil
-	case TypeServing:
-		c := servingSignal(ctx, in)
-		if c == nil { // no person's: it goes by a channel
-			return i.Next.HandleSignal(ctx, in)
-		}
-		i.box.serving = append(i.box.serving, c)
-		return nil
-	case TypeServingStatus, TypeServingCheck: // nobody's verbs
+// HandleSignal is called as the event comes in, before any code of the workflow runs. A signal is read when it is taken out: an error here would fail the
+// workflow's task for ever.
+func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
+	if workflow.GetInfo(ctx).WorkflowType.Name == TypeServingStatus { // it takes observations from a channel, and nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
-	if in.SignalName != SignalItem {
-		s := planMenu.read(ctx, in)
-		i.box.push(&command{verb: s.verb, request: s.request, malformed: s.malformed, unknown: s.unknown})
-		return nil
-	}
-	var s ItemSignal
-	if err := decodePayload(in.Arg, &s); err != nil {
-		workflow.GetLogger(ctx).Warn("a report that cannot be read is passed over", "error", err)
-		return nil // an error here would fail the workflow's task for ever
-	}
-	i.box.push(&command{item: &s})
+	i.box.push(in)
 	return nil
 }
 

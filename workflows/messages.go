@@ -104,11 +104,6 @@ type VerbResponse struct {
 	Seq int64 `json:"seq"`
 }
 
-// responseOf is the answer to a verb that was carried out.
-func responseOf(outcome audit.Outcome, text, state string, log *audit.Log) *VerbResponse {
-	return &VerbResponse{Outcome: outcome, Message: text, State: state, Seq: log.Seq}
-}
-
 // ItemSignal is what a ServiceRelease tells its task without ending: the signal SignalItem.
 type ItemSignal struct {
 	Item int `json:"item"`

@@ -69,9 +69,3 @@ func withActivity(ctx workflow.Context, options workflow.ActivityOptions, summar
 	options.Summary = summary
 	return workflow.WithActivityOptions(ctx, options)
 }
-
-// historyIsLong says that a workflow is to be continued as new as soon as nothing of it is under way: the server suggests it at 4,096 events or 4 MiB, and ends
-// a workflow at 51,200 events.
-func historyIsLong(ctx workflow.Context) bool {
-	return workflow.GetInfo(ctx).GetContinueAsNewSuggested()
-}

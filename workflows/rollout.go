@@ -1,11 +1,15 @@
 package workflows
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -21,53 +25,43 @@ type RolloutResult struct {
 	Reason string        `json:"reason"`
 }
 
-// Rollout is one canary or blue-green release of one workload.
-//
-// One loop owns all state, and the machine of release/rollout decides: the loop tells it what was sent and what came out, asks what is to be
-// done next, and does that; one activity, or one rest, at a time. It runs on a disconnected context: Temporal's Cancel means stop to stable.
+// Rollout is one canary or blue-green release of one workload. The machine of release/rollout decides: one activity, or one rest, at a time.
+// Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
-	if err := r.offerVerbs(); err != nil {
+	if err := errors.Join(r.offer(), r.answerUpdate(supersedeEntry, readSupersede)); err != nil {
 		return RolloutResult{}, err
 	}
 	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (rollout.Status, error) { return r.machine.Status(), nil },
 		workflow.QueryHandlerOptions{Description: "The whole rollout: its phase, why, and each step."}); err != nil {
 		return RolloutResult{}, err
 	}
-	workflow.Go(r.ctx, func(wctx workflow.Context) {
-		ctx.Done().Receive(wctx, nil)
-		r.push(&rolloutCommand{command: rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: "the workflow was cancelled"}})
-	})
-	for {
-		r.serve()
-		if r.act() {
-			if again, done := r.leave(); done {
-				return r.result(again)
-			}
-			continue
-		}
-		if err := workflow.Await(r.ctx, r.hasNews); err != nil {
-			return RolloutResult{}, err
-		}
+	switch again, err := r.run(); {
+	case err != nil:
+		return RolloutResult{}, err
+	case again:
+		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, r.next())
+	case r.newer != nil:
+		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, *r.newer)
 	}
+	s := r.machine.Status()
+	result := RolloutResult{Phase: s.Phase, Reason: s.Reason}
+	if s.Phase == rollout.PhaseFailed {
+		return result, temporal.NewNonRetryableApplicationError(s.Reason, TypeRolloutFailed, nil)
+	}
+	return result, nil
 }
 
 // rolloutRun is a running rollout. Everything in it is touched by the workflow's coroutines only.
 type rolloutRun struct {
-	ctx     workflow.Context
+	*loop[rollout.Command]
 	in      RolloutInput
 	machine *machine.Machine
-	box     *inbox
-	info    *workflow.Info
-	// next is what the machine asked for last; running and timer carry it out.
-	next    machine.Action
+	// wanted is what the machine asked for last; running carries it out.
+	wanted  machine.Action
 	running *runningAction
-	timer   *runningTimer
 	// newer is the release that takes this one's place when it is over.
 	newer *RolloutInput
-	// answers are the commands that were carried out and wait for the state after them.
-	answers []*rolloutCommand
-	shown   shownRollout
 }
 
 // runningAction is an activity that is being carried out.
@@ -80,56 +74,38 @@ type runningAction struct {
 	ended   bool
 }
 
-type runningTimer struct {
-	until  time.Time
-	cancel workflow.CancelFunc
-	fired  bool
-}
-
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
-	detached, _ := workflow.NewDisconnectedContext(ctx)
-	info := workflow.GetInfo(ctx)
+	r := &rolloutRun{in: in, newer: in.Newer,
+		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled})}
+	self := r.info.WorkflowExecution
 	setup := machine.Setup{
 		Spec:    in.Spec,
-		Claim:   workloadops.Holder{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}.String(),
+		Claim:   workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID}.String(),
 		Release: in.Record, CreatedAt: in.CreatedAt, Actor: in.Actor, Reason: in.Reason, Via: in.Via,
-		Workflow:                 plan.WorkflowRef{ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID},
+		Workflow:                 plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
 		UnreachableBudgetSeconds: in.UnreachableBudgetSeconds, BringHome: in.BringHome,
 	}
-	r := &rolloutRun{ctx: detached, in: in, box: inboxOf(ctx), info: info}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
-		return r
+	} else {
+		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
-	r.machine, r.newer = machine.ResumeMachine(setup, *in.State), in.Newer
+	r.loop.driver, r.loop.machine = r, r.machine
+	if in.State != nil {
+		r.resumes()
+	}
 	return r
 }
 
-func (r *rolloutRun) push(c *rolloutCommand) { r.box.rollout = append(r.box.rollout, c) }
+func (r *rolloutRun) hasNews() bool { return r.running != nil && r.running.ended }
 
-// hasNews lists what wakes the loop: a command, an activity that ended, a rest that is over.
-func (r *rolloutRun) hasNews() bool {
-	return len(r.box.rollout) > 0 || r.running != nil && r.running.ended || r.timer != nil && r.timer.fired
-}
-
-// serve tells the machine what came out of the running activity and everything that was sent, oldest first.
-func (r *rolloutRun) serve() {
-	now := workflow.Now(r.ctx)
-	if a := r.running; a != nil && a.ended {
-		r.running = nil
-		r.settle(a, now)
+// settle tells the machine what came out of the running activity.
+func (r *rolloutRun) settle(now time.Time, _ bool) {
+	a := r.running
+	if a == nil || !a.ended {
+		return
 	}
-	if r.timer != nil && r.timer.fired {
-		r.timer = nil
-	}
-	for len(r.box.rollout) > 0 {
-		c := r.box.rollout[0]
-		r.box.rollout = r.box.rollout[1:]
-		r.carryOut(c, now)
-	}
-}
-
-func (r *rolloutRun) settle(a *runningAction, now time.Time) {
+	r.running = nil
 	switch {
 	case a.err == nil:
 		r.machine.Done(a.result, now)
@@ -140,37 +116,36 @@ func (r *rolloutRun) settle(a *runningAction, now time.Time) {
 	}
 }
 
-// act does what the machine asks for now, and shows it. It says whether nothing is left to be done, or the run is to be continued as new.
-func (r *rolloutRun) act() (leaves bool) {
-	defer r.answerAll()
+// hear takes what the party's watch has noticed: a hint only, for the workload itself is looked at.
+func (r *rolloutRun) hear(s *signal, _ time.Time) bool {
+	if s.SignalName != rollout.SignalObserved {
+		return false
+	}
+	r.machine.Observed()
+	return true
+}
+
+// act does what the machine asks for now.
+func (r *rolloutRun) act() {
 	if r.running != nil {
 		if r.machine.Interrupts() && !r.running.stopped {
 			r.running.stopped = true
 			r.running.cancel()
 		}
-		r.publish()
-		return false
+		return
 	}
-	r.next = r.wanted()
-	r.rest()
-	if r.next.Activity() {
-		r.machine.Start(r.next)
-		r.start(r.next)
+	r.wanted = r.wants()
+	if r.wanted.Activity() {
+		r.machine.Start(r.wanted)
+		r.start(r.wanted)
 	}
-	r.publish()
-	return r.next.Kind == machine.ActClose || r.next.Kind == machine.ActSupersede || r.continuesAsNew()
-}
-
-// continuesAsNew: the history is long, and nothing but a message or the clock is waited for.
-func (r *rolloutRun) continuesAsNew() bool {
-	return r.running == nil && r.next.Kind == machine.ActRest && workflow.GetInfo(r.ctx).GetContinueAsNewSuggested()
 }
 
 // changeHalts is since when what is held comes to rest by an activity of its own. It is asked after only when there is one to be made.
 const changeHalts = "rollout-halts"
 
-// wanted is what the machine asks for now.
-func (r *rolloutRun) wanted() machine.Action {
+// wants is what the machine asks for now.
+func (r *rolloutRun) wants() machine.Action {
 	now := workflow.Now(r.ctx)
 	a := r.machine.Next(now)
 	if a.Halts() && workflow.GetVersion(r.ctx, changeHalts, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
@@ -180,54 +155,75 @@ func (r *rolloutRun) wanted() machine.Action {
 	return a
 }
 
-// rest keeps the one timer that the machine's rest needs: none without an end.
-func (r *rolloutRun) rest() {
-	wanted := r.next.Kind == machine.ActRest && r.next.Until != nil && !r.continuesAsNew()
-	if r.timer != nil && (!wanted || !r.timer.until.Equal(*r.next.Until)) {
-		r.timer.cancel()
-		r.timer = nil
+func (r *rolloutRun) idle() bool { return r.running == nil && r.wanted.Kind == machine.ActRest }
+
+func (r *rolloutRun) over() bool { return r.machine.Over() }
+
+func (r *rolloutRun) rest() (until time.Time, summary string) {
+	if r.idle() && r.wanted.Until != nil {
+		until = *r.wanted.Until
 	}
-	if !wanted || r.timer != nil {
-		return
-	}
-	ctx, cancel := workflow.WithCancel(r.ctx)
-	t := &runningTimer{until: *r.next.Until, cancel: cancel}
-	r.timer = t
-	future := workflow.NewTimerWithOptions(ctx, t.until.Sub(workflow.Now(r.ctx)), workflow.TimerOptions{Summary: r.next.Summary})
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		t.fired = future.Get(ctx, nil) == nil
-	})
+	return until, r.wanted.Summary
 }
 
-// leave waits until every Update is answered and looks into the inbox once more, without yielding after that: no command is lost.
-// What is to go on as new is the input of the next run.
-func (r *rolloutRun) leave() (again *RolloutInput, done bool) {
-	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
-		return nil, true
-	}
-	if r.machine.Over() {
-		r.serve()
-		r.answerAll()
-		return r.newer, true
-	}
-	if len(r.box.rollout) > 0 {
-		return nil, false
-	}
-	state := r.machine.State()
-	again = &RolloutInput{}
-	*again = r.in
-	again.State, again.Newer = &state, r.newer
-	return again, true
+func (r *rolloutRun) next() any {
+	in, state := r.in, r.machine.State()
+	in.State, in.Newer = &state, r.newer
+	return in
 }
 
-func (r *rolloutRun) result(again *RolloutInput) (RolloutResult, error) {
-	if again != nil {
-		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, *again)
+// rolloutMenu is what a Rollout takes.
+var rolloutMenu = menuOf(commandOf, validateRolloutVerb,
+	menuEntry{rollout.VerbApprove, `Let the step that waits go on. Payload: empty, or {"actor":"ann","reason":"looks good","step":2}.`},
+	menuEntry{rollout.VerbPause, `Hold the rollout where it is. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
+	menuEntry{rollout.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
+	menuEntry{rollout.VerbStop, `End it: back at stable (default), at the new version, or frozen as it is. ` +
+		`Payload: empty, or {"to":"new","actor":"ann","reason":"enough seen"}.`},
+	menuEntry{rollout.VerbRollback, `Go back to the stable version, traffic first. Payload: empty, or {"actor":"ann","reason":"errors"}.`},
+	menuEntry{rollout.VerbJump, `Go to another step; back, traffic moves and pods stay. Payload: {"toStep":3,"actor":"ann"}.`},
+	menuEntry{rollout.VerbRetry, `Try again what has failed, or put back what somebody else has edited. Payload: empty, or {"actor":"ann"}.`},
+	menuEntry{rollout.VerbPromote, `Skip the pauses that are left. Payload: empty, or {"actor":"ann","step":2}.`},
+)
+
+func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
+	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep}
+}
+
+func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
+	switch {
+	case q.Step < 0 || q.ToStep < 0:
+		return errors.New("step and toStep are counted from 1")
+	case len(q.Gate) > maxGate:
+		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
+	case q.To != "" && q.To != rollout.StopToStable && q.To != rollout.StopToNew && q.To != rollout.StopToFrozen:
+		return fmt.Errorf("to is %q: it is stable, new or frozen", cell(string(q.To), maxVerb))
 	}
-	s := r.machine.Status()
-	result := RolloutResult{Phase: s.Phase, Reason: s.Reason}
-	if s.Phase == rollout.PhaseFailed {
-		return result, temporal.NewNonRetryableApplicationError(s.Reason, TypeRolloutFailed, nil)
+	return validateVerb(q.VerbRequest)
+}
+
+// UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → VerbResponse.
+const UpdateSupersede = string(rollout.VerbSupersede)
+
+var supersedeEntry = menuEntry{rollout.VerbSupersede, "A newer release of the same workload takes this one's place: this one goes back to stable first."}
+
+// readSupersede reads a newer release, which comes with its command.
+func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {
+	var q SupersedeRequest
+	if err := decodeStrictly(payloads, &q); err != nil {
+		return nil, err
 	}
-	return result, nil
+	if len(q.Input.Spec.Strategy.Steps) == 0 || q.Input.State != nil || q.Input.Newer != nil {
+		return nil, errors.New("the newer release has no steps: send its whole input")
+	}
+	command := commandOf(rollout.VerbSupersede, RolloutVerbRequest{VerbRequest: q.VerbRequest})
+	return &envelope[rollout.Command]{command: command, with: &q.Input}, validateVerb(q.VerbRequest)
+}
+
+// carryOut hands one command to the machine.
+func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audit.Outcome, string) {
+	outcome, text := r.machine.Command(e.command, now)
+	if newer, is := e.with.(*RolloutInput); is && r.newer == nil && r.machine.Superseded() {
+		r.newer = newer
+	}
+	return outcome, text
 }

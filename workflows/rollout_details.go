@@ -5,57 +5,31 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
-// shownRollout is what lists were last told.
-type shownRollout struct {
-	phase rollout.Phase
-	waits rollout.WaitKind
-	since time.Time
+// listed leaves out the short waits for pods and traffic: each write is an event.
+func (r *rolloutRun) listed() listing {
+	s := r.machine.Status()
+	now := listing{state: string(s.Phase)}
+	w := s.WaitingFor
+	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.Stuck() || r.starting(s)
+	if !short {
+		now.waits, now.since, now.memo = string(w.Kind), w.Since, &Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
+	}
+	return now
 }
 
-// publish tells Temporal's lists and its UI what the rollout does. Lists are written on change only, and not for the short waits for pods
-// and traffic: each write is an event.
-func (r *rolloutRun) publish() {
-	s := r.machine.Status()
-	now := shownRollout{phase: s.Phase}
-	if w := s.WaitingFor; w != nil && (w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic || w.Kind == rollout.WaitPods && r.machine.Stuck()) {
-		now.waits, now.since = w.Kind, w.Since
-	}
-	if r.starting(s) {
-		now.waits, now.since = "", time.Time{}
-	}
-	if now.phase != r.shown.phase || now.waits != r.shown.waits || !now.since.Equal(r.shown.since) {
-		if err := workflow.UpsertTypedSearchAttributes(r.ctx, r.attributes(now)...); err != nil {
-			workflow.GetLogger(r.ctx).Error("search attributes", "error", err)
-		}
-		if now.waits != "" {
-			Shown{State: string(s.Phase), Reason: s.Reason, WaitingFor: s.WaitingFor}.remember(r.ctx)
-		}
-		r.shown = now
-	}
-	workflow.SetCurrentDetails(r.ctx, rolloutDetails(s, workflow.Now(r.ctx).UTC().Truncate(time.Second)))
+func (r *rolloutRun) details() string {
+	return rolloutDetails(r.machine.Status(), workflow.Now(r.ctx).UTC().Truncate(time.Second))
 }
 
 // starting: it is being claimed, and the party is not known to be away.
 func (r *rolloutRun) starting(s rollout.Status) bool {
-	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.next.Activity() && !r.next.NoPickUpTimeout
-}
-
-func (r *rolloutRun) attributes(now shownRollout) []temporal.SearchAttributeUpdate {
-	updates := []temporal.SearchAttributeUpdate{AttributeState.ValueSet(string(now.phase))}
-	switch {
-	case now.waits != "":
-		updates = append(updates, AttributeWaitingFor.ValueSet(string(now.waits)), AttributeWaitingSince.ValueSet(now.since))
-	case r.shown.waits != "" || r.shown.phase == "":
-		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
-	}
-	return updates
+	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.wanted.Activity() && !r.wanted.NoPickUpTimeout
 }
 
 // maxDetailSteps is how many steps the page of a rollout shows, around the current one.

@@ -18,12 +18,9 @@ import (
 func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
-	for _, v := range []struct{ name, description string }{
-		{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
-		{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."},
-	} {
-		workflow.GetSignalChannelWithOptions(r.ctx, v.name, workflow.SignalChannelOptions{Description: v.description})
-	}
+	offerSignals(r.ctx,
+		menuEntry{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
+		menuEntry{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."})
 	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.ServiceStatus, error) { return r.status(), nil },
 		workflow.QueryHandlerOptions{Description: "The service: its state, why, and each workload."}); err != nil {
 		return ServiceReleaseResult{}, err
@@ -62,16 +59,14 @@ type itemRun struct {
 // listen takes what the task sends.
 func (r *itemRun) listen(ctx workflow.Context) {
 	for {
-		if err := workflow.Await(ctx, func() bool { return len(r.box.pending) > 0 }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return len(r.box.items) > 0 }); err != nil {
 			return
 		}
-		for c := r.box.take(); c != nil; c = r.box.take() {
-			switch string(c.verb) {
-			case SignalItemResume:
-				r.round++
-			case SignalItemAbandon:
-				r.abandoned = true
-			}
+		switch r.box.take().(*signal).SignalName {
+		case SignalItemResume:
+			r.round++
+		case SignalItemAbandon:
+			r.abandoned = true
 		}
 	}
 }

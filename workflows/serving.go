@@ -1,12 +1,14 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -46,68 +48,51 @@ type ServingState struct {
 }
 
 // Serving is one operation on a serving: a creation, an update, a recreation or a deletion. The machine of release/serving decides; each party
-// does one step at a time, on its own queue, beside the others. It runs on a disconnected context: Temporal's Cancel means stop.
+// does one step at a time, on its own queue, beside the others. Temporal's Cancel means stop.
 func Serving(ctx workflow.Context, in serving.Input) (ServingResult, error) {
-	detached, _ := workflow.NewDisconnectedContext(ctx)
-	s := &servingRun{ctx: detached, in: in, info: workflow.GetInfo(ctx), box: inboxOf(ctx), running: make([]*partyStep, len(in.Parties))}
+	s := newServingRun(ctx, in)
 	if err := workflow.SetQueryHandlerWithOptions(s.ctx, QueryState, s.state,
 		workflow.QueryHandlerOptions{Description: "What the operation does now, and why it does not go on."}); err != nil {
 		return ServingResult{}, err
 	}
-	s.listen()
-	if err := s.offerVerbs(); err != nil {
+	offerSignals(s.ctx,
+		menuEntry{serving.SignalSupersede, "A newer operation on the serving waits for this one to give way."},
+		menuEntry{serving.SignalPresence, "The worker of a party has gone away, or is back."},
+		menuEntry{serving.SignalGaveWay, "The operation before this one has given way."})
+	if err := s.offer(); err != nil {
 		return ServingResult{}, err
 	}
-	workflow.Go(s.ctx, func(wctx workflow.Context) {
-		ctx.Done().Receive(wctx, nil)
-		s.box.serving = append(s.box.serving, &servingCommand{command: serving.Command{Verb: serving.VerbStop, Reason: "the workflow was cancelled"}})
-	})
-	goes, err := s.begin()
-	if err != nil {
+	if err := s.begin(); err != nil {
 		return s.result, err
 	}
-	if !goes {
-		return s.result, s.dismiss()
+	switch again, err := s.run(); {
+	case err != nil:
+		return ServingResult{}, err
+	case again:
+		return ServingResult{}, workflow.NewContinueAsNewError(s.ctx, TypeServing, s.next())
 	}
-	for s.serve(); !s.finished(); s.serve() {
-		s.act()
-		s.answer()
-		s.show()
-		if err := workflow.Await(s.ctx, s.hasNews); err != nil {
-			return ServingResult{}, err
-		}
-	}
-	return s.end()
+	return s.result, nil
 }
 
 // servingRun is a running operation. Everything in it is touched by the workflow's coroutines only.
 type servingRun struct {
-	ctx     workflow.Context
-	in      serving.Input
-	info    *workflow.Info
+	*loop[serving.Command]
+	in serving.Input
+	// self names the operation: the first of its runs. began is when that was.
+	self    workloadops.Holder
+	began   time.Time
 	machine *serving.Machine
 	result  ServingResult
-	// box is what people send, answers the commands that were carried out and are to be answered.
-	box     *inbox
-	answers []*servingCommand
 	// running is what each party does now.
 	running []*partyStep
-	// What others send; waiting are the operations that wait for this one to give way.
-	superseded, presence, gaveWay workflow.ReceiveChannel
-	waiting                       []string
-	timer                         *runningTimer
-	// noted is what the status was last told, ending how the operation ended; released says that a deleted serving was let go.
+	// waiting are the operations that wait for this one to give way.
+	waiting []string
+	// begun says that the operation is the serving's now. noted is what the status was last told, ending how the operation ended; released says that a
+	// deleted serving was let go.
+	begun    bool
 	noted    serving.Outcome
 	ending   *serving.Ending
 	released bool
-	shown    shownServing
-}
-
-// shownServing is what lists were last told.
-type shownServing struct {
-	stage serving.Stage
-	waits string
-	since time.Time
 }
 
 // partyStep is what one party does.
@@ -119,109 +104,139 @@ type partyStep struct {
 	err     error
 }
 
+func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
+	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)),
+		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled})}
+	s.loop.driver = s
+	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
+	s.began = s.info.WorkflowStartTime
+	if c := in.Continued; c != nil {
+		s.began, s.begun, s.waiting, s.released = c.Began, c.Begun, c.Waiting, c.Released
+		s.adopt(serving.ResumeMachine(in, c.State))
+		s.noted = s.machine.Outcome()
+		s.resumes()
+	}
+	return s
+}
+
+// adopt has a machine decide from now on.
+func (s *servingRun) adopt(m *serving.Machine) {
+	m.Name(s.self.String())
+	s.machine, s.loop.machine = m, m
+}
+
 func (s *servingRun) state() (ServingState, error) {
 	state := ServingState{ID: s.in.ID, Kind: s.in.Kind, Generation: s.in.Generation, Message: s.result.Message, Ending: s.ending}
 	if s.machine != nil {
-		state.Stage, state.Message = s.machine.Stage(), s.machine.Says()
+		state.Stage, state.Message = s.machine.Stage(), cmp.Or(s.result.Message, s.machine.Says())
 		state.WaitingFor, state.History = s.machine.WaitingFor(), s.machine.History()
 	}
 	return state, nil
 }
 
-// listen opens the channels of what others send.
-func (s *servingRun) listen() {
-	s.superseded = workflow.GetSignalChannelWithOptions(s.ctx, serving.SignalSupersede,
-		workflow.SignalChannelOptions{Description: "A newer operation on the serving waits for this one to give way."})
-	s.presence = workflow.GetSignalChannelWithOptions(s.ctx, serving.SignalPresence,
-		workflow.SignalChannelOptions{Description: "The worker of a party has gone away, or is back."})
-	s.gaveWay = workflow.GetSignalChannelWithOptions(s.ctx, serving.SignalGaveWay,
-		workflow.SignalChannelOptions{Description: "The operation before this one has given way."})
-}
-
-// begin writes down that the operation has begun and waits until its predecessor has given way. It says whether there is anything to do.
-func (s *servingRun) begin() (goes bool, err error) {
+// begin writes down that the operation has begun and waits until its predecessor has given way.
+func (s *servingRun) begin() error {
+	if s.begun {
+		return nil
+	}
 	var found serving.BeginResult
 	note := s.note(s.operation())
 	note.Parties, note.Previous = s.in.Parties, s.in.PreviousDigest
 	if err := workflow.ExecuteActivity(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note).Get(s.ctx, &found); err != nil {
-		return false, err
+		return err
 	}
 	switch {
 	case found.Gone:
-		s.result.Message = "the serving is not there any more"
-		return false, nil
+		s.dismiss("the serving is not there any more")
+		return nil
 	case found.Newer:
-		s.result.Message = "its spec has been changed again, which is for a newer operation"
-		return false, nil
+		s.dismiss("its spec has been changed again, which is for a newer operation")
+		return nil
 	case found.Served != nil:
-		return false, s.onServed(*found.Served)
+		s.onServed(*found.Served)
+		return nil
 	case found.Unrecorded != "":
 		workflow.GetLogger(s.ctx).Error("the record could not be written", "serving", s.in.ID, "error", found.Unrecorded)
 	}
-	if found.Predecessor != nil {
-		s.awaitPredecessor(*found.Predecessor)
+	s.begun = found.Predecessor == nil || s.awaitPredecessor(*found.Predecessor)
+	s.anew = !s.begun
+	s.result.Message = ""
+	if s.machine == nil {
+		s.adopt(serving.NewMachine(s.in, workflow.Now(s.ctx)))
 	}
-	s.machine = serving.NewMachine(s.in, workflow.Now(s.ctx))
-	s.machine.Name(workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String())
 	if found.Predecessor != nil {
 		s.machine.Inherit()
 	}
-	s.noted = s.machine.Outcome()
-	return true, nil
+	s.noted = serving.Outcome{Version: s.in.TargetDigest} // what people have sent meanwhile is not told yet
+	return nil
 }
 
-// onServed begins anew on the version that has come to serve since the operation was started: the parties read versions from a workflow's first event.
-func (s *servingRun) onServed(served kuscia.Served) error {
+// dismiss ends an operation that has nothing to do.
+func (s *servingRun) dismiss(why string) {
+	s.result.Message, s.dismissed = why, "the operation has nothing to do: "+why
+}
+
+// onServed has a next run begin on the version that has come to serve since the operation was started: the parties read versions from a run's first event.
+func (s *servingRun) onServed(served kuscia.Served) {
 	in, wrong := s.in.On(served)
 	if wrong != "" {
-		s.result.Message = wrong // the server looks at the serving again, and says so in the status
-		return nil
+		s.dismiss(wrong) // the server looks at the serving again, and says so in the status
+		return
 	}
-	return workflow.NewContinueAsNewError(s.ctx, TypeServing, in)
+	s.in, s.anew = in, true
+	if s.machine == nil {
+		s.adopt(serving.NewMachine(in, workflow.Now(s.ctx)))
+	}
 }
 
-// awaitPredecessor asks the operation before this one to give way, and waits until it is over: two operations never work on the same parties.
-func (s *servingRun) awaitPredecessor(p kuscia.Operation) {
+// awaitPredecessor asks the operation before this one to give way, and waits until it is over: two operations never work on the same parties. It says whether
+// that is so: when the history is long, the next run asks.
+func (s *servingRun) awaitPredecessor(p kuscia.Operation) (over bool) {
+	if p.WorkflowID == s.self.WorkflowID { // an earlier one of this ID: only one is open at a time
+		return true
+	}
 	s.result.Message = "waits for " + p.WorkflowID + " to give way"
 	workflow.SetCurrentDetails(s.ctx, s.result.Message)
-	by := serving.SupersedeSignal{By: s.info.WorkflowExecution.ID, Generation: s.in.Generation}
+	by := serving.SupersedeSignal{By: s.self.WorkflowID, Generation: s.in.Generation}
+	gaveWay := func() bool { return s.box.signalled(serving.SignalGaveWay) }
 	for answered := false; !answered; {
-		if err := workflow.SignalExternalWorkflow(s.ctx, p.WorkflowID, p.RunID, serving.SignalSupersede, by).Get(s.ctx, nil); err != nil {
-			return // it is over
+		if historyIsLong(s.ctx) {
+			return false
+		}
+		// No run is named: it may go on in a newer one meanwhile.
+		if err := workflow.SignalExternalWorkflow(s.ctx, p.WorkflowID, "", serving.SignalSupersede, by).Get(s.ctx, nil); err != nil {
+			return true // it is over
 		}
 		var err error
-		if answered, err = workflow.AwaitWithTimeout(s.ctx, askAgain, func() bool { return s.gaveWay.Len() > 0 }); err != nil {
-			return
+		if answered, err = workflow.AwaitWithTimeout(s.ctx, askAgain, gaveWay); err != nil {
+			return true
 		}
 	}
+	return true
 }
 
 // askAgain is after how long a predecessor is asked again to give way: somebody may have terminated it since.
 const askAgain = time.Minute
 
 func (s *servingRun) operation() kuscia.Operation {
-	return kuscia.Operation{Kind: s.in.Kind, Generation: s.in.Generation, WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID,
-		Version: s.in.TargetDigest}
+	return kuscia.Operation{Kind: s.in.Kind, Generation: s.in.Generation, WorkflowID: s.self.WorkflowID, RunID: s.self.RunID, Version: s.in.TargetDigest}
+}
+
+// source is where versions are read: this run was started with them too.
+func (s *servingRun) source(previous bool) serving.Source {
+	return serving.Source{WorkflowID: s.self.WorkflowID, RunID: s.info.WorkflowExecution.RunID, Previous: previous}
 }
 
 func (s *servingRun) note(op kuscia.Operation) serving.NoteRequest {
-	return serving.NoteRequest{ID: s.in.ID, UID: s.in.UID, Operation: op, Started: s.info.WorkflowStartTime,
-		Source: serving.Source{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}}
+	return serving.NoteRequest{ID: s.in.ID, UID: s.in.UID, Operation: op, Started: s.began, Source: s.source(false)}
 }
 
-// hasNews lists what wakes the loop.
 func (s *servingRun) hasNews() bool {
-	for _, r := range s.running {
-		if r != nil && r.ended {
-			return true
-		}
-	}
-	return len(s.box.serving) > 0 || s.superseded.Len() > 0 || s.presence.Len() > 0 || s.timer != nil && s.timer.fired
+	return slices.ContainsFunc(s.running, func(r *partyStep) bool { return r != nil && r.ended })
 }
 
-// serve tells the machine what has happened.
-func (s *servingRun) serve() {
-	now := workflow.Now(s.ctx)
+// settle tells the machine what the parties have done, and that one has been waited for long enough.
+func (s *servingRun) settle(now time.Time, fired bool) {
 	for i, r := range s.running {
 		if r == nil || !r.ended {
 			continue
@@ -239,47 +254,88 @@ func (s *servingRun) serve() {
 			s.machine.Failed(i, r.step, message(r.err), now)
 		}
 	}
-	for signal := (serving.PresenceSignal{}); s.presence.ReceiveAsync(&signal); signal = (serving.PresenceSignal{}) {
-		s.machine.Presence(signal, now)
-	}
-	s.hear()
-	if s.timer != nil && s.timer.fired {
-		s.timer = nil
+	if fired {
 		s.machine.Tick(now)
 	}
-	s.command(now)
 }
 
-// hear takes in who waits for the operation to give way.
-func (s *servingRun) hear() {
-	for signal := (serving.SupersedeSignal{}); s.superseded.ReceiveAsync(&signal); signal = (serving.SupersedeSignal{}) {
-		s.machine.Supersede(signal)
-		s.waiting = append(s.waiting, signal.By)
-	}
-}
-
-// finished: nothing is left to do, and nothing runs.
-func (s *servingRun) finished() bool {
-	if !s.machine.Over() {
+// hear takes what the parties' presence is, and who waits for the operation to give way.
+func (s *servingRun) hear(sent *signal, now time.Time) bool {
+	var err error
+	switch sent.SignalName {
+	case serving.SignalPresence:
+		var presence serving.PresenceSignal
+		if err = decodePayload(sent.Arg, &presence); err == nil && s.machine != nil {
+			s.machine.Presence(presence, now)
+		}
+	case serving.SignalSupersede:
+		var by serving.SupersedeSignal
+		if err = decodePayload(sent.Arg, &by); err == nil {
+			if s.machine != nil {
+				s.machine.Supersede(by)
+			}
+			s.waiting = append(s.waiting, by.By)
+		}
+	case serving.SignalGaveWay: // it has been waited for
+	default:
 		return false
 	}
-	for _, r := range s.running {
-		if r != nil {
-			return false
-		}
+	if err != nil {
+		workflow.GetLogger(s.ctx).Warn("a signal that cannot be read is passed over", "signal", sent.SignalName, "error", err)
 	}
 	return true
 }
 
+func (s *servingRun) carryOut(e *envelope[serving.Command], now time.Time) (audit.Outcome, string) {
+	return s.machine.Command(e.command, now)
+}
+
+func (s *servingRun) quiet() bool {
+	return !slices.ContainsFunc(s.running, func(r *partyStep) bool { return r != nil })
+}
+
+// finished: nothing is left to do, and nothing runs.
+func (s *servingRun) finished() bool { return s.begun && s.machine.Over() && s.quiet() }
+
+// idle says that another run could go on: no party does anything.
+func (s *servingRun) idle() bool { return s.machine != nil && s.quiet() && !s.finished() }
+
+func (s *servingRun) over() bool { return s.dismissed != "" || s.ending != nil }
+
+// rest is until when an absent party is waited for.
+func (s *servingRun) rest() (until time.Time, summary string) {
+	if s.begun && s.ending == nil {
+		until, _ = s.machine.Deadline()
+	}
+	return until, "how long a party is waited for"
+}
+
+func (s *servingRun) next() any {
+	in := s.in
+	in.Continued = &serving.Continued{Began: s.began, Begun: s.begun, State: s.machine.State(), Waiting: s.waiting, Released: s.released}
+	return in
+}
+
 // act starts what is wanted, stops what is not any more, and tells the status what has changed.
 func (s *servingRun) act() {
+	switch {
+	case s.dismissed != "":
+		s.farewell()
+		return
+	case !s.begun:
+		return
+	case s.finished():
+		s.end()
+		return
+	}
+	drains := s.drains()
 	for i, r := range s.running {
 		wanted := s.machine.Wanted(i)
 		switch {
-		case r != nil && r.step != wanted && !r.stopped:
+		case r != nil && !r.stopped && (r.step != wanted || drains):
 			r.stopped = true
 			r.cancel()
-		case r == nil && wanted != serving.StepNone:
+		case r == nil && wanted != serving.StepNone && !drains:
 			s.start(i, wanted)
 		}
 	}
@@ -290,16 +346,14 @@ func (s *servingRun) act() {
 		s.released = true
 		s.release(nil)
 	}
-	s.await()
 }
 
-var stepActivity = map[serving.Step]string{
-	serving.StepPrepare: serving.ActivityPrepare, serving.StepApply: serving.ActivityApply, serving.StepBack: serving.ActivityApply, serving.StepRemove: serving.ActivityRemove,
-}
-
-var stepSummary = map[serving.Step]string{
-	serving.StepPrepare: "ask %s whether it can run it", serving.StepApply: "bring %s to the version asked", serving.StepBack: "bring %s back to the version of before",
-	serving.StepRemove: "remove what %s runs",
+// stepActivity is the activity that does a step, and its summary.
+var stepActivity = map[serving.Step]struct{ name, summary string }{
+	serving.StepPrepare: {serving.ActivityPrepare, "ask %s whether it can run it"},
+	serving.StepApply:   {serving.ActivityApply, "bring %s to the version asked"},
+	serving.StepBack:    {serving.ActivityApply, "bring %s back to the version of before"},
+	serving.StepRemove:  {serving.ActivityRemove, "remove what %s runs"},
 }
 
 // start has a party do a step, beside the loop. What is stopped ends before anything else begins there: two writers would undo each other.
@@ -311,23 +365,22 @@ func (s *servingRun) start(party int, step serving.Step) {
 	options := partyRun(target.Queue, 0)
 	options.WaitForCancellation = true
 	request := serving.PartyRequest{
-		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.info.WorkflowStartTime.UnixMilli(), Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
-		Source:          serving.Source{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID, Previous: step == serving.StepBack},
-		Claim:           workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.WorkflowExecution.RunID}.String(),
+		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(), Domain: target.Domain, Deployment: target.Deployment,
+		Version: s.in.TargetDigest, Source: s.source(step == serving.StepBack), Claim: s.self.String(),
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
 		Told: s.machine.Told(party),
 	}
 	if step == serving.StepBack {
 		request.Version = s.in.PreviousDigest
 	}
-	ctx = withActivity(ctx, options, fmt.Sprintf(stepSummary[step], target.Name()))
+	ctx = withActivity(ctx, options, fmt.Sprintf(stepActivity[step].summary, target.Name()))
 	pause := s.machine.Again(party).Sub(workflow.Now(s.ctx))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if pause > 0 {
 			running.err = workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before " + target.Name() + " tries again"}).Get(ctx, nil)
 		}
 		if running.err == nil {
-			running.err = workflow.ExecuteActivity(ctx, stepActivity[step], request).Get(ctx, nil)
+			running.err = workflow.ExecuteActivity(ctx, stepActivity[step].name, request).Get(ctx, nil)
 		}
 		running.ended = true
 	})
@@ -358,94 +411,83 @@ func (s *servingRun) release(ending *serving.Ending) {
 	}
 }
 
-// await keeps the one timer that an absent party needs.
-func (s *servingRun) await() {
-	until, wanted := s.machine.Deadline()
-	if s.timer != nil && (!wanted || !s.timer.until.Equal(until)) {
-		s.timer.cancel()
-		s.timer = nil
+// end writes how the operation ended and tells whoever waits for it to give way. A command that comes meanwhile belongs to the record too.
+func (s *servingRun) end() {
+	if s.ending == nil || s.machine.News(s.noted) {
+		ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
+		s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Says()}
+		s.conclude(ending, now)
+		s.ending = &ending // queries are told afterwards: what is over is over for whoever reads it
 	}
-	if !wanted || s.timer != nil {
-		return
-	}
-	ctx, cancel := workflow.WithCancel(s.ctx)
-	t := &runningTimer{until: until, cancel: cancel}
-	s.timer = t
-	future := workflow.NewTimerWithOptions(ctx, max(until.Sub(workflow.Now(s.ctx)), 0), workflow.TimerOptions{Summary: "how long a party is waited for"})
-	workflow.Go(s.ctx, func(ctx workflow.Context) {
-		t.fired = future.Get(ctx, nil) == nil
-	})
-}
-
-// show tells Temporal's lists and its UI what the operation does. Lists are written on change only: each write is an event.
-func (s *servingRun) show() {
-	now := shownServing{stage: s.machine.Stage()}
-	if w := s.machine.WaitingFor(); w != nil {
-		now.waits, now.since = w.Kind, w.Since.Time
-	}
-	var updates []temporal.SearchAttributeUpdate
-	if now.stage != s.shown.stage {
-		updates = append(updates, AttributeState.ValueSet(string(now.stage)))
-	}
-	switch {
-	case now.waits == s.shown.waits && now.since.Equal(s.shown.since):
-	case now.waits == "":
-		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
-	default:
-		updates = append(updates, AttributeWaitingFor.ValueSet(now.waits), AttributeWaitingSince.ValueSet(now.since))
-	}
-	s.shown = now
-	if len(updates) > 0 {
-		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
-			workflow.GetLogger(s.ctx).Error("search attributes", "error", err)
-		}
-	}
-	workflow.SetCurrentDetails(s.ctx, servingDetails(s.in, s.machine))
-}
-
-// end writes how the operation ended and answers whoever waits for it to give way, or for what became of a command. Nobody who asks while it closes is left
-// waiting: a signal that comes before the end makes the server repeat the last step, and one that comes after it finds nobody.
-func (s *servingRun) end() (ServingResult, error) {
-	now := s.machine.Outcome()
-	s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Says()}
-	s.conclude()
-	if s.shown.waits != "" { // what is over waits for nobody
-		s.show()
-	}
-	for s.answer(); s.farewell(); s.answer() {
-		s.command(workflow.Now(s.ctx))
-		if s.machine.News(s.noted) {
-			s.conclude()
-		}
-	}
-	return s.result, nil
+	s.farewell()
 }
 
 // conclude writes how the operation ended into its record and, where that is its own, into the status: what is deleted has none, and that of a superseded
-// operation is the newer one's, which whoever writes it knows. Queries are told afterwards: what is over is over for whoever reads it.
-func (s *servingRun) conclude() {
-	ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
-	if s.in.Kind == serving.KindDelete {
-		s.noted = now
-		s.release(&ending)
-	} else {
+// operation is the newer one's, which whoever writes it knows.
+func (s *servingRun) conclude(ending serving.Ending, now serving.Outcome) {
+	if s.in.Kind != serving.KindDelete {
 		s.tell(now, &ending)
+		return
 	}
-	s.ending = &ending
+	s.noted = now
+	s.release(&ending)
 }
 
-// farewell tells the operations that wait for this one that it has given way, and waits until every command is answered. It says whether there are new ones.
-func (s *servingRun) farewell() (more bool) {
-	for s.hear(); len(s.waiting) > 0; s.hear() {
+// farewell tells the operations that wait for this one that it has given way.
+func (s *servingRun) farewell() {
+	for len(s.waiting) > 0 {
 		by := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		if err := workflow.SignalExternalWorkflow(s.ctx, by, "", serving.SignalGaveWay, nil).Get(s.ctx, nil); err != nil {
 			workflow.GetLogger(s.ctx).Warn("who waits could not be told", "workflow", by, "error", err)
 		}
 	}
-	asked := func() bool { return len(s.box.serving) > 0 || s.superseded.Len() > 0 }
-	if err := workflow.Await(s.ctx, func() bool { return asked() || workflow.AllHandlersFinished(s.ctx) }); err != nil {
-		return false
+}
+
+func (s *servingRun) listed() listing {
+	if s.dismissed != "" {
+		return listing{state: string(serving.StageOver), untold: true}
 	}
-	return asked()
+	now := listing{state: string(s.machine.Stage()), untold: s.ending != nil && s.shown.waits == ""}
+	if w := s.machine.WaitingFor(); w != nil {
+		now.waits, now.since = w.Kind, w.Since.Time
+	}
+	return now
+}
+
+func (s *servingRun) details() string {
+	if s.dismissed != "" {
+		return s.result.Message
+	}
+	return servingDetails(s.in, s.machine)
+}
+
+// ServingVerbRequest is the payload of every verb of an operation on a serving, as Update and as Signal. All fields are optional.
+type ServingVerbRequest struct {
+	VerbRequest
+	// Party is who is approved, "" whoever waits now; Gate is waitingFor.gate as the person saw it, "" is not checked. Both are for approve.
+	Party string `json:"party,omitempty"`
+	Gate  string `json:"gate,omitempty"`
+}
+
+// servingMenu is what a Serving takes.
+var servingMenu = menuOf(func(verb serving.Verb, q ServingVerbRequest) serving.Command {
+	return serving.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, Party: q.Party, Gate: q.Gate}
+}, validateServingVerb,
+	menuEntry{serving.VerbApprove, `Have the party begin that waits for an approval. Payload: empty, or {"actor":"ann","reason":"looks good","party":"bob"}.`},
+	menuEntry{serving.VerbPause, `Hold the operation: what has begun goes on, no other party begins. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
+	menuEntry{serving.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
+	menuEntry{serving.VerbStop, `End an update: every party goes back to the version of before. Payload: empty, or {"actor":"ann","reason":"bad numbers"}.`},
+)
+
+func validateServingVerb(verb serving.Verb, q ServingVerbRequest) error {
+	switch {
+	case verb != serving.VerbApprove && (q.Party != "" || q.Gate != ""):
+		return fmt.Errorf("party and gate are for approve only: %s is about all parties", verb)
+	case len(q.Gate) > maxGate:
+		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
+	case len(q.Party) > MaxParty:
+		return fmt.Errorf("party has %d characters: send waitingFor.party as it is", len(q.Party))
+	}
+	return validateVerb(q.VerbRequest)
 }

@@ -42,7 +42,7 @@ func TestServingWaitsForItsPredecessor(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
-	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, nil, nil)
+	p.signalled("serving/s1/2", "", serving.SignalSupersede, nil, nil)
 	p.at(90*time.Second, func() {
 		require.Contains(t, p.state().Message, "waits for serving/s1/2 to give way")
 		require.Equal(t, []string{"begin update", "supersede serving/s1/2", "supersede serving/s1/2"}, p.calls, "nothing is done before, and it is asked again")
@@ -56,7 +56,7 @@ func TestServingDoesNotWaitForAPredecessorThatIsGone(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
-	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, errors.New("not found"), nil)
+	p.signalled("serving/s1/2", "", serving.SignalSupersede, errors.New("not found"), nil)
 	p.fail["prepare bob new"] = []error{refused("no permission")}
 	p.run(servingOf(serving.KindUpdate))
 	require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs, "what the one before has left half done is taken back")
@@ -67,7 +67,7 @@ func TestServingThatIsSupersededWhileItWaits(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
-	p.signalled("serving/s1/2", "r2", serving.SignalSupersede, nil, nil)
+	p.signalled("serving/s1/2", "", serving.SignalSupersede, nil, nil)
 	p.signalled("serving/s1/4", "", serving.SignalGaveWay, nil, nil)
 	p.at(10*time.Second, func() {
 		p.SignalWorkflow(serving.SignalSupersede, serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})

@@ -5,90 +5,136 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"go.temporal.io/sdk/interceptor"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 )
 
-// The longest actor, reason, key and front door that a verb may carry, in characters: they are kept in history and in the record.
+// The longest actor, reason, key, front door, party and gate that a verb may carry, in characters, and what of an unknown signal's name is kept, in bytes:
+// they are kept in history and in the record.
 const (
 	MaxActor  = 200
 	MaxReason = 2000
 	MaxKey    = 200
+	MaxParty  = 200
 	maxVia    = 32
+	maxGate   = 100
+	maxVerb   = 40
 )
 
-// verbMenu is what one type of workflow takes from people: its verbs V, each with a request Q, by Signal and by Update.
-type verbMenu[V ~string, Q any] struct {
-	entries []menuEntry[V]
-	// validate rejects what is malformed. What the state does not allow is accepted and answered with a refusal, since refusals belong to
-	// the record.
-	validate func(ctx workflow.Context, verb V, request Q) error
+// menu is what one type of workflow takes from people: its verbs, each by Signal and by Update.
+type menu[C any] struct {
+	verbs []menuEntry
+	// read makes a command of a verb and its payload. It rejects what is malformed; what the state does not allow is accepted and answered with a refusal,
+	// since refusals belong to the record.
+	read func(verb audit.Verb, payloads *commonpb.Payloads) (C, error)
 }
 
-// menuEntry is a verb with what the signal menu of the Temporal UI says of it.
-type menuEntry[V ~string] struct {
-	verb        V
+// menuEntry is a verb, or a signal of the engine's own, with what the signal menu of the Temporal UI says of it.
+type menuEntry struct {
+	name        audit.Verb
 	description string
 }
 
-// offer lists each verb in the UI's signal menu and answers it as an Update, by ask. Both ways end in the same inbox.
-func offer[V ~string, Q, A any](ctx workflow.Context, menu verbMenu[V, Q], ask func(ctx workflow.Context, verb V, request Q) (A, error)) error {
-	for _, v := range menu.entries {
-		// The interceptor takes these signals; asking for the channel is what puts the name and its description into the menu.
-		workflow.GetSignalChannelWithOptions(ctx, string(v.verb), workflow.SignalChannelOptions{Description: v.description})
-		err := workflow.SetUpdateHandlerWithOptions(ctx, string(v.verb), func(ctx workflow.Context, request Q) (A, error) {
-			return ask(ctx, v.verb, request)
-		}, workflow.UpdateHandlerOptions{Description: v.description, Validator: func(ctx workflow.Context, request Q) error {
-			return menu.validate(ctx, v.verb, request)
-		}})
-		if err != nil {
+// menuOf is a menu whose verbs have a request Q, of which command makes a command.
+func menuOf[C, Q any](command func(verb audit.Verb, q Q) C, validate func(verb audit.Verb, q Q) error, verbs ...menuEntry) menu[C] {
+	return menu[C]{verbs: verbs, read: func(verb audit.Verb, payloads *commonpb.Payloads) (C, error) {
+		var request, none Q
+		err := decodeStrictly(payloads, &request)
+		if err == nil {
+			err = validate(verb, request)
+		}
+		if err != nil { // of what is malformed nothing is kept
+			return command(verb, none), fmt.Errorf(`the payload cannot be read: %w; send it empty, or as {"actor":"…","reason":"…"}`, err)
+		}
+		return command(verb, request), nil
+	}}
+}
+
+// envelope is a command on its way to the machine.
+type envelope[C any] struct {
+	command C
+	// unreadable says why what was sent is no command; "" when it is.
+	unreadable string
+	// with is what comes with the command: the newer release of a supersede.
+	with any
+	// outcome and text are what the machine said; response is set once it is known what follows from it.
+	outcome  audit.Outcome
+	text     string
+	response *VerbResponse
+}
+
+// open reads a signal. One that is unknown or cannot be read is refused in the record, since it has no other answer.
+func (m menu[C]) open(s *signal) *envelope[C] {
+	verb := audit.Verb(cell(s.SignalName, maxVerb))
+	e := &envelope[C]{}
+	if slices.ContainsFunc(m.verbs, func(v menuEntry) bool { return string(v.name) == s.SignalName }) {
+		var err error
+		if e.command, err = m.read(verb, s.Arg); err != nil {
+			e.unreadable = err.Error()
+		}
+		return e
+	}
+	e.command, _ = m.read(verb, nil)
+	names := make([]audit.Verb, len(m.verbs))
+	for i, v := range m.verbs {
+		names[i] = v.name
+	}
+	e.unreadable = fmt.Sprintf("there is no signal %q: send one of %v", verb, names)
+	return e
+}
+
+// offerSignals lists signals in the UI's signal menu. The interceptor takes them; asking for the channel is what puts a name and its description there.
+func offerSignals(ctx workflow.Context, entries ...menuEntry) {
+	for _, s := range entries {
+		workflow.GetSignalChannelWithOptions(ctx, string(s.name), workflow.SignalChannelOptions{Description: s.description})
+	}
+}
+
+// offer lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
+func (l *loop[C]) offer() error {
+	offerSignals(l.ctx, l.menu.verbs...)
+	for _, v := range l.menu.verbs {
+		if err := l.answerUpdate(v, func(payloads *commonpb.Payloads) (*envelope[C], error) {
+			command, err := l.menu.read(v.name, payloads)
+			return &envelope[C]{command: command}, err
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// verbSignal is a signal as it was read: a verb of the menu with its request, or why it is none.
-type verbSignal[V ~string, Q any] struct {
-	verb    V
-	request Q
-	// malformed says why the payload could not be read; "" when it could. unknown: there is no such verb.
-	malformed string
-	unknown   bool
-}
-
-// read reads a signal as its event comes in. Of a payload that is malformed nothing is kept.
-func (menu verbMenu[V, Q]) read(ctx workflow.Context, in *interceptor.HandleSignalInput) verbSignal[V, Q] {
-	s := verbSignal[V, Q]{verb: V(cell(in.SignalName, maxVerb))}
-	known := slices.ContainsFunc(menu.entries, func(e menuEntry[V]) bool { return string(e.verb) == in.SignalName })
-	if !known {
-		s.unknown = true
-		return s
+// answerUpdate has what an Update sends end in the inbox. Its payload is read as strictly as a signal's.
+func (l *loop[C]) answerUpdate(v menuEntry, read func(payloads *commonpb.Payloads) (*envelope[C], error)) error {
+	open := func(raw converter.RawValue) (*envelope[C], error) {
+		var payloads commonpb.Payloads
+		if raw.Payload() != nil {
+			payloads.Payloads = append(payloads.Payloads, raw.Payload())
+		}
+		e, err := read(&payloads)
+		if err != nil {
+			return nil, temporal.NewNonRetryableApplicationError(err.Error(), "Malformed", nil)
+		}
+		return e, nil
 	}
-	var request Q
-	err := decodeStrictly(in.Arg, &request)
-	if err == nil {
-		err = menu.validate(ctx, s.verb, request)
-	}
-	if err != nil {
-		s.malformed = message(err)
-		return s
-	}
-	s.request = request
-	return s
-}
-
-// planMenu is what a DeployPlan takes.
-var planMenu = verbMenu[plan.Verb, VerbRequest]{
-	entries: []menuEntry[plan.Verb]{
-		{plan.VerbPause, `Let the services that are being released finish, then hold back the rest. Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`},
-		{plan.VerbResume, `Go on after a pause or an interruption. Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`},
-		{plan.VerbStop, `Let the services that are being released finish, then end the task for good. Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`},
-	},
-	validate: func(_ workflow.Context, _ plan.Verb, request VerbRequest) error { return validateVerb(request) },
+	return workflow.SetUpdateHandlerWithOptions(l.ctx, string(v.name), func(ctx workflow.Context, raw converter.RawValue) (VerbResponse, error) {
+		e, err := open(raw)
+		if err != nil {
+			return VerbResponse{}, err
+		}
+		l.box.push(e)
+		if err := workflow.Await(ctx, func() bool { return e.response != nil }); err != nil {
+			return VerbResponse{}, err
+		}
+		return *e.response, nil
+	}, workflow.UpdateHandlerOptions{Description: v.description, Validator: func(_ workflow.Context, raw converter.RawValue) error {
+		_, err := open(raw)
+		return err
+	}})
 }
 
 // validateVerb rejects what is too long to be kept.
@@ -98,8 +144,7 @@ func validateVerb(r VerbRequest) error {
 		most        int
 	}{{"actor", r.Actor, MaxActor}, {"reason", r.Reason, MaxReason}, {"key", r.Key, MaxKey}, {"via", r.Via, maxVia}} {
 		if length := utf8.RuneCountInString(field.value); length > field.most {
-			return temporal.NewNonRetryableApplicationError(
-				fmt.Sprintf("%s has %d characters: at most %d are kept", field.name, length, field.most), "Malformed", nil)
+			return fmt.Errorf("%s has %d characters: at most %d are kept", field.name, length, field.most)
 		}
 	}
 	return nil

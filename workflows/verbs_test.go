@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/interceptor"
+
+	"slipway.io/slipway/release/rollout"
 )
 
 func signalOf(name, payload string) *interceptor.HandleSignalInput {
@@ -30,14 +32,14 @@ func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
 		{"quotes as word processors and web pages show them", `{“step”:2}`, "typographic"},
 		{"such quotes in a text are none of its quotes", `{"stp":2,"reason":"“good”"}`, `unknown field "stp"`},
 	} {
-		read := rolloutMenu.read(nil, signalOf("approve", c.payload))
+		read := rolloutMenu.open(signalOf("approve", c.payload))
 		if c.malformed == "" {
-			require.Empty(t, read.malformed, c.reason)
+			require.Empty(t, read.unreadable, c.reason)
 		} else {
-			require.Contains(t, read.malformed, c.malformed, c.reason)
-			require.Zero(t, read.request, "%s: nothing of it is kept", c.reason)
+			require.Contains(t, read.unreadable, c.malformed, c.reason)
+			require.Equal(t, rollout.Command{Verb: rollout.VerbApprove}, read.command, "%s: nothing of it is kept", c.reason)
 		}
 	}
-	require.Contains(t, planMenu.read(nil, signalOf("pause", `{"reasn":"x"}`)).malformed, "reasn", "a task's signals are read the same way")
-	require.Contains(t, servingMenu.read(nil, signalOf("approve", `{"partie":"bob"}`)).malformed, "partie", "a serving's too")
+	require.Contains(t, planMenu.open(signalOf("pause", `{"reasn":"x"}`)).unreadable, "reasn", "a task's signals are read the same way")
+	require.Contains(t, servingMenu.open(signalOf("approve", `{"partie":"bob"}`)).unreadable, "partie", "a serving's too")
 }

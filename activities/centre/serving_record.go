@@ -18,7 +18,7 @@ func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) 
 	started, err := a.versions.Input(ctx, in.Source)
 	if err == nil {
 		failpoint.Hit("serving.record.create.before")
-		err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Source, in.Started))
+		err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Operation, in.Started))
 		failpoint.Hit("serving.record.create.after")
 	}
 	if refusedRecord(err) {
@@ -32,13 +32,13 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 	if in.Ending == nil {
 		return nil
 	}
-	name := v1alpha1.RecordName(v1alpha1.KindServing, in.Source.RunID)
+	name := v1alpha1.RecordName(v1alpha1.KindServing, in.Operation.RunID)
 	failpoint.Hit("serving.record.complete.before")
 	err := a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit)
 	if failure.Is(err, failure.NotFound) {
 		var started serving.Input
 		if started, err = a.versions.Input(ctx, in.Source); err == nil {
-			err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Source, in.Started))
+			err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Operation, in.Started))
 		}
 		if err == nil {
 			err = a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit)

@@ -188,7 +188,7 @@ func TestTheNewestRecordsOfAServingAreKept(t *testing.T) {
 	begun := time.Now().Add(-time.Hour)
 	record := func(id string, n int) string {
 		run := fmt.Sprintf("%s-r%d", id, n)
-		require.NoError(t, store.RecordServing(ctx, serving.NewAsked(asked(t, id), serving.Source{WorkflowID: "w", RunID: run}, begun.Add(time.Duration(n)*time.Minute))))
+		require.NoError(t, store.RecordServing(ctx, serving.NewAsked(asked(t, id), kuscia.Operation{WorkflowID: "w", RunID: run}, begun.Add(time.Duration(n)*time.Minute))))
 		return v1alpha1.RecordName(v1alpha1.KindServing, run)
 	}
 	other, open := record("other", 0), record("one", 0)

@@ -90,12 +90,13 @@ func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (se
 	run := release.Workflow
 	asking, cancel := backend.Briefly(ctx)
 	defer cancel()
-	described, err := execution.Describe(asking, h.Temporal, run.ID, run.RunID)
+	described, err := execution.OfRun(asking, h.Temporal, run.ID, run.RunID)
 	if err != nil {
 		return release, err
 	}
+	newest := described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 	if execution.IsOpen(described) {
-		return h.askServing(ctx, release), nil
+		return h.askServing(ctx, release, newest), nil
 	}
 	// It may have been over since its record was read.
 	if recorded, readErr := h.recordedServing(ctx, release.Record); readErr != nil || recorded.State != serving.StateProgressing {
@@ -106,7 +107,7 @@ func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (se
 	}
 	info := described.GetWorkflowExecutionInfo()
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED { // only its record could not be written
-		if asked := h.askServing(ctx, release); asked.State != serving.StateProgressing {
+		if asked := h.askServing(ctx, release, newest); asked.State != serving.StateProgressing {
 			return asked, nil
 		}
 	}
@@ -122,12 +123,12 @@ func lostServing(release serving.Release, how string) serving.Release {
 	return release
 }
 
-// askServing asks the workflow of an operation what it does, or how it ended. What its worker does not answer stays untold.
-func (h *Handlers) askServing(ctx context.Context, release serving.Release) serving.Release {
+// askServing asks a run of the workflow of an operation what it does, or how it ended. What its worker does not answer stays untold.
+func (h *Handlers) askServing(ctx context.Context, release serving.Release, runID string) serving.Release {
 	asking, cancel := backend.Briefly(ctx)
 	defer cancel()
 	var state workflows.ServingState
-	value, err := h.Temporal.QueryWorkflow(asking, release.Workflow.ID, release.Workflow.RunID, workflows.QueryState)
+	value, err := h.Temporal.QueryWorkflow(asking, release.Workflow.ID, runID, workflows.QueryState)
 	if err == nil {
 		err = value.Get(&state)
 	}

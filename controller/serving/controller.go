@@ -184,7 +184,7 @@ func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (ser
 	if started := op.StartedAt; started != nil && time.Since(started.Time) < lookAgain/2 {
 		return serving.Decision{}, nil
 	}
-	described, err := execution.Describe(ctx, c.temporal, op.WorkflowID, op.RunID)
+	described, err := execution.OfRun(ctx, c.temporal, op.WorkflowID, op.RunID)
 	if err != nil || execution.IsOpen(described) {
 		return serving.Decision{}, err
 	}
@@ -245,7 +245,7 @@ func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	var uid string
 	payload := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoUID]
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &uid); err == nil && uid == in.UID {
-		if op := kd.Status.Operation; op != nil && op.Done && op.RunID == open.RunId {
+		if op := kd.Status.Operation; op != nil && op.Done && execution.HasRun(described, op.RunID) {
 			return nil, fmt.Errorf("%s has written its end and is about to close: then what is decided begins", id)
 		}
 		return nil, nil

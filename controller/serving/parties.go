@@ -194,7 +194,7 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 		if away {
 			s.Away = one.Reason
 		}
-		if err := p.c.temporal.SignalWorkflow(ctx, op.WorkflowID, op.RunID, serving.SignalPresence, s); err != nil {
+		if err := p.c.temporal.SignalWorkflow(ctx, op.WorkflowID, "", serving.SignalPresence, s); err != nil {
 			p.c.options.Log.Debug("an operation could not be told who is away", "workflow", op.WorkflowID, "error", err)
 			continue
 		}

@@ -120,7 +120,7 @@ func MayTake(claim, id string, generation int64) bool {
 // FencingToken is a place in the order of everything that is ever written of one serving. An attempt that was frozen and wakes long after the next step has
 // begun, of its own operation or of a later one, learns from it that it is over.
 type FencingToken struct {
-	// Generation and Started are the operation's: its generation, and when its run began, in milliseconds of Unix time by the clock of Temporal. One generation
+	// Generation and Started are the operation's: its generation, and when it began, in milliseconds of Unix time by the clock of Temporal. One generation
 	// may have several operations, each begun when the one before was over.
 	Generation, Started int64
 	// Back is 1 for the way back, which comes after the step forward of the same operation.

@@ -101,6 +101,21 @@ type Input struct {
 	Cause string `json:"cause,omitempty"`
 	// UnreachableBudgetSeconds is how long a party's cluster may be out of reach of its worker before the attempt is given up and made again.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// Continued is how far the operation is, in a run that was continued as new; nil at a start.
+	Continued *Continued `json:"continued,omitempty"`
+}
+
+// Continued is what an operation takes along into its next run. No party does anything then.
+type Continued struct {
+	// Began is when its first run began.
+	Began time.Time `json:"began"`
+	// Begun says that the operation is the serving's, and its predecessor has given way: without it that is still to be found out.
+	Begun bool  `json:"begun,omitempty"`
+	State State `json:"state"`
+	// Waiting are the operations that wait for this one to give way.
+	Waiting []string `json:"waiting,omitempty"`
+	// Released says that a deleted serving was let go.
+	Released bool `json:"released,omitempty"`
 }
 
 // MaxInput is how many bytes the versions of an operation may have when they are packed: they travel in one event of a workflow's history.
@@ -157,7 +172,7 @@ type Source struct {
 type PartyRequest struct {
 	ID  string `json:"id"`
 	UID string `json:"uid"`
-	// Generation is the operation's, Started when its run began, in milliseconds of Unix time: what is written with a later fencing token is left alone.
+	// Generation is the operation's, Started when it began, in milliseconds of Unix time: what is written with a later fencing token is left alone.
 	Generation int64 `json:"generation"`
 	Started    int64 `json:"started"`
 	// Domain and Deployment say which party of the version it is: another version may have them in another order.
@@ -194,7 +209,7 @@ type NoteRequest struct {
 	// Parties are the operation's. Previous, to begin with, is the digest of the version that it takes to be the last good one.
 	Parties  []PartyTarget `json:"parties,omitempty"`
 	Previous string        `json:"previous,omitempty"`
-	// Started is when the operation's run began: its record is of that time. Ending, at the end, is what its record is completed with.
+	// Started is when the operation began: its record is of that time. Ending, at the end, is what its record is completed with.
 	Started time.Time `json:"started"`
 	Ending  *Ending   `json:"ending,omitempty"`
 }

@@ -25,7 +25,7 @@ const (
 // maxRecorded is how many decisions a record keeps: they travel to it in one event, which Temporal bounds to 2 MiB.
 const maxRecorded = 100
 
-// Asked is the snapshot of an operation's record: which run of which workflow it was, and what that was started with.
+// Asked is the snapshot of an operation's record: with which run of which workflow it began, and what it was asked.
 type Asked struct {
 	WorkflowID string    `json:"workflowId"`
 	RunID      string    `json:"runId"`
@@ -34,10 +34,10 @@ type Asked struct {
 	Input Input `json:"input"`
 }
 
-// NewAsked is what a run of an operation was asked.
-func NewAsked(in Input, run Source, started time.Time) Asked {
-	in.Previous = nil
-	return Asked{WorkflowID: run.WorkflowID, RunID: run.RunID, StartedAt: started.UTC().Truncate(time.Microsecond), Input: in}
+// NewAsked is what an operation was asked.
+func NewAsked(in Input, op kuscia.Operation, started time.Time) Asked {
+	in.Previous, in.Continued = nil, nil
+	return Asked{WorkflowID: op.WorkflowID, RunID: op.RunID, StartedAt: started.UTC().Truncate(time.Microsecond), Input: in}
 }
 
 // Ending is how an operation ended.

@@ -77,7 +77,7 @@ func TestWhatAReleaseWasAsked(t *testing.T) {
 	require.NoError(t, err)
 	in := Input{ID: "s1", Kind: KindUpdate, Generation: 2, Target: target, TargetDigest: "new", Previous: []byte("packed"), PreviousDigest: "old", Parties: []PartyTarget{
 		{Domain: "alice", Deployment: "s1"}, {Domain: "bob", Role: "server", Deployment: "s1-server"}, {Domain: "carol", Deployment: "s1"}}}
-	asked := NewAsked(in, Source{WorkflowID: "serving/s1/2", RunID: "r", Previous: true}, time.Date(2026, 3, 1, 9, 0, 0, 1234, time.UTC))
+	asked := NewAsked(in, kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r"}, time.Date(2026, 3, 1, 9, 0, 0, 1234, time.UTC))
 	require.Empty(t, asked.Input.Previous)
 	require.NotEmpty(t, in.Previous, "the input itself is left alone")
 	release := asked.Release()
