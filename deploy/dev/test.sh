@@ -51,7 +51,7 @@ build_slipway() {
   echo "test: building slipway and slipway-failpoints …"
   go build -o "$bin/slipway" ./cmd/slipway
   go build -tags failpoints -o "$bin/slipway-failpoints" ./cmd/slipway
-  go build -o "$bin/testreport" ./deploy/dev/testreport
+  go build -o "$bin/testreport" ./test/report
 }
 
 cd "$root"
