@@ -103,6 +103,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	require.NoError(t, err)
 	f := &fakeAPI{t: t, router: router, routes: map[string]func(request) answer{}, streams: map[string]http.HandlerFunc{}}
 	f.Server = httptest.NewServer(f)
+	f.on("GET /api/v1/services", func(request) answer {
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{}})
+	})
 	t.Cleanup(f.Close)
 	return f
 }

@@ -44,11 +44,19 @@ func TestOutputForScripts(t *testing.T) {
 
 func TestHelpFitsATerminal(t *testing.T) {
 	t.Parallel()
-	for _, command := range [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"plan", "run"}, {"task", "watch"}, {"rollout", "start"}, {"rollout", "wait"},
-		{"rollout", "approve"}, {"serving", "create"}, {"serving", "get"}, {"appimage", "apply"}, {"service", "apply"}, {"trafficrouting", "apply"}} {
+	commands := [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"version"}, {"plan", "run"}, {"task", "watch"}, {"task", "report"},
+		{"rollout", "start"}, {"rollout", "wait"}, {"rollout", "history"}, {"serving", "create"}, {"serving", "update"}}
+	verbs := map[string]string{"plan": "", "service": "", "party": "", "trafficrouting": "", "appimage": "", "task": "pause resume stop watch",
+		"serving": "approve pause resume stop watch history", "rollout": "approve promote pause resume rollback stop jump retry watch"}
+	for noun, own := range verbs {
+		for _, verb := range append(strings.Fields(own), "list", "get", "delete", "apply") {
+			commands = append(commands, []string{noun, verb})
+		}
+	}
+	for _, command := range commands {
 		help := slipway(t, nil, append(command, "--help")...).out
-		before, _, _ := strings.Cut(help, "Examples:")
-		_, flags, _ := strings.Cut(help, "\nFlags:")
+		before, examples, _ := strings.Cut(help, "Examples:")
+		_, flags, _ := strings.Cut(examples, "\nFlags:")
 		for _, line := range strings.Split(before+flags, "\n") {
 			require.LessOrEqual(t, render.DisplayWidth(line), 100, "%s: %s", command, line)
 		}

@@ -32,7 +32,7 @@ func withoutFirst(detail string, errors []client.FieldProblem) string {
 	return detail
 }
 
-func (e *ProblemError) Error() string { return render.OneLine(e.Detail) }
+func (e *ProblemError) Error() string { return render.OneLine(namingCommands(e.Detail)) }
 
 // UnreachableError says that the API does not answer.
 type UnreachableError struct {
@@ -98,7 +98,7 @@ func (f Finding) String() string {
 func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	var all []Finding
 	for _, p := range problems {
-		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}})
+		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: namingCommands(p.Reason)}})
 	}
 	return all
 }

@@ -25,6 +25,7 @@ type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 
 // Command is `slipway plan`.
 func Command(a *app.App) *cobra.Command {
+	var names task.Names
 	n := &plans{
 		App: a, Command: "plan", Name: "plan", Argument: "NAME",
 		Page:   task.PageOfPlans,
@@ -36,10 +37,14 @@ func Command(a *app.App) *cobra.Command {
 		},
 		Empty: "There are no plans: save one with `slipway plan apply -f FILE`.",
 		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PlanDocument], error) {
-			return apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
+			answer, err := apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
+			if a.Output == app.Table && err == nil {
+				names = task.ReadNames(ctx, api)
+			}
+			return answer, err
 		},
 		Describe: func(name string, p client.PlanDocument) error {
-			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p)))
+			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p), names))
 			return nil
 		},
 		Encode: plan.Encode, // keeps the order of the keys, which people know from the documentation
@@ -89,19 +94,19 @@ func wavesOf(d plan.Document) []client.Wave {
 }
 
 // tree draws the waves of a plan that does not run.
-func tree(waves []client.Wave) string {
-	width := 0
+func tree(waves []client.Wave, names task.Names) string {
+	var columns render.Columns
 	for _, w := range waves {
 		for _, item := range w.Items {
-			width = max(width, render.DisplayWidth(render.OneLine(item.ServiceID)))
+			columns.Widen(names.Beside(item.ServiceID))
 		}
 	}
 	var text strings.Builder
 	for n, w := range waves {
 		fmt.Fprintf(&text, "wave %d of %d, priority %d\n", n+1, len(waves), w.Priority)
 		for _, item := range w.Items {
-			operation := task.Operation(item.Deployment, item.ContainerExecMethod)
-			fmt.Fprintf(&text, "  %s   %s   (item %d)\n", render.Padded(render.OneLine(item.ServiceID), width), operation, item.Item)
+			operation := fmt.Sprintf("%s   (item %d)", task.Operation(item.Deployment, item.ContainerExecMethod), item.Item)
+			text.WriteString(columns.Text("  ", names.Beside(item.ServiceID), operation) + "\n")
 		}
 	}
 	return text.String()

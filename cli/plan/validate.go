@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/cli/task"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -49,6 +50,7 @@ type validation struct {
 	Catalogue bool `json:"catalogue"`
 	// scope says the same to people, and how far.
 	scope string
+	names task.Names
 	// answered says whether the engine was asked and answered.
 	answered bool
 	client.ValidateResult
@@ -107,7 +109,8 @@ func validateDocument(a *app.App, c *cobra.Command, api *client.Client, d manife
 			found.Errors, found.Warnings = manifest.Locate(d.Body, found.Errors), manifest.Locate(d.Body, found.Warnings)
 			slices.SortStableFunc(found.Errors, func(a, b client.FieldProblem) int { return cmp.Compare(a.Line, b.Line) })
 			scope, some := catalogueScope(d.Body)
-			return validation{File: d.File, Name: d.Name, Catalogue: some, scope: scope, answered: true, ValidateResult: found}, nil
+			return validation{File: d.File, Name: d.Name, Catalogue: some, scope: scope, names: task.ReadNames(c.Context(), api), answered: true,
+				ValidateResult: found}, nil
 		}
 		if !errors.As(err, &unreachable) {
 			return validation{}, err
@@ -166,7 +169,7 @@ func printValidations(a *app.App, all []validation) {
 			a.Printf(a.Out, "\n")
 		}
 		if len(v.Waves) > 0 {
-			a.Printf(a.Out, "%s", tree(v.Waves))
+			a.Printf(a.Out, "%s", tree(v.Waves, v.names))
 		}
 		for _, f := range apiclient.FindingsOf(v.File, v.Warnings) {
 			a.Printf(a.Err, "warning: %s\n", f)

@@ -35,6 +35,19 @@ func (c Columns) Line(indent string, cells ...Span) Line {
 	return line
 }
 
+// Text is Line without colours.
+func (c Columns) Text(indent string, cells ...string) string {
+	var text strings.Builder
+	text.WriteString(indent)
+	for n, cell := range cells {
+		if cell = OneLine(cell); n < len(c) {
+			cell = Padded(cell, c[n]+columnGap)
+		}
+		text.WriteString(cell)
+	}
+	return strings.TrimRight(text.String(), " ")
+}
+
 // Table lays text out in columns under titles. An empty cell is shown as a dash.
 type Table struct {
 	rows    [][]string
@@ -66,11 +79,7 @@ func (t *Table) String() string {
 	}
 	var text strings.Builder
 	for _, row := range t.rows {
-		var line strings.Builder
-		for n, cell := range row {
-			line.WriteString(Padded(OneLine(cell), t.columns[n]+columnGap))
-		}
-		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		text.WriteString(t.columns.Text("", row...) + "\n")
 	}
 	return text.String()
 }

@@ -52,7 +52,11 @@ func newNoun(a *app.App) *tasks {
 		},
 		Empty: "There are no such tasks.",
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Task], error) {
-			return apiclient.Read[client.Task](api.GetTask(ctx, id))
+			answer, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
+			if a.Output == app.Table && err == nil {
+				answer.Value = ReadNames(ctx, api).in(answer.Value)
+			}
+			return answer, err
 		},
 		Describe: func(_ string, t client.Task) error {
 			a.Draw(append(Whole(a.Drawing(), t), footer(a.Drawing(), t)...))

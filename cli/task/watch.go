@@ -47,18 +47,30 @@ how the task ended:
 
 // Watch follows the task and ends with the exit code that says how it ended.
 func Watch(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
+	var names Names
 	return follow.Watch(ctx, a, follow.Watched[plan.Task]{
 		Called: "task " + id, Again: "slipway task watch " + id,
 		Read: func(ctx context.Context) (plan.Task, error) {
 			task, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
+			if a.Output == app.Table && err == nil {
+				names = ReadNames(ctx, api)
+			}
 			return task.Value, err
 		},
 		Open: func(ctx context.Context, last *string) (*http.Response, error) {
 			return api.WatchTask(ctx, id, &client.WatchTaskParams{LastEventID: last})
 		},
 		Over: Over, Timeout: options.Timeout,
-		Ends:     func(t plan.Task) (int, bool) { return ends(options, t) },
-		Portrait: follow.Portrait[plan.Task]{Fit: Fit, Changes: Changes, Epilogue: Epilogue},
+		Ends: func(t plan.Task) (int, bool) { return ends(options, t) },
+		Portrait: follow.Portrait[plan.Task]{
+			Fit: func(d render.Drawing, t plan.Task, width, height int) []string {
+				return Fit(d, names.in(t), width, height)
+			},
+			Changes: func(before, now plan.Task, look time.Time) []follow.Change {
+				return Changes(before, names.in(now), look)
+			},
+			Epilogue: Epilogue,
+		},
 	})
 }
 

@@ -60,7 +60,7 @@ func (r *resolver) item(i int) {
 	item := r.document.Items[i]
 	service, ok := r.services[item.ServiceID]
 	if !ok {
-		r.refuse(i, keyServiceID, "service %s is not in the catalogue: create it with PUT /api/v1/services/%s or \"slipway service apply\"",
+		r.refuse(i, keyServiceID, "service %s is not in the catalogue: create it (PUT /api/v1/services/%s)",
 			item.ServiceID, item.ServiceID)
 		return
 	}

@@ -46,7 +46,7 @@ func TestResolve(t *testing.T) {
 		"AllWell": {"a plan that can be done", []Item{{ServiceID: "111", Deployment: Stop, Priority: 2}, {ServiceID: "222", Deployment: Restart, Priority: 1}}, nil},
 		"Unknown": {"no such service", []Item{{ServiceID: "999", Deployment: Stop}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].serviceId",
-			Reason: `service 999 is not in the catalogue: create it with PUT /api/v1/services/999 or "slipway service apply"`,
+			Reason: `service 999 is not in the catalogue: create it (PUT /api/v1/services/999)`,
 		}}},
 		"LabelOfNone": {"a label that selects nothing", []Item{{ServiceID: "111", Deployment: Stop, DeployLabel: "green"}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].deployLabel",
