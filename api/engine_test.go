@@ -68,8 +68,8 @@ type engine struct {
 	// before is called with what the front door is about to send to Temporal; nil: nothing is.
 	before atomic.Pointer[func(request any)]
 	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
-	deleted sync.Map
-	ends    []func()
+	deleted, deletedRuns sync.Map
+	ends                 []func()
 }
 
 func newEngine(t *testing.T) *engine {
@@ -107,6 +107,7 @@ var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) error {
 	if deletion, ok := request.(*workflowservice.DeleteWorkflowExecutionRequest); ok {
 		e.deleted.Store(deletion.GetWorkflowExecution().GetWorkflowId(), true)
+		e.deletedRuns.Store(deletion.GetWorkflowExecution().GetRunId(), true)
 	}
 	if before := e.before.Load(); before != nil {
 		(*before)(request)

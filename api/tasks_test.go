@@ -4,16 +4,26 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/workflows"
 )
 
 func harnessKube(t *testing.T) rest.Interface {
@@ -91,6 +101,91 @@ func TestAVerbWithoutAWorkerHasAnUnknownOutcome(t *testing.T) {
 	e.callAgain("POST", "/api/v1/tasks/"+id+"/stop", `{"key":"s1"}`, jsonBody).is(http.StatusOK, "the repeat is answered")
 	stopped := e.waitState(id, plan.TaskStopped)
 	require.Len(t, stopped.History, 1, "and it was one command")
+}
+
+// A verb that its workflow has answered is not unsaid because the task cannot be read after that: the same holds for a refusal.
+func TestAVerbIsAnsweredThoughTheTaskCannotBeRead(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	e.party.hold("111")
+	id := e.execute("shop")
+	e.waitState(id, plan.TaskRunning)
+	var sent atomic.Bool
+	cutAfter := func(request any) {
+		switch request.(type) {
+		case *workflowservice.UpdateWorkflowExecutionRequest:
+			sent.Store(true)
+		case *workflowservice.DescribeWorkflowExecutionRequest:
+			e.cut.Store(sent.Load())
+		}
+	}
+	e.before.Store(&cutAfter)
+	path := "/api/v1/tasks/" + id + "/pause"
+	accepted := decode[plan.Task](e.call("POST", path, `{"key":"p1"}`, jsonBody).is(http.StatusOK, "it was accepted"))
+	require.Equal(t, plan.TaskPausing, accepted.State, "as the workflow has answered")
+	require.Contains(t, accepted.Reason, "pause was accepted: ")
+	require.Contains(t, accepted.Reason, "could not be read")
+	require.Len(t, accepted.Services, 2, "what the record knows")
+	sent.Store(false)
+	e.cut.Store(false)
+	refused := e.call("POST", path, `{"key":"p2"}`, jsonBody).is(http.StatusConflict, "it is pausing already")
+	require.Equal(t, id, refused.problem().Task)
+	require.Contains(t, refused.problem().Detail, "is Pausing already")
+}
+
+// A task whose workflow has gone on in other runs is one task: it started when its first run did, and all of its runs are deleted with it.
+func TestATaskOfSeveralRuns(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const id, queue = "shop-1", "several-runs"
+	runs := worker.New(e.temporal, queue, worker.Options{})
+	runs.RegisterWorkflowWithOptions(func(ctx workflow.Context, more int) error {
+		if more == 0 {
+			workflow.GetSignalChannel(ctx, "end").Receive(ctx, nil)
+			return nil
+		}
+		if err := workflow.UpsertMemo(ctx, map[string]any{workflows.MemoStartedAt: began}); err != nil {
+			return err
+		}
+		return workflow.NewContinueAsNewError(ctx, workflows.TypeDeployPlan, more-1)
+	}, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
+	require.NoError(t, runs.Start())
+	defer runs.Stop()
+	snapshot, err := v1alpha1.EncodeBody(plan.Snapshot{Task: id, Plan: "shop", CreatedAt: began})
+	require.NoError(t, err)
+	require.NoError(t, e.store.CreateRecord(t.Context(), &v1alpha1.ReleaseRecord{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.RecordName(v1alpha1.KindTask, id),
+			Labels: map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask, v1alpha1.LabelSubject: "shop"}},
+		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindTask, Subject: "shop", WorkflowID: plan.WorkflowID(id), Snapshot: snapshot,
+			CreatedAt: metav1.MicroTime{Time: began}}}))
+	first, err := e.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: plan.WorkflowID(id), TaskQueue: queue,
+		TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindTask),
+			workflows.AttributeState.ValueSet(string(plan.TaskRunning)), workflows.AttributeName.ValueSet("shop"))}, workflows.TypeDeployPlan, 2)
+	require.NoError(t, err)
+	e.waitListed("", id, plan.TaskRunning)
+	require.Eventually(t, func() bool {
+		list := decode[schema.TaskList](e.call("GET", "/api/v1/tasks", "").is(http.StatusOK, "the list of tasks"))
+		return list.Items[0].StartedAt != nil && list.Items[0].StartedAt.Equal(began)
+	}, patience, tick, "the task started with its first run")
+
+	var newest *workflowservice.DescribeWorkflowExecutionResponse
+	require.Eventually(t, func() bool {
+		_ = e.temporal.SignalWorkflow(t.Context(), plan.WorkflowID(id), "", "end", nil) // a run that goes on in another takes it in vain
+		newest, err = e.temporal.DescribeWorkflowExecution(t.Context(), plan.WorkflowID(id), "")
+		return err == nil && !execution.IsOpen(newest)
+	}, patience, tick, "the last run ends")
+	require.NoError(t, e.store.CompleteTask(t.Context(), plan.Task{ID: id, Plan: "shop", State: plan.TaskSucceeded, Services: []plan.ServiceStatus{}}, 0))
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
+	deleted := map[any]bool{}
+	e.deletedRuns.Range(func(runID, _ any) bool {
+		deleted[runID] = true
+		return true
+	})
+	require.Len(t, deleted, 3, "every run is deleted, the one in the middle too")
+	require.True(t, deleted[first.GetRunID()], "the first")
+	require.True(t, deleted[newest.GetWorkflowExecutionInfo().GetExecution().GetRunId()], "the newest")
 }
 
 func TestATerminatedTaskReadsAsInterrupted(t *testing.T) {

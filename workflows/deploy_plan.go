@@ -41,6 +41,7 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 	case err != nil:
 		return DeployPlanResult{}, err
 	case again:
+		rememberStart(r.ctx, r.task.StartedAt)
 		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.next())
 	}
 	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}

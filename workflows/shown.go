@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -19,6 +20,19 @@ type Shown struct {
 	Reason string `json:"reason"`
 	// WaitingFor is what a rollout waits for; its message is Reason.
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
+}
+
+// MemoStartedAt is the memo in which a task that goes on in another run keeps when it started itself: lists know the start of its newest run alone.
+const MemoStartedAt = "startedAt"
+
+// rememberStart writes when a task started, for the runs after this one.
+func rememberStart(ctx workflow.Context, at *time.Time) {
+	if at == nil {
+		return
+	}
+	if err := workflow.UpsertMemo(ctx, map[string]any{MemoStartedAt: *at}); err != nil {
+		workflow.GetLogger(ctx).Error("memo", "error", err)
+	}
 }
 
 // maxShownReason is how much of a reason a memo keeps, in bytes: the whole memo stays below 2,048.

@@ -86,10 +86,19 @@ func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
 
 // PublishedShown is what a release's memo says beside its search attributes; empty when it says nothing, or speaks of another state.
 func PublishedShown(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
-	var shown workflows.Shown
-	payload, ok := info.GetMemo().GetFields()[workflows.MemoShown]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &shown) != nil || shown.State != execution.Published[string](info, workflows.AttributeState.GetName()) {
+	shown := Memo[workflows.Shown](info, workflows.MemoShown)
+	if shown.State != execution.Published[string](info, workflows.AttributeState.GetName()) {
 		return workflows.Shown{}
 	}
 	return shown
+}
+
+// Memo reads one field of a workflow's memo; the zero value when it has none, or one of another type.
+func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
+	var value, zero T
+	payload, ok := info.GetMemo().GetFields()[field]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+		return zero
+	}
+	return value
 }

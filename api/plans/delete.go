@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/labstack/echo/v4"
@@ -92,12 +93,57 @@ func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error
 	return known, errors.Join(failures...)
 }
 
-// deleteWorkflow makes Temporal forget a closed workflow; one that it does not know is forgotten already.
+// deleteWorkflow makes Temporal forget all runs of a closed workflow; one that it does not know is forgotten already. The first run goes first, so
+// that a deletion that was cut off still finds its way to the others.
 func (h *Handlers) deleteWorkflow(ctx context.Context, workflowID string) error {
+	runs, err := h.runs(ctx, workflowID)
+	if err != nil {
+		return err
+	}
+	for _, runID := range slices.Backward(runs) {
+		if err := h.deleteRun(ctx, workflowID, runID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runs are the runs of a workflow that went on from one to the next, newest first: each names the one before it in its first event.
+func (h *Handlers) runs(ctx context.Context, workflowID string) (runs []string, err error) {
+	described, err := h.Describe(ctx, workflowID)
+	if err != nil {
+		return nil, err
+	}
+	for run := described.GetWorkflowExecutionInfo().GetExecution().GetRunId(); run != ""; {
+		runs = append(runs, run)
+		if run, err = h.runBefore(ctx, workflowID, run); err != nil {
+			return nil, err
+		}
+	}
+	return runs, nil
+}
+
+// runBefore is the run that went on in this one; "" when there is none, or Temporal knows it no more.
+func (h *Handlers) runBefore(ctx context.Context, workflowID, runID string) (string, error) {
+	ctx, cancel := backend.Briefly(ctx)
+	defer cancel()
+	page, err := h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: h.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}, MaximumPageSize: 1})
+	if err != nil || len(page.GetHistory().GetEvents()) == 0 {
+		return "", unlessForgotten(err)
+	}
+	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), nil
+}
+
+func (h *Handlers) deleteRun(ctx context.Context, workflowID, runID string) error {
 	ctx, cancel := backend.Briefly(ctx)
 	defer cancel()
 	_, err := h.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
-		Namespace: h.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: workflowID}})
+		Namespace: h.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}})
+	return unlessForgotten(err)
+}
+
+func unlessForgotten(err error) error {
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return nil

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
+	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
@@ -118,9 +120,17 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 	summary.State, summary.Reason = publishedState(info), backend.PublishedShown(info).Reason
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 	if summary.State != plan.TaskPending {
-		summary.StartedAt = answer.UTC(info.GetStartTime().AsTime())
+		summary.StartedAt = answer.UTC(startOf(info))
 	}
 	return summary, nil
+}
+
+// startOf is when a task that runs started, in whatever run.
+func startOf(info *workflowpb.WorkflowExecutionInfo) time.Time {
+	if began := backend.Memo[time.Time](info, workflows.MemoStartedAt); !began.IsZero() {
+		return began
+	}
+	return info.GetStartTime().AsTime()
 }
 
 // lost is for the few tasks whose record is not complete and whose workflow does not run: they are read in full.

@@ -58,27 +58,36 @@ type taskVerb struct {
 func (t *taskVerb) Workflow(context.Context) (string, error) { return plan.WorkflowID(t.id), nil }
 
 // Now reads the task.
-func (t *taskVerb) Now(ctx context.Context) (now verbs.Snapshot[plan.Task], err error) {
-	if t.seen, err = t.readTask(ctx, t.id, newTaskReader(t.Handlers)); err != nil {
-		return now, err
+func (t *taskVerb) Now(ctx context.Context) (now plan.Task, history []audit.Entry, err error) {
+	t.seen, err = t.readTask(ctx, t.id, newTaskReader(t.Handlers))
+	return t.seen.task, t.seen.task.History, err
+}
+
+// Known is the task as its record has it, in that state.
+func (t *taskVerb) Known(ctx context.Context, state, reason string) plan.Task {
+	task := plan.Task{ID: t.id, Services: []plan.ServiceStatus{}, Workflow: t.WorkflowRef(plan.WorkflowID(t.id), "")}
+	if record, err := t.Home.GetRecord(ctx, t.id); err == nil {
+		if outline, err := t.outlineTask(record); err == nil {
+			task = outline
+		}
 	}
-	now.View = t.seen.task
-	for _, d := range t.seen.task.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == audit.Refused})
+	for i := range task.Services {
+		task.Services[i].Reason = "not known just now"
 	}
-	return now, nil
+	task.State, task.Reason = plan.TaskState(state), reason
+	return task
 }
 
 // Closed refuses a verb on a task that is over.
-func (t *taskVerb) Closed(_ context.Context, now verbs.Snapshot[plan.Task]) (plan.Task, error) {
-	why := fmt.Sprintf("the task is %s, which is final; execute the plan anew if it is to run again", now.View.State)
+func (t *taskVerb) Closed(_ context.Context, now plan.Task) (plan.Task, error) {
+	why := fmt.Sprintf("the task is %s, which is final; execute the plan anew if it is to run again", now.State)
 	switch {
 	case t.seen.starting:
 		why = "the task is being started: repeat in some seconds"
-	case now.View.State == plan.TaskInterrupted:
-		why = now.View.Reason
+	case now.State == plan.TaskInterrupted:
+		why = now.Reason
 	}
-	return now.View, verbs.Refusal(t, fmt.Sprintf("%s cannot be done: %s", t.verb, why), now.View)
+	return now, verbs.Refusal(t, fmt.Sprintf("%s cannot be done: %s", t.verb, why), now)
 }
 
 // Name names the task.

@@ -10,7 +10,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/schema"
@@ -202,12 +201,7 @@ func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
 
 // memoRecord is the record with which a workflow was started.
 func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) string {
-	var record string
-	payload, ok := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoKeyRecord]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &record) != nil {
-		return ""
-	}
-	return record
+	return backend.Memo[string](described.GetWorkflowExecutionInfo(), memoKeyRecord)
 }
 
 // publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the gate and the reason

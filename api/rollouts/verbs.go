@@ -122,25 +122,32 @@ type rolloutVerb struct {
 func (r *rolloutVerb) Workflow(context.Context) (string, error) { return r.key.workflowID(), nil }
 
 // Now reads the rollout.
-func (r *rolloutVerb) Now(ctx context.Context) (now verbs.Snapshot[rollout.Status], err error) {
-	if r.seen, err = r.readRollout(ctx, r.key); err != nil {
-		return now, err
+func (r *rolloutVerb) Now(ctx context.Context) (now rollout.Status, history []audit.Entry, err error) {
+	r.seen, err = r.readRollout(ctx, r.key)
+	return r.seen.status, r.seen.status.History, err
+}
+
+// Known is the rollout as its record has it, in that phase.
+func (r *rolloutVerb) Known(ctx context.Context, phase, reason string) rollout.Status {
+	status := rollout.Status{Party: r.key.party, Namespace: r.key.namespace, Name: r.key.name, Steps: []rollout.StepStatus{},
+		History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
+	if record, err := r.newestRecord(ctx, r.key); err == nil {
+		if outline, err := r.outlineRollout(record); err == nil {
+			status = outline
+		}
 	}
-	now.View = r.seen.status
-	for _, d := range r.seen.status.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: string(d.Verb), Message: d.Message, Refused: d.Outcome == audit.Refused})
-	}
-	return now, nil
+	status.Phase, status.Reason, status.WaitingFor = rollout.Phase(phase), reason, nil
+	return status
 }
 
 // Closed answers a verb on a rollout whose workflow is closed: a rollback of what was left frozen is a release of its own.
-func (r *rolloutVerb) Closed(ctx context.Context, now verbs.Snapshot[rollout.Status]) (rollout.Status, error) {
+func (r *rolloutVerb) Closed(ctx context.Context, now rollout.Status) (rollout.Status, error) {
 	if r.verb == rollout.VerbRollback && !r.seen.open && !r.seen.starting {
-		if status, done, err := r.bringHome(ctx, now.View); done || err != nil {
+		if status, done, err := r.bringHome(ctx, now); done || err != nil {
 			return status, err
 		}
 	}
-	return now.View, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyOver(r.seen)), now.View)
+	return now, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyOver(r.seen)), now)
 }
 
 // Name names the rollout's workflow.

@@ -68,41 +68,49 @@ type servingVerb struct {
 	*Handlers
 	id   string
 	verb serving.Verb
-	// workflowID is the workflow of the operation that was found under way.
+	// found is the serving in which the operation was found that is under way, workflowID the workflow of that operation.
+	found      serving.View
 	workflowID string
 }
 
 // Workflow is the workflow of the operation that is under way.
-func (s *servingVerb) Workflow(ctx context.Context) (string, error) {
-	view, err := s.readServing(ctx, s.id)
-	if op := view.Operation; err == nil && op != nil && !op.Done && op.Workflow != nil {
+func (s *servingVerb) Workflow(ctx context.Context) (workflowID string, err error) {
+	s.found, err = s.readServing(ctx, s.id)
+	if op := s.found.Operation; err == nil && op != nil && !op.Done && op.Workflow != nil {
 		s.workflowID = op.Workflow.ID
 	}
 	return s.workflowID, err
 }
 
 // Now reads the serving. An operation tells the status before it answers a verb.
-func (s *servingVerb) Now(ctx context.Context) (now verbs.Snapshot[serving.View], err error) {
-	if now.View, err = s.readServing(ctx, s.id); err != nil || now.View.Operation == nil {
-		return now, err
+func (s *servingVerb) Now(ctx context.Context) (now serving.View, history []audit.Entry, err error) {
+	if now, err = s.readServing(ctx, s.id); err != nil || now.Operation == nil {
+		return now, nil, err
 	}
-	for _, d := range now.View.Operation.History {
-		now.History = append(now.History, verbs.Entry{Key: d.Key, Verb: d.Verb, Message: d.Message, Refused: d.Outcome == string(audit.Refused)})
+	for _, e := range now.Operation.History {
+		history = append(history, audit.Entry{Key: e.Key, Verb: audit.Verb(e.Verb), Message: e.Message, Outcome: audit.Outcome(e.Outcome)})
 	}
-	return now, nil
+	return now, history, nil
+}
+
+// Known is the serving as it was before the verb: the state of its operation is no phase of a serving.
+func (s *servingVerb) Known(_ context.Context, _, reason string) serving.View {
+	s.found.Message = reason
+	return s.found
 }
 
 // Closed answers a verb on a serving of which no operation can answer.
-func (s *servingVerb) Closed(_ context.Context, now verbs.Snapshot[serving.View]) (serving.View, error) {
-	view := now.View
+func (s *servingVerb) Closed(_ context.Context, view serving.View) (serving.View, error) {
 	op := view.Operation
 	switch {
 	case op != nil && !op.Done:
 		return view, verbs.Refusal(s, "the operation ends just now, or somebody has ended its workflow and it is begun anew: repeat in a minute", view)
 	case op == nil || op.Generation < view.Generation:
-		return view, verbs.Refusal(s, fmt.Sprintf("generation %d of the spec has not been begun with yet: repeat in some seconds", view.Generation), view)
+		return view, verbs.Refusal(s,
+			fmt.Sprintf("generation %d of the spec has not been begun with yet: repeat in some seconds", view.Generation), view)
 	}
-	return view, s.Show(problem.NotFound.Because("no operation on serving %s runs, so that there is nothing to %s: an update begins one", s.id, s.verb), view)
+	return view, s.Show(problem.NotFound.Because("no operation on serving %s runs, so that there is nothing to %s: an update begins one",
+		s.id, s.verb), view)
 }
 
 // Name names the workflow of the operation.

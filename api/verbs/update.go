@@ -44,6 +44,8 @@ type Command struct {
 type Answer struct {
 	Outcome audit.Outcome `json:"outcome"`
 	Message string        `json:"message"`
+	// State is the state of the release after it.
+	State string `json:"state"`
 }
 
 // Deliver sends a verb to a workflow as an Update, and waits for its outcome. A payload that the workflow cannot take is a problem of its own.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,25 +29,15 @@ const timeout = 40 * time.Second
 type Release[V any] interface {
 	// Workflow is the workflow that takes verbs now; "" when there is none.
 	Workflow(ctx context.Context) (string, error)
-	// Now reads the release as it is now.
-	Now(ctx context.Context) (Snapshot[V], error)
+	// Now reads the release as it is now, with the verbs that it has on record.
+	Now(ctx context.Context) (V, []audit.Entry, error)
 	// Closed answers a verb that no workflow takes and that the release does not know yet.
-	Closed(ctx context.Context, now Snapshot[V]) (V, error)
+	Closed(ctx context.Context, now V) (V, error)
+	// Known is the release as far as it is known when it cannot be read: in the state that its workflow has answered, for that reason.
+	Known(ctx context.Context, state, reason string) V
 	// Name names the release in a problem; Show adds it as it is now.
 	Name(*problem.Error) *problem.Error
 	Show(*problem.Error, V) *problem.Error
-}
-
-// Snapshot is a release as it was found, with the verbs that it has on record.
-type Snapshot[V any] struct {
-	View    V
-	History []Entry
-}
-
-// Entry is a verb that a release has on record.
-type Entry struct {
-	Key, Verb, Message string
-	Refused            bool
 }
 
 // Read reads the body of a verb. Fields are what the verb has besides actor, reason and key. A verb without a key gets one.
@@ -100,45 +91,53 @@ func carry[V any](ctx context.Context, b *backend.Backend, release Release[V], c
 		return nothing, err
 	}
 	// The answer to a repeat is that of the first time: the release may have gone on since.
-	now, err := release.Now(ctx)
-	switch {
-	case err != nil:
-		return nothing, err
-	case answer.Outcome == audit.Refused:
-		return nothing, Refusal(release, answer.Message, now.View)
+	now, history, err := release.Now(ctx)
+	if err != nil {
+		return unread(ctx, release, c, answer, err)
 	}
-	if _, err := earlier(release, c, now); err != nil {
+	if answer.Outcome == audit.Refused {
+		return nothing, Refusal(release, answer.Message, now)
+	}
+	if _, err := earlier(release, c, now, history); err != nil {
 		return nothing, err
 	}
-	return now.View, nil
+	return now, nil
+}
+
+// unread passes on what the workflow has answered when the release cannot be read after that: the verb was carried out, or refused, all the same.
+func unread[V any](ctx context.Context, release Release[V], c Command, answer Answer, cause error) (V, error) {
+	if answer.Outcome == audit.Refused {
+		var nothing V
+		return nothing, release.Name(problem.Conflict.Because("%s", answer.Message))
+	}
+	reason := fmt.Sprintf("%s was accepted: %s; the rest is not known, since the release could not be read after that: %v", c.Verb, answer.Message, cause)
+	return release.Known(ctx, answer.State, reason), nil
 }
 
 // closed answers a verb that no workflow takes. A repeat of a verb that the release has on record gets the same answer as then.
 func closed[V any](ctx context.Context, release Release[V], c Command) (V, error) {
-	now, err := release.Now(ctx)
+	now, history, err := release.Now(ctx)
 	if err != nil {
-		return now.View, err
+		return now, err
 	}
-	if known, err := earlier(release, c, now); known || err != nil {
-		return now.View, err
+	if known, err := earlier(release, c, now, history); known || err != nil {
+		return now, err
 	}
 	return release.Closed(ctx, now)
 }
 
 // earlier is what became of the verb that the same key was first sent with; known is false when the key is new.
-func earlier[V any](release Release[V], c Command, now Snapshot[V]) (known bool, err error) {
-	for _, entry := range now.History {
-		switch {
-		case entry.Key != c.Key:
-		case entry.Verb != c.Verb:
-			return true, Refusal(release, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key", c.Key, entry.Verb), now.View)
-		case entry.Refused:
-			return true, Refusal(release, entry.Message, now.View)
-		default:
-			return true, nil
-		}
+func earlier[V any](release Release[V], c Command, now V, history []audit.Entry) (known bool, err error) {
+	i := slices.IndexFunc(history, func(e audit.Entry) bool { return e.Key == c.Key })
+	switch {
+	case i < 0:
+		return false, nil
+	case string(history[i].Verb) != c.Verb:
+		return true, Refusal(release, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key", c.Key, history[i].Verb), now)
+	case history[i].Outcome == audit.Refused:
+		return true, Refusal(release, history[i].Message, now)
 	}
-	return false, nil
+	return true, nil
 }
 
 // Refusal is the answer to a verb that the release refuses, with the release as it is now.
