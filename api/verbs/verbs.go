@@ -128,7 +128,7 @@ func closed[V any](ctx context.Context, release Release[V], c Command) (V, error
 
 // earlier is what became of the verb that the same key was first sent with; known is false when the key is new.
 func earlier[V any](release Release[V], c Command, now V, history []audit.Entry) (known bool, err error) {
-	i := slices.IndexFunc(history, func(e audit.Entry) bool { return e.Key == c.Key })
+	i := slices.IndexFunc(history, func(e audit.Entry) bool { return e.Key == audit.KeptKey(c.Key) })
 	switch {
 	case i < 0:
 		return false, nil

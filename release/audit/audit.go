@@ -1,4 +1,5 @@
-// Package audit keeps who asked what of a release and what became of it: commands, refusals, the history, and the keys that tell a repeat from a new command.
+// Package audit keeps who asked what of a release and what became of it: commands, refusals, the history, and the keys that tell a repeat
+// from a new command.
 package audit
 
 import (
@@ -6,7 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Outcome says what became of a command. A refused one belongs to the history too.
@@ -45,7 +49,8 @@ const (
 
 // Machine is what the state machines of all releases have in common: C is a command with its payload.
 type Machine[C any] interface {
-	// Command carries a command out and notes it. A repeat of one that was sent before, known by its key, is answered as then, and nothing is done twice.
+	// Command carries a command out and notes it. A repeat of one that was sent before, known by its key, is answered as then, and nothing
+	// is done twice.
 	Command(c C, now time.Time) (Outcome, string)
 	// Refuse notes a command that could not be read.
 	Refuse(c C, why string, now time.Time)
@@ -55,12 +60,22 @@ type Machine[C any] interface {
 	Over() bool
 }
 
-// The most entries that a log shows, keys that it remembers, and bytes of an answer that it keeps with a key: what a release has to remember travels in one
-// payload of at most 2 MiB when its workflow continues as new.
+// MaxEntries is how many entries a log shows, maxKeys how many keys it remembers.
 const (
 	MaxEntries = 100
 	maxKeys    = 2000
+)
+
+// A log travels in one payload of at most 2 MiB, with all that a release has to remember, when its workflow continues as new. It weighs
+// at most 400,000 bytes as JSON: 2,000 answers of 106 bytes with 60,000 bytes of messages, and 100 entries of 150 bytes with 110,000
+// bytes of texts.
+const (
+	// maxAnswer is what one answer keeps of its message; the answers' messages together weigh at most maxAnswers, and older ones give way.
 	maxAnswer  = 400
+	maxAnswers = 60_000
+	// maxTexts is what the texts of all entries weigh together; each text of older ones is cut to maxOldText where that is too much.
+	maxTexts   = 60_000
+	maxOldText = 100
 )
 
 // Log is the history of a release. The zero Log is empty. It is taken along when a workflow continues as new, and only ever extended.
@@ -83,13 +98,13 @@ type Answer struct {
 	Message string  `json:"message"`
 }
 
-// Take has a command carried out, unless its key was used before: then a repeat gets the same answer, and another command is refused. body is the command;
-// do says what was done or why it was refused, and may complete the entry.
+// Take has a command carried out, unless its key was used before: then a repeat gets the same answer, and another command is refused.
+// body is the command; do says what was done or why it was refused, and may complete the entry.
 func (l *Log) Take(e Entry, body any, do func(e *Entry) (done, refusal string)) (Outcome, string) {
 	fingerprint := Fingerprint(body)
 	if earlier := l.answerTo(e.Key); earlier != nil {
 		if earlier.Body == fingerprint {
-			return earlier.Outcome, earlier.Message
+			return earlier.Outcome, earlier.text()
 		}
 		e.Outcome, e.Message = Refused, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key", e.Key, earlier.other(e.Verb))
 		l.Note(e)
@@ -102,9 +117,31 @@ func (l *Log) Take(e Entry, body any, do func(e *Entry) (done, refusal string)) 
 	}
 	l.Note(e)
 	if e.Key != "" {
-		l.Answers = newest(append(l.Answers, Answer{Key: digest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome, Message: cut(e.Message)}), maxKeys)
+		l.remember(Answer{Key: digest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome, Message: cut(e.Message, maxAnswer)})
 	}
 	return e.Outcome, e.Message
+}
+
+// remember keeps an answer. The messages of older ones go where all together weigh too much.
+func (l *Log) remember(a Answer) {
+	l.Answers = newest(append(l.Answers, a), maxKeys)
+	sum := 0
+	for i := len(l.Answers) - 1; i >= 0; i-- {
+		if sum += weight(l.Answers[i].Message); sum > maxAnswers {
+			l.Answers[i].Message = ""
+		}
+	}
+}
+
+// text is the message of an answer, or what is left to say when that is not kept any more.
+func (a *Answer) text() string {
+	switch {
+	case a.Message != "":
+		return a.Message
+	case a.Outcome == Refused:
+		return string(a.Verb) + " was refused then; why is not kept any more: take a new key to ask again"
+	}
+	return string(a.Verb) + " was done then; what it said is not kept any more"
 }
 
 // Knows says whether a key was used before.
@@ -140,7 +177,42 @@ func (l *Log) Note(e Entry) {
 		e.Via = viaTemporal
 	}
 	l.Seq++
+	e.Key = KeptKey(e.Key)
 	l.Entries = newest(append(l.Entries, e), MaxEntries)
+	l.cutOld()
+}
+
+// cutOld cuts the texts of older entries where all together weigh too much. What was handed out before stays as it was.
+func (l *Log) cutOld() {
+	sum, copied := 0, false
+	for i := len(l.Entries) - 1; i >= 0; i-- {
+		old := l.Entries[i]
+		texts := []*string{&old.Actor, &old.Via, &old.Party, &old.Reason, &old.Message}
+		for _, text := range texts {
+			sum += weight(*text)
+		}
+		if sum += weight(old.Key); sum <= maxTexts {
+			continue
+		}
+		for _, text := range texts {
+			*text = cut(*text, maxOldText)
+		}
+		if old != l.Entries[i] && !copied {
+			l.Entries, copied = slices.Clone(l.Entries), true
+		}
+		l.Entries[i] = old
+	}
+}
+
+// longestKey is how many bytes a key has that is kept as it is.
+const longestKey = 100
+
+// KeptKey is a key as an entry has it: a long one is told by its digest.
+func KeptKey(key string) string {
+	if weight(key) <= longestKey {
+		return key
+	}
+	return digest(key)
 }
 
 // newest is the end of a list that has grown too long. What was handed out before stays as it was.
@@ -176,14 +248,33 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])[:fingerprintLength]
 }
 
-// cut shortens an answer to what is kept with its key, without breaking a character.
-func cut(text string) string {
-	if len(text) <= maxAnswer {
+// weight is how many bytes a text has as JSON.
+func weight(text string) int {
+	bytes := 0
+	for _, r := range text {
+		bytes += runeWeight(r)
+	}
+	return bytes
+}
+
+// runeWeight is at least what JSON makes of a character: what it escapes takes six bytes.
+func runeWeight(r rune) int {
+	if r < ' ' || strings.ContainsRune("\"\\<>&\u2028\u2029", r) || r == utf8.RuneError {
+		return 6
+	}
+	return utf8.RuneLen(r)
+}
+
+// cut shortens a text to that weight, without breaking a character.
+func cut(text string, most int) string {
+	if weight(text) <= most {
 		return text
 	}
-	end := maxAnswer - len("…")
-	for end > 0 && text[end]&0xC0 == 0x80 {
-		end--
+	bytes := len("…")
+	for i, r := range text {
+		if bytes += runeWeight(r); bytes > most {
+			return text[:i] + "…"
+		}
 	}
-	return text[:end] + "…"
+	return text
 }

@@ -1,5 +1,5 @@
-// Package conditions says of every release, in the same few conditions, what a program needs to know of it: does it go on, does it wait and for
-// whom, is it stuck, how did it end. The conditions are derived from the state that people read; they decide nothing.
+// Package conditions says of every release, in the same few conditions, what a program needs to know of it: does it go on, does it wait
+// and for whom, is it stuck, how did it end. The conditions are derived from the state that people read; they decide nothing.
 package conditions
 
 import (
@@ -45,7 +45,8 @@ type fact struct {
 }
 
 func (s *set) add(kind string, f fact) {
-	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation, Reason: f.reason, Message: f.message,
+	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation, Reason: f.reason,
+		Message:            f.message,
 		LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
 }
 

@@ -7,8 +7,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// OfServing are the conditions of a serving. The status of a serving has one time, when it last changed, which stands for all conditions that
-// have none of their own.
+// OfServing are the conditions of a serving. The status of a serving has one time, when it last changed, which stands for all conditions
+// that have none of their own.
 func OfServing(v serving.View) []metav1.Condition {
 	since := latest(&v.CreatedAt, v.UpdatedAt)
 	s := set{generation: v.Generation}

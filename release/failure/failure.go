@@ -16,7 +16,8 @@ const (
 	Refused Kind = "Refused"
 	// WorkloadFailed: the pods did not get where they should within the deadline; business, final.
 	WorkloadFailed Kind = "WorkloadFailed"
-	// Claimed: another release holds the workload; business, final for the worker. The workflow decides on taking over. Holder carries its claim.
+	// Claimed: another release holds the workload; business, final for the worker. The workflow decides on taking over. Holder carries its
+	// claim.
 	Claimed Kind = "Claimed"
 	// ClaimLost: somebody took the claim of this very operation away; business, final.
 	ClaimLost Kind = "ClaimLost"
