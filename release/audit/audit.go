@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -259,7 +258,11 @@ func weight(text string) int {
 
 // runeWeight is at least what JSON makes of a character: what it escapes takes six bytes.
 func runeWeight(r rune) int {
-	if r < ' ' || strings.ContainsRune("\"\\<>&\u2028\u2029", r) || r == utf8.RuneError {
+	switch r {
+	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
+		return 6
+	}
+	if r < ' ' {
 		return 6
 	}
 	return utf8.RuneLen(r)

@@ -45,9 +45,8 @@ type fact struct {
 }
 
 func (s *set) add(kind string, f fact) {
-	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation, Reason: f.reason,
-		Message:            f.message,
-		LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
+	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation,
+		Reason: f.reason, Message: f.message, LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
 }
 
 func statusOf(holds bool) metav1.ConditionStatus {
