@@ -127,7 +127,7 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 		return err
 	}
 	name := l.object.GetName()
-	of := pods.CanaryOf(name)
+	of := strategy.CanaryOf(name)
 	spec, _, err := unstructured.NestedMap(l.object.Object, "spec")
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 // free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
 func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	name := p.req.Workload.WorkloadRef.Name + strategy.CanarySuffix
-	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == pods.CanaryOf(p.req.Workload.WorkloadRef.Name) {
+	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == strategy.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
 	}
 	_, err := t.get(ctx, deploymentsResource, name)

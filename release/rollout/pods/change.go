@@ -121,7 +121,7 @@ func WithMetadata(template map[string]any, workload string, add *strategy.PodMet
 	out, _ := clean(template).(map[string]any)
 	meta := child(out, "metadata")
 	labels := child(meta, "labels")
-	labels[strategy.LabelCanaryOf] = CanaryOf(workload)
+	labels[strategy.LabelCanaryOf] = strategy.CanaryOf(workload)
 	if add == nil {
 		return out
 	}
@@ -141,16 +141,4 @@ func child(parent map[string]any, key string) map[string]any {
 		parent[key] = m
 	}
 	return m
-}
-
-// labelLimit is the longest value of a label (Kubernetes API).
-const labelLimit = 63
-
-// CanaryOf is the value of rollout.LabelCanaryOf for a workload: its name; its SHA-256, shortened, when that is longer than a label may be.
-func CanaryOf(name string) string {
-	if len(name) <= labelLimit {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:])[:labelLimit-7]
 }

@@ -266,7 +266,7 @@ func (deploymentExtra) next(t task, seen Observed) NextAction {
 		return done("no pod is asked for yet")
 	case e == nil:
 		return changeExtra(ExtraChange{Create: &t.Target}, "create %s with %d new pods", seen.Saved.CanaryWorkload, t.Target)
-	case e.Of != CanaryOf(w.WorkloadRef.Name):
+	case e.Of != strategy.CanaryOf(w.WorkloadRef.Name):
 		return failf(failure.Refused, "%s: a Deployment %s is there that is not this rollout's: delete or rename it, then retry", w, e.Name)
 	case e.Deleting:
 		return wait("its extra workload of before is being deleted")

@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -186,7 +187,7 @@ func (f *finish) whole() (progress string, whole bool) {
 // removeExtra deletes the extra workload and waits until it is gone with its pods; there is false when none is there.
 func (f *finish) removeExtra() (d NextAction, there bool) {
 	e := f.seen.Extra
-	if e == nil || f.seen.Saved.CanaryWorkload != e.Name || e.Of != CanaryOf(f.req.Workload.WorkloadRef.Name) {
+	if e == nil || f.seen.Saved.CanaryWorkload != e.Name || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
 		return NextAction{}, false
 	}
 	if e.Deleting {

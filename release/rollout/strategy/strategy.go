@@ -3,6 +3,9 @@
 package strategy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -158,4 +161,16 @@ func (s Step) Asks() Traffic {
 		t.Weight = nil
 	}
 	return t
+}
+
+// labelLimit is the longest value of a label (Kubernetes API).
+const labelLimit = 63
+
+// CanaryOf is the value of LabelCanaryOf for a workload.
+func CanaryOf(name string) string {
+	if len(name) <= labelLimit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])[:labelLimit-7]
 }

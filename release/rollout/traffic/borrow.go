@@ -12,14 +12,17 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// MaxSaved bounds what is saved on an object, in bytes: the API server takes 256 KiB of annotations, and the user's own count too.
-const MaxSaved = 100 << 10
+// maxSaved bounds what is saved on an object, in bytes: the API server takes 256 KiB of annotations, and the user's own count too.
+const maxSaved = 100 << 10
 
 // annotationApplied is kubectl's own copy of what was applied. No script sees it and nothing of ours touches it.
 const annotationApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// marks are the annotations that stand on a borrowed object for as long as it is borrowed.
-var marks = []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, rollout.AnnotationWritten}
+// marks are the places of the annotations that stand on a borrowed object for as long as it is borrowed.
+var marks = []string{
+	jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore),
+	jsonpatch.Annotation(rollout.AnnotationWritten),
+}
 
 // Hand is who asks for a change of an object.
 type Hand struct {
@@ -29,52 +32,54 @@ type Hand struct {
 	Overwrite bool
 }
 
-// Borrowed is a borrowed object as it was read.
-type Borrowed struct {
+// object is an object as it was read; name describes it in messages.
+type object struct {
 	name string
 	live Object
+}
+
+// Holder is the claim that the object is held by, "" when it is free.
+func (o object) Holder() string { return HolderOf(o.live) }
+
+// Live is the object as it was read.
+func (o object) Live() Object { return o.live }
+
+// HolderOf is the claim that stands on an object, "" when none does.
+func HolderOf(o Object) string { return annotationsOf(o)[rollout.AnnotationHeldBy] }
+
+// Borrowed is a borrowed object as it was read.
+type Borrowed struct {
+	object
 	undo []jsonpatch.Op
 	// taken says that something of ours is saved on it.
 	taken bool
 }
 
-// Look reads what is saved on an object. name describes it in messages. It fails with failure.Drift when what is saved cannot be read any more.
+// Look reads what is saved on an object. name describes it in messages. It fails with failure.Drift when what is saved cannot be read any
+// more.
 func Look(name string, live Object) (Borrowed, error) {
-	b := Borrowed{name: name, live: live}
-	saved, there := digStrings(live, "metadata", "annotations")[rollout.AnnotationRestore]
+	b := Borrowed{object: object{name, live}}
+	saved, there := annotationsOf(live)[rollout.AnnotationRestore]
 	if !there {
 		return b, nil
 	}
 	undo, err := jsonpatch.ParseUndo(saved)
 	if err != nil {
-		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed and cannot be read any more (%v): put back what stood there", name, rollout.AnnotationRestore, err)
+		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed and cannot be read any more (%v): put back what stood there",
+			name, rollout.AnnotationRestore, err)
 	}
 	b.undo, b.taken = undo, true
 	return b, nil
 }
 
-// Holder is the claim that the object is held by, "" when it is free.
-func (b Borrowed) Holder() string { return HolderOf(b.live) }
-
-// HolderOf is the claim that stands on an object, "" when none does.
-func HolderOf(o Object) string {
-	return digStrings(o, "metadata", "annotations")[rollout.AnnotationHeldBy]
-}
-
-// Taken says whether a release has changed the object and its original is saved on it.
-func (b Borrowed) Taken() bool { return b.taken }
-
 // Original is the object as it was before a release changed it, with everything that others have changed since in places that are not ours.
 func (b Borrowed) Original() Object { return jsonpatch.Apply(b.live, b.undo) }
-
-// Live is the object as it was read.
-func (b Borrowed) Live() Object { return b.live }
 
 // borrowedPaths are the places of the object that are ours, apart from the marks.
 func borrowedPaths(undo []jsonpatch.Op) []string {
 	var out []string
 	for _, op := range undo {
-		if !slices.ContainsFunc(marks, func(m string) bool { return jsonpatch.Annotation(m) == op.Path }) {
+		if !slices.Contains(marks, op.Path) {
 			out = append(out, op.Path)
 		}
 	}
@@ -124,8 +129,9 @@ func (w Write) Stamp(digest string) []jsonpatch.Op {
 	return slices.Concat(w.Tests, w.Changes, []jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), digest)})
 }
 
-// Want decides what to write so that the object's places are what derive makes of the original; nil: nothing, it is so already. derive returns the object that
-// is wanted, and the places in it that are ours. It fails with failure.Claimed, failure.Drift or what derive fails with.
+// Want decides what to write so that the object's places are what derive makes of the original; nil: nothing, it is so already. derive
+// returns the object that is wanted, and the places in it that are ours. It fails with failure.Claimed, failure.Drift or what derive fails
+// with.
 func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, error)) (*Write, error) {
 	if err := h.Mine(b.name, b.Holder()); err != nil {
 		return nil, err
@@ -135,27 +141,40 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(borrowedPaths(b.undo), paths)
-	changes := jsonpatch.Diff(b.live, wanted, all)
-	if drifted := b.drifted(); drifted && len(changes) > 0 && !h.Overwrite {
-		return nil, b.drift()
-	}
-	undo := undoTo(original, paths)
-	saved, err := json.Marshal(undo)
+	saved, err := json.Marshal(undoTo(original, paths))
 	if err != nil {
 		return nil, err
 	}
-	if len(saved) > MaxSaved {
-		return nil, failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(saved), MaxSaved)
+	if len(saved) > maxSaved {
+		return nil, failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(saved), maxSaved)
 	}
-	ours := clone(b.live)
-	jsonpatch.Put(ours, jsonpatch.Annotation(rollout.AnnotationHeldBy), h.Claim)
-	jsonpatch.Put(ours, jsonpatch.Annotation(rollout.AnnotationRestore), string(saved))
-	signs := jsonpatch.Diff(b.live, ours, []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore)})
-	if len(changes) == 0 && len(signs) == 0 && b.taken && !b.drifted() {
+	heldBy, restore := jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore)
+	jsonpatch.Put(wanted, heldBy, h.Claim)
+	jsonpatch.Put(wanted, restore, string(saved))
+	return b.want(h, wanted, places{kept: borrowedPaths(b.undo), ours: paths, signs: []string{heldBy, restore}, fresh: !b.taken})
+}
+
+// places are where an object is to be written.
+type places struct {
+	// kept were ours so far, ours are so from now on; signs are the annotations that say so.
+	kept, ours, signs []string
+	// fresh says that nothing was written there before.
+	fresh bool
+}
+
+// want decides what to write so that the object is as wanted in these places; nil: nothing. It fails with failure.Drift.
+func (o object) want(h Hand, wanted Object, p places) (*Write, error) {
+	changes := jsonpatch.Diff(o.live, wanted, slices.Concat(p.kept, p.ours))
+	drifted := !p.fresh && o.drifted(p.kept)
+	if drifted && len(changes) > 0 && !h.Overwrite {
+		return nil, o.drift()
+	}
+	signs := jsonpatch.Diff(o.live, wanted, p.signs)
+	if len(changes) == 0 && len(signs) == 0 && !p.fresh && !drifted {
 		return nil, nil
 	}
-	return &Write{Tests: b.tests(), Changes: withoutTwins(slices.Concat(changes, signs)), paths: borrowedPaths(undo)}, nil
+	ours := slices.Compact(slices.Sorted(slices.Values(p.ours)))
+	return &Write{Tests: o.tests(), Changes: withoutTwins(slices.Concat(changes, signs)), paths: ours}, nil
 }
 
 // withoutTwins leaves out the second making of the same parent, which would empty it.
@@ -173,10 +192,8 @@ func withoutTwins(ops []jsonpatch.Op) []jsonpatch.Op {
 
 // undoTo is the patch that brings these places back to what they are in the original, and takes the marks away.
 func undoTo(original Object, paths []string) []jsonpatch.Op {
-	paths = slices.Clone(paths)
-	slices.Sort(paths)
 	var undo []jsonpatch.Op
-	for _, p := range slices.Compact(paths) {
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 		if value, there := jsonpatch.At(original, p); there {
 			undo = append(undo, jsonpatch.Add(p, value))
 		} else {
@@ -184,12 +201,13 @@ func undoTo(original Object, paths []string) []jsonpatch.Op {
 		}
 	}
 	for _, m := range marks {
-		undo = append(undo, jsonpatch.Remove(jsonpatch.Annotation(m)))
+		undo = append(undo, jsonpatch.Remove(m))
 	}
 	return undo
 }
 
-// Return decides what to write so that the object is its original again; nil: nothing is ours on it. It fails with failure.Claimed and failure.Drift.
+// Return decides what to write so that the object is its original again; nil: nothing is ours on it. It fails with failure.Claimed and
+// failure.Drift.
 func (b Borrowed) Return(h Hand) (*Write, error) {
 	if !b.taken && b.Holder() == "" {
 		return nil, nil
@@ -199,35 +217,31 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 	}
 	original := b.Original()
 	for _, m := range marks {
-		jsonpatch.Drop(original, jsonpatch.Annotation(m))
+		jsonpatch.Drop(original, m)
 	}
 	changes := jsonpatch.Diff(b.live, original, borrowedPaths(b.undo))
-	if b.drifted() && len(changes) > 0 && !h.Overwrite {
+	if b.taken && len(changes) > 0 && !h.Overwrite && b.drifted(borrowedPaths(b.undo)) {
 		return nil, b.drift()
 	}
-	var signs []string
-	for _, m := range marks {
-		signs = append(signs, jsonpatch.Annotation(m))
-	}
-	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, signs))}, nil
+	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, marks))}, nil
 }
 
 // Ops is the write as it is, for one that leaves no mark.
 func (w Write) Ops() []jsonpatch.Op { return slices.Concat(w.Tests, w.Changes) }
 
-func (b Borrowed) drifted() bool {
-	return b.taken && digStrings(b.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(b.live, borrowedPaths(b.undo))
+// drifted says whether somebody else has written to these places since a release did.
+func (o object) drifted(kept []string) bool {
+	return annotationsOf(o.live)[rollout.AnnotationWritten] != Digest(o.live, kept)
 }
 
-func (b Borrowed) drift() error {
-	return failure.New(failure.Drift,
-		"%s has been edited by somebody else since this release wrote it", b.name)
+func (o object) drift() error {
+	return failure.New(failure.Drift, "%s has been edited by somebody else since this release wrote it", o.name)
 }
 
 // tests are what must still hold when the write arrives.
-func (b Borrowed) tests() []jsonpatch.Op {
-	out := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", DigString(b.live, "metadata", "resourceVersion"))}
-	if holder := b.Holder(); holder != "" {
+func (o object) tests() []jsonpatch.Op {
+	out := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", DigString(o.live, "metadata", "resourceVersion"))}
+	if holder := o.Holder(); holder != "" {
 		out = append(out, jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationHeldBy), holder))
 	}
 	return out

@@ -10,18 +10,15 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// AnnotationPlaces stands on objects that a release created: the places of the object that the release keeps as it wants them, as a JSON list of JSON Pointers.
-// What others add elsewhere is theirs.
+// AnnotationPlaces stands on objects that a release created: the places of the object that the release keeps as it wants them, as a JSON
+// list of JSON Pointers. What others add elsewhere is theirs.
 const AnnotationPlaces = "slipway.io/places"
 
 // Created is an object that a release makes, as it is found; its live object is nil when it is not there.
-type Created struct {
-	name string
-	live Object
-}
+type Created struct{ object }
 
 // LookCreated looks at an object that a release makes. name describes it in messages.
-func LookCreated(name string, live Object) Created { return Created{name: name, live: live} }
+func LookCreated(name string, live Object) Created { return Created{object{name, live}} }
 
 // Foreign says that an object of that name is there, and that no release has made it.
 func (c Created) Foreign() bool {
@@ -31,9 +28,10 @@ func (c Created) Foreign() bool {
 // Mine fails unless the hand may change or delete the object.
 func (c Created) Mine(h Hand) error {
 	if c.Foreign() {
-		return failure.New(failure.Refused, "%s is there already, and no release has made it: delete or rename it, since a release makes one of that name", c.name)
+		return failure.New(failure.Refused, "%s is there already, and no release has made it: delete or rename it, since a release makes one "+
+			"of that name", c.name)
 	}
-	return h.Mine(c.name, HolderOf(c.live))
+	return h.Mine(c.name, c.Holder())
 }
 
 // Sign notes on an object that is to be created which of its places are ours.
@@ -50,33 +48,20 @@ func Stamped(desired Object, digest string) Object {
 	return out
 }
 
-// Want decides what to write so that the object is as desired in these places; nil: nothing. The object is there. It fails with failure.Refused when
-// no release made it, failure.Claimed, or failure.Drift when somebody else has edited it.
+// Want decides what to write so that the object is as desired in these places; nil: nothing. The object is there. It fails with
+// failure.Refused when no release made it, failure.Claimed, or failure.Drift when somebody else has edited it.
 func (c Created) Want(h Hand, desired Object, paths []string) (*Write, error) {
 	if err := c.Mine(h); err != nil {
 		return nil, err
 	}
-	wanted := Sign(desired, paths)
-	kept := c.places()
-	changes := jsonpatch.Diff(c.live, wanted, slices.Concat(kept, paths))
-	drifted := digStrings(c.live, "metadata", "annotations")[rollout.AnnotationWritten] != Digest(c.live, kept)
-	if drifted && len(changes) > 0 && !h.Overwrite {
-		return nil, failure.New(failure.Drift,
-			"%s has been edited by somebody else since this release wrote it", c.name)
-	}
-	signs := jsonpatch.Diff(c.live, wanted, []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(AnnotationPlaces)})
-	if len(changes) == 0 && len(signs) == 0 && !drifted {
-		return nil, nil
-	}
-	b := Borrowed{name: c.name, live: c.live}
-	sorted := slices.Sorted(slices.Values(paths))
-	return &Write{Tests: b.tests(), Changes: withoutTwins(slices.Concat(changes, signs)), paths: sorted}, nil
+	signs := []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(AnnotationPlaces)}
+	return c.want(h, Sign(desired, paths), places{kept: c.places(), ours: paths, signs: signs})
 }
 
 // places are the places that were noted on the object; nothing legible: its spec.
 func (c Created) places() []string {
 	var out []string
-	if json.Unmarshal([]byte(digStrings(c.live, "metadata", "annotations")[AnnotationPlaces]), &out) != nil {
+	if json.Unmarshal([]byte(annotationsOf(c.live)[AnnotationPlaces]), &out) != nil {
 		return []string{"/spec"}
 	}
 	return out

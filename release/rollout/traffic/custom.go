@@ -3,7 +3,6 @@ package traffic
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -16,14 +15,14 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 		weight = fmt.Sprint(*asks.Weight)
 	}
 	in := Object{
-		"annotations": anyMap(IngressAnnotations(stable)), "weight": weight,
+		"annotations": anyMap(ownAnnotations(stable)), "weight": weight,
 		"canaryService": pair.Canary, "stableService": pair.Stable, "class": class,
 	}
 	return withAsks(in, asks)
 }
 
-// CustomInput is what a script for a custom object is given, as the global obj, and its namespace. Where there is no weight, canaryWeight is -1 and
-// stableWeight 101.
+// CustomInput is what a script for a custom object is given, as the global obj, and its namespace. Where there is no weight, canaryWeight
+// is -1 and stableWeight 101.
 func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
 	canary := int64(-1)
 	if asks.Weight != nil && len(asks.Matches) == 0 {
@@ -44,16 +43,13 @@ func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Objec
 // withAsks adds matches and requestHeaderModifier, each only where it is asked for.
 func withAsks(in Object, asks strategy.Traffic) Object {
 	if len(asks.Matches) > 0 {
-		in["matches"] = jsonOf(asks.Matches)
+		in["matches"] = jsonpatch.Normalise(asks.Matches)
 	}
 	if asks.RequestHeaderModifier != nil {
-		in["requestHeaderModifier"] = jsonOf(asks.RequestHeaderModifier)
+		in["requestHeaderModifier"] = jsonpatch.Normalise(asks.RequestHeaderModifier)
 	}
 	return in
 }
-
-// jsonOf is a value as JSON has it.
-func jsonOf(value any) any { return jsonpatch.Normalise(value) }
 
 // IngressOutput reads what a script for a class of Ingress returned: annotations.
 func IngressOutput(script string, raw []byte) (map[string]string, error) {
@@ -126,7 +122,7 @@ func changedKeys(script, part string, was map[string]string, returned map[string
 		if !ok {
 			return nil, refuse("script %s returned %s.%s, which is no text", script, part, key)
 		}
-		if strings.HasPrefix(key, "slipway.io/") || key == annotationApplied {
+		if reserved(key, text) {
 			return nil, refuse("script %s returned %s.%s, which is not its to change", script, part, key)
 		}
 		if old, there := was[key]; !there || old != text {

@@ -2,13 +2,15 @@ package traffic
 
 import (
 	"cmp"
+	"reflect"
+	"slices"
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// PathRules is the place of an HTTPRoute that a release borrows.
-const PathRules = "/spec/rules"
+// pathRules is the place of an HTTPRoute that a release borrows.
+const pathRules = "/spec/rules"
 
 // The limits of an HTTPRoute (its CRD's schema, v1).
 const (
@@ -24,20 +26,19 @@ const (
 func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		rules, err := HTTPRouteRules(original, pair, asks)
-		if err != nil {
-			return nil, nil, err
+		if err == nil {
+			jsonpatch.Put(original, pathRules, rules)
 		}
-		jsonpatch.Put(original, PathRules, rules)
-		return original, []string{PathRules}, nil
+		return original, []string{pathRules}, err
 	}
 }
 
-// HTTPRouteRules are the rules of the original route, changed so that they do what the traffic asks. By weight, each rule that leads to the stable Service
-// divides that Service's part exactly; by matches, a rule for the canary is put before each of them. All other rules stay as they are.
+// HTTPRouteRules are the rules of the original route, changed so that they do what the traffic asks. By weight, each rule that leads to the
+// stable Service divides that Service's part exactly; by matches, a rule for the canary is put before each of them. All other rules stay as
+// they are.
 func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([]any, error) {
 	name := "HTTPRoute " + DigString(original, "metadata", "name")
-	namespace := DigString(original, "metadata", "namespace")
-	r := routeWriter{name: name, namespace: namespace, pair: pair, asks: asks}
+	r := routeWriter{name: name, namespace: DigString(original, "metadata", "namespace"), pair: pair, asks: asks}
 	rules, _ := Dig(original, "spec", "rules").([]any)
 	var out []any
 	for _, item := range rules {
@@ -60,7 +61,8 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 	case !r.found:
 		return nil, refuse("%s has no rule that leads to Service %s: name another route or another Service", name, pair.Stable)
 	case len(asks.Matches) > 0 && !r.matched:
-		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a path that one of its rules takes", name, pair.Stable)
+		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a path that one of its "+
+			"rules takes", name, pair.Stable)
 	}
 	return out, r.limits(out)
 }
@@ -74,12 +76,7 @@ type routeWriter struct {
 
 // leadsTo says whether one of a rule's backends is this Service of the route's namespace.
 func (r *routeWriter) leadsTo(rule Object, service string) bool {
-	for _, ref := range DigObjects(rule, "backendRefs") {
-		if r.is(ref, service) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool { return r.is(ref, service) })
 }
 
 func (r *routeWriter) is(ref Object, service string) bool {
@@ -97,13 +94,14 @@ func (r *routeWriter) change(rule Object) ([]any, error) {
 	return r.byWeight(rule)
 }
 
-// byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all other backends stay what they were: all
-// weights of the rule are multiplied alike, then made small again.
+// byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all other backends stay what
+// they were: all weights of the rule are multiplied alike, then made small again.
 func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	if plain := r.pair.Same() && r.asks.RequestHeaderModifier == nil; plain && *r.asks.Weight == 100 {
 		return []any{rule}, nil // the only Service has everything: so ends every blue-green
 	} else if plain {
-		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks for no header: use matches or requestHeaderModifier", r.name)
+		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks for no header: use "+
+			"matches or requestHeaderModifier", r.name)
 	}
 	w := int64(*r.asks.Weight)
 	var refs []any
@@ -137,8 +135,8 @@ func (r *routeWriter) canaryRef(stable Object) (Object, error) {
 	return ref, r.modify(ref)
 }
 
-// setWeights sets weights in the smallest numbers that have the same proportions; two that come to a hundred are percentages already, which is what people read.
-// Beyond what a weight may be they are rounded, never to 0.
+// setWeights sets weights in the smallest numbers that have the same proportions; two that come to a hundred are percentages already, which
+// is what people read. Beyond what a weight may be they are rounded, never to 0.
 func setWeights(refs []any, weights []int64) {
 	var most, divisor int64
 	for _, w := range weights {
@@ -186,7 +184,7 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if possible && !contains(narrowed, m) {
+			if possible && !slices.ContainsFunc(narrowed, func(n any) bool { return reflect.DeepEqual(n, any(m)) }) {
 				narrowed = append(narrowed, m)
 			}
 		}
@@ -221,7 +219,8 @@ func (r *routeWriter) onlyCanary(rule Object) []any {
 // limits refuses what the API server would not take.
 func (r *routeWriter) limits(rules []any) error {
 	if len(rules) > maxRules {
-		return refuse("%s would have %d rules, the most is %d: merge rules of it, or ask by weight instead of matches", r.name, len(rules), maxRules)
+		return refuse("%s would have %d rules, the most is %d: merge rules of it, or ask by weight instead of matches", r.name, len(rules),
+			maxRules)
 	}
 	all := 0
 	for _, rule := range objectsOf(rules) {

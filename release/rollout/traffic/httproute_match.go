@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// both is the match that a request meets exactly when it meets the route's own and the asked one; possible says whether any request can. What an HTTPRoute has
-// no match for is refused: two expressions for one value.
+// both is the match that a request meets exactly when it meets the route's own and the asked one; possible says whether any request can.
+// What an HTTPRoute has no match for is refused: two expressions for one value.
 func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible bool, err error) {
 	m = clone(own)
 	if asked.Path != nil {
@@ -61,7 +64,8 @@ func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Obje
 		}
 		return mine, PrefixMatches(asked.Value, value), nil
 	default:
-		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute compares a path with one expression only",
+		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute "+
+			"compares a path with one expression only",
 			r.name, kind, value, asked.Type, asked.Value)
 	}
 }
@@ -84,27 +88,25 @@ func (r *routeWriter) bothValues(own []Object, asked []strategy.ValueMatch, fold
 	}
 	for _, a := range asked {
 		theirs := Object{"type": string(a.Type), "name": a.Name, "value": a.Value}
-		i := indexOfName(values, a.Name, fold)
+		i := slices.IndexFunc(values, func(v any) bool {
+			have := DigString(v.(map[string]any), "name")
+			return have == a.Name || fold && strings.EqualFold(have, a.Name)
+		})
 		if i < 0 {
 			values = append(values, theirs)
 			continue
 		}
 		mine, _ := values[i].(map[string]any)
+		value := DigString(mine, "value")
 		mineExact := cmp.Or(DigString(mine, "type"), string(strategy.MatchExact)) == string(strategy.MatchExact)
 		theirsExact := a.Type == strategy.MatchExact
 		switch {
-		case mineExact == theirsExact && DigString(mine, "value") == a.Value:
-		case mineExact && theirsExact:
+		case mineExact == theirsExact && value == a.Value:
+		case mineExact && theirsExact, mineExact && !Fully(a.Value, value), theirsExact && !Fully(value, a.Value):
 			return nil, false, nil
-		case mineExact:
-			if !Fully(a.Value, DigString(mine, "value")) {
-				return nil, false, nil
-			}
 		case theirsExact:
-			if !Fully(DigString(mine, "value"), a.Value) {
-				return nil, false, nil
-			}
 			values[i] = theirs
+		case mineExact:
 		default:
 			return nil, false, refuse("%s compares %s with an expression already, which cannot be combined with the step's", r.name, a.Name)
 		}
@@ -112,52 +114,27 @@ func (r *routeWriter) bothValues(own []Object, asked []strategy.ValueMatch, fold
 	return values, true, nil
 }
 
-func indexOfName(values []any, name string, fold bool) int {
-	for i, v := range values {
-		m, _ := v.(map[string]any)
-		have := DigString(m, "name")
-		if have == name || fold && strings.EqualFold(have, name) {
-			return i
-		}
-	}
-	return -1
-}
+const (
+	filterHeaders = "RequestHeaderModifier"
+	fieldHeaders  = "requestHeaderModifier"
+)
 
-func contains(list []any, m Object) bool {
-	for _, item := range list {
-		if reflect.DeepEqual(item, any(m)) {
-			return true
-		}
-	}
-	return false
-}
-
-// modify adds the step's RequestHeaderModifier to the filters of a rule or backend. There may be one such filter only, so that it is merged into one that is there
-// already: the step's come last, as if they were applied after it.
+// modify adds the step's RequestHeaderModifier to the filters of a rule or backend. There may be one such filter only, so that it is merged
+// into one that is there already: the step's come last, as if they were applied after it.
 func (r *routeWriter) modify(holder Object) error {
 	asked := r.asks.RequestHeaderModifier
 	if asked == nil {
 		return nil
 	}
 	filters, _ := clone(holder["filters"]).([]any)
-	for _, f := range objectsOf(filters) {
-		if DigString(f, "type") == filterHeaders {
-			f[fieldHeaders] = merged(DigObject(f, fieldHeaders), asked)
-			holder["filters"] = filters
-			return r.countHeaders(DigObject(f, fieldHeaders))
-		}
+	filter := Object{"type": filterHeaders}
+	if i := slices.IndexFunc(objectsOf(filters), func(f Object) bool { return DigString(f, "type") == filterHeaders }); i >= 0 {
+		filter = objectsOf(filters)[i]
+	} else {
+		filters = append(filters, filter)
 	}
-	modifier := merged(nil, asked)
-	holder["filters"] = append(filters, Object{"type": filterHeaders, fieldHeaders: modifier})
-	return r.countHeaders(modifier)
-}
-
-const (
-	filterHeaders = "RequestHeaderModifier"
-	fieldHeaders  = "requestHeaderModifier"
-)
-
-func (r *routeWriter) countHeaders(modifier Object) error {
+	modifier := merged(DigObject(filter, fieldHeaders), asked)
+	filter[fieldHeaders], holder["filters"] = modifier, filters
 	for _, part := range []string{"set", "add", "remove"} {
 		if list, _ := modifier[part].([]any); len(list) > maxValues {
 			return refuse("%s would %s %d headers in one filter, the most is %d", r.name, part, len(list), maxValues)
@@ -169,43 +146,36 @@ func (r *routeWriter) countHeaders(modifier Object) error {
 // merged is one modifier that does what the route's own does, and then the step's.
 func merged(own Object, asked *strategy.HeaderModifier) Object {
 	set, add := DigObjects(own, "set"), DigObjects(own, "add")
-	var remove []string
-	removed, _ := Dig(own, "remove").([]any)
-	for _, name := range removed {
-		if s, ok := name.(string); ok {
-			remove = append(remove, s)
-		}
+	remove, _, _ := unstructured.NestedStringSlice(own, "remove")
+	named := func(name string) func(Object) bool {
+		return func(m Object) bool { return strings.EqualFold(DigString(m, "name"), name) }
+	}
+	forget := func(name string) {
+		set, add = slices.DeleteFunc(set, named(name)), slices.DeleteFunc(add, named(name))
+		remove = slices.DeleteFunc(remove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	for _, name := range asked.Remove {
-		set, add = withoutName(set, name), withoutName(add, name)
-		remove = append(withoutFold(remove, name), name)
+		forget(name)
+		remove = append(remove, name)
 	}
 	for _, h := range asked.Set {
-		set, add = withoutName(set, h.Name), withoutName(add, h.Name)
-		remove = withoutFold(remove, h.Name)
+		forget(h.Name)
 		set = append(set, Object{"name": h.Name, "value": h.Value})
 	}
 	for _, h := range asked.Add {
 		// A name may stand once in a list: what was added or set before takes the value in.
-		switch {
-		case valueOf(add, h.Name) != nil:
-			m := valueOf(add, h.Name)
-			m["value"] = DigString(m, "value") + "," + h.Value
-		case valueOf(set, h.Name) != nil:
-			m := valueOf(set, h.Name)
-			m["value"] = DigString(m, "value") + "," + h.Value
-		default:
+		there := slices.Concat(add, set)
+		if i := slices.IndexFunc(there, named(h.Name)); i >= 0 {
+			there[i]["value"] = DigString(there[i], "value") + "," + h.Value
+		} else {
 			add = append(add, Object{"name": h.Name, "value": h.Value})
 		}
 	}
 	out := Object{}
-	for field, list := range map[string][]Object{"set": set, "add": add} {
+	for field, list := range map[string][]any{"set": anyList(set), "add": anyList(add), "remove": anyList(remove)} {
 		if len(list) > 0 {
-			out[field] = anyList(list)
+			out[field] = list
 		}
-	}
-	if len(remove) > 0 {
-		out["remove"] = anyList(remove)
 	}
 	return out
 }
@@ -214,35 +184,6 @@ func anyList[T any](list []T) []any {
 	out := make([]any, 0, len(list))
 	for _, item := range list {
 		out = append(out, item)
-	}
-	return out
-}
-
-func valueOf(list []Object, name string) Object {
-	for _, m := range list {
-		if strings.EqualFold(DigString(m, "name"), name) {
-			return m
-		}
-	}
-	return nil
-}
-
-func withoutName(list []Object, name string) []Object {
-	var out []Object
-	for _, m := range list {
-		if !strings.EqualFold(DigString(m, "name"), name) {
-			out = append(out, clone(m))
-		}
-	}
-	return out
-}
-
-func withoutFold(list []string, name string) []string {
-	var out []string
-	for _, s := range list {
-		if !strings.EqualFold(s, name) {
-			out = append(out, s)
-		}
 	}
 	return out
 }

@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// CanaryIngress is the Ingress <name>-canary, with these annotations: what of the stable Ingress leads to the stable Service leads to the canary Service in it.
-// Rules for other Services, rules without http and backends that are no Service are left out; class, TLS and labels are the same. It fails with failure.Refused
-// when nothing of the Ingress leads to the Service.
+// CanaryIngress is the Ingress <name>-canary, with these annotations: what of the stable Ingress leads to the stable Service leads to the
+// canary Service in it. Rules for other Services, rules without http and backends that are no Service are left out; class, TLS and labels
+// are the same. It fails with failure.Refused when nothing of the Ingress leads to the Service.
 func CanaryIngress(stable Object, routing ServicePair, annotations map[string]string, v Version) (Object, error) {
 	spec := clone(DigObject(stable, "spec"))
 	var rules []any
@@ -37,21 +39,14 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	if len(rules) == 0 && !byDefault {
 		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service", name, routing.Stable)
 	}
-	meta := createdMetadata(stable, name+canarySuffix, v)
+	meta := createdMetadata(stable, name+strategy.CanarySuffix, v)
 	all := map[string]string{}
 	maps.Copy(all, annotations)
-	maps.DeleteFunc(all, func(key, _ string) bool { return key == annotationApplied || strings.HasPrefix(key, "slipway.io/") })
-	for _, m := range marks {
-		if value, there := digStrings(meta, "annotations")[m]; there {
-			all[m] = value
-		}
-	}
+	maps.DeleteFunc(all, reserved)
+	all[rollout.AnnotationHeldBy] = v.Claim
 	meta["annotations"] = anyMap(all)
 	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
 }
-
-// canarySuffix is that of package rollout.
-const canarySuffix = "-canary"
 
 // ServicePair is the stable Service and the canary's; they are the same where there are no canary Services.
 type ServicePair struct{ Stable, Canary string }
@@ -67,9 +62,6 @@ func redirected(backend Object, routing ServicePair) bool {
 	jsonpatch.Put(backend, "/service/name", routing.Canary)
 	return true
 }
-
-// IngressAnnotations are the annotations of an Ingress that a script is given.
-func IngressAnnotations(ingress Object) map[string]string { return ownAnnotations(ingress) }
 
 // IngressPaths are the places of a canary Ingress that are ours: its spec and all of its annotations but the marks.
 func IngressPaths(canary Object) []string {
@@ -94,7 +86,7 @@ var canaryPrefixes = []string{"nginx.ingress.kubernetes.io/", "alb.ingress.kuber
 
 // CanaryAnnotations are the canary annotations of an Ingress without their prefix; is says whether it is a canary at all.
 func CanaryAnnotations(ingress Object) (annotations map[string]string, is bool) {
-	all := digStrings(ingress, "metadata", "annotations")
+	all := annotationsOf(ingress)
 	for _, prefix := range canaryPrefixes {
 		if all[prefix+"canary"] != "true" {
 			continue

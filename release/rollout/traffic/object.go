@@ -1,11 +1,12 @@
-// Package traffic decides how requests are moved between two versions: the canary Service and Ingress, the rules of an HTTPRoute, what scripts are
-// given and what they may return, and what a borrowed object was like.
-// It works on objects as the API server has them, so that no field is lost that a Go type does not know. It touches nothing.
+// Package traffic decides how requests are moved between two versions: the canary Service and Ingress, the rules of an HTTPRoute, what
+// scripts are given and what they may return, and what a borrowed object was like. It works on objects as the API server has them, so that
+// no field is lost that a Go type does not know. It touches nothing.
 package traffic
 
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -23,15 +24,8 @@ func clone[T any](value T) T {
 
 // Dig is the value at a path of member names, nil when there is none.
 func Dig(o Object, path ...string) any {
-	var at any = o
-	for _, name := range path {
-		m, ok := at.(map[string]any)
-		if !ok {
-			return nil
-		}
-		at = m[name]
-	}
-	return at
+	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
+	return value
 }
 
 // DigObject is the object at a path, nil when there is none.
@@ -62,7 +56,7 @@ func objectsOf(list []any) []Object {
 	return out
 }
 
-// DigStrings are the members of a map whose values are strings.
+// digStrings are the members of a map whose values are strings.
 func digStrings(o Object, path ...string) map[string]string {
 	out := map[string]string{}
 	for name, value := range DigObject(o, path...) {
@@ -72,6 +66,9 @@ func digStrings(o Object, path ...string) map[string]string {
 	}
 	return out
 }
+
+// annotationsOf are an object's annotations.
+func annotationsOf(o Object) map[string]string { return digStrings(o, "metadata", "annotations") }
 
 // Number reads a JSON number.
 func Number(value any) (int64, bool) {

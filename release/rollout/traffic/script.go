@@ -13,8 +13,8 @@ const (
 	GroupIstio         = "networking.istio.io"
 )
 
-// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones. They lie with the objects
-// that they are for: whoever may change those may write scripts for them, and nobody else's.
+// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones. They lie with
+// the objects that they are for: whoever may change those may write scripts for them, and nobody else's.
 const ScriptsConfigMap = "slipway-traffic-scripts"
 
 //go:embed scripts/*.lua

@@ -1,8 +1,6 @@
 package traffic
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"strings"
 
@@ -27,8 +25,9 @@ var ofTheServer = []string{
 	"allocateLoadBalancerNodePorts", "healthCheckNodePort", "externalTrafficPolicy", "externalName",
 }
 
-// CanaryService is the Service <name>-canary that selects one version's pods: the stable Service without the addresses and ports that were handed out to it.
-// Behind a load balancer it is of type ClusterIP: requests come to it by the routes only. A headless Service stays headless.
+// CanaryService is the Service <name>-canary that selects one version's pods: the stable Service without the addresses and ports that were
+// handed out to it. Behind a load balancer it is of type ClusterIP: requests come to it by the routes only. A headless Service stays
+// headless.
 func CanaryService(stable Object, name string, v Version) Object {
 	spec := clone(DigObject(stable, "spec"))
 	if DigString(spec, "clusterIP") != "None" {
@@ -72,13 +71,13 @@ func Pinned(v Version) func(original Object) (Object, []string, error) {
 // CanarySelectorPaths are the places of a canary Service that are ours to keep.
 var CanarySelectorPaths = []string{PathSelector}
 
-// createdMetadata is the metadata of an object that is made beside another: its labels and annotations, without those that speak of the other alone, the claim,
-// and an owner reference, so that it goes when the other is deleted.
+// createdMetadata is the metadata of an object that is made beside another: its labels and annotations, without those that speak of the
+// other alone, the claim, and an owner reference, so that it goes when the other is deleted.
 func createdMetadata(of Object, name string, v Version) Object {
 	annotations := ownAnnotations(of)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
-	labels[strategy.LabelCanaryOf] = LabelValue(v.Workload)
+	labels[strategy.LabelCanaryOf] = strategy.CanaryOf(v.Workload)
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),
@@ -91,21 +90,14 @@ func createdMetadata(of Object, name string, v Version) Object {
 
 // ownAnnotations are the annotations of an object that are its user's.
 func ownAnnotations(o Object) map[string]string {
-	out := digStrings(o, "metadata", "annotations")
-	maps.DeleteFunc(out, func(key, _ string) bool { return key == annotationApplied || strings.HasPrefix(key, "slipway.io/") })
+	out := annotationsOf(o)
+	maps.DeleteFunc(out, reserved)
 	return out
 }
 
-// maxLabelValue is how long a label's value may be.
-const maxLabelValue = 63
-
-// LabelValue is a name as a label's value: the first 63 digits of its SHA-256 when it is too long.
-func LabelValue(name string) string {
-	if len(name) <= maxLabelValue {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:])[:maxLabelValue]
+// reserved says that an annotation is not its object's user's.
+func reserved(key, _ string) bool {
+	return key == annotationApplied || strings.HasPrefix(key, "slipway.io/")
 }
 
 // PodLabels are the labels that a workload's template gives its pods.

@@ -13,7 +13,8 @@ import (
 // mostDepth bounds how deep a table may be, so that one that holds itself is noticed.
 const mostDepth = 64
 
-// The names, in the registry, of the metatables by which an empty list and an empty object that came from JSON are told apart on the way back.
+// The names, in the registry, of the metatables by which an empty list and an empty object that came from JSON are told apart on the way
+// back.
 const (
 	metaList   = "slipway.list"
 	metaObject = "slipway.object"
@@ -54,8 +55,8 @@ func origin(state *lua.LState, name string) *lua.LTable {
 	return meta
 }
 
-// toJSON is a Lua value as JSON has it. An empty table is the list or object that it came from; one that the script made is nothing (null), as nothing tells
-// which of the two it is, and is left out of an object. where is its place, for messages.
+// toJSON is a Lua value as JSON has it. An empty table is the list or object that it came from; one that the script made is nothing (null),
+// as nothing tells which of the two it is, and is left out of an object. where is its place, for messages.
 func toJSON(value lua.LValue, where string) (any, error) { return toJSONAt(value, where, 0) }
 
 func toJSONAt(value lua.LValue, where string, depth int) (any, error) {

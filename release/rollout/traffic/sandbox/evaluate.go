@@ -1,5 +1,6 @@
-// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object. A script computes a value from a value: it has no
-// files, no network, no clock and no chance, so that the same input gives the same output. How much time and memory it may take is the caller's to bound.
+// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object. A script computes a value from a value: it has
+// no files, no network, no clock and no chance, so that the same input gives the same output. How much time and memory it may take is the
+// caller's to bound.
 package sandbox
 
 import (
@@ -129,7 +130,8 @@ func (r *Run) failed(err error) Response {
 		return Response{Trouble: &Trouble{Reason: err.Error()}}
 	}
 	if raised, is := api.Object.(*lua.LTable); is && raised.RawGetString(refusalMark) == lua.LTrue {
-		return Response{Refusal: &Refusal{Field: lua.LVAsString(raised.RawGetString("field")), Reason: lua.LVAsString(raised.RawGetString("reason"))}}
+		return Response{Refusal: &Refusal{Field: lua.LVAsString(raised.RawGetString("field")),
+			Reason: lua.LVAsString(raised.RawGetString("reason"))}}
 	}
 	text := api.Error()
 	if api.Object != nil && api.Object != lua.LNil {

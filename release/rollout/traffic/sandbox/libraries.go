@@ -13,7 +13,8 @@ const longestRepeat = 64 << 10
 // refusalMark is the field by which an error raised by refuse is known.
 const refusalMark = "__slipway_refusal"
 
-// openLibraries opens what a script may use: base without anything that loads, prints or looks into functions; table, string, math without chance; json; refuse.
+// openLibraries opens what a script may use: base without anything that loads, prints or looks into functions; table, string, math without
+// chance; json; refuse.
 func openLibraries(state *lua.LState) {
 	for _, library := range []struct {
 		name string
@@ -26,7 +27,8 @@ func openLibraries(state *lua.LState) {
 		state.Call(1, 0)
 	}
 	for _, name := range []string{
-		"collectgarbage", "dofile", "getfenv", "load", "loadfile", "loadstring", "module", "newproxy", "print", "require", "setfenv", "_printregs",
+		"collectgarbage", "dofile", "getfenv", "load", "loadfile", "loadstring", "module", "newproxy", "print", "require", "setfenv",
+		"_printregs",
 	} {
 		state.SetGlobal(name, lua.LNil)
 	}
