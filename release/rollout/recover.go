@@ -12,11 +12,12 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the rollout, in the
-// safe order of finalising, first to the stable version, then to the new one.
+// RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the
+// rollout, in the safe order of finalising, first to the stable version, then to the new one.
 func RecoverText(saved Saved, w catalog.Workload) string {
 	r := recovery{saved: saved, w: w, resource: resourceOf(w.WorkloadRef)}
-	lines := []string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had nothing to give back."}
+	lines := []string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty " +
+		"had nothing to give back."}
 	lines = append(lines, "# to the stable version")
 	lines = append(lines, r.commands(SideStable)...)
 	lines = append(lines, "# to the new version")
@@ -64,7 +65,8 @@ func (r recovery) kubectl(format string, args ...any) string {
 // restore undoes what was done to an object, by the patch that stands on it.
 func (r recovery) restore(resource, name string) string {
 	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
-	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name, r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
+	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name,
+		r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
 }
 
 func (r recovery) services() []string {
@@ -178,7 +180,8 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.w.WorkloadRef.Name, revision),
 			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(RevisionLabel("Deployment")))}
 	}
-	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision), []jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
+	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision),
+		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
 }
 
 // settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.

@@ -1,6 +1,6 @@
-// Package rollout is the vocabulary of canary and blue-green releases: what the workflow and a party's worker say to each other, the status that people read,
-// what is saved on a workload, and the order in which everything borrowed is given back. Package strategy holds what is asked, machine decides what comes next,
-// pods how pods are moved, traffic how requests are. They decide; they touch nothing.
+// Package rollout is the vocabulary of canary and blue-green releases: what the workflow and a party's worker say to each other, the status
+// that people read, what is saved on a workload, and the order in which everything borrowed is given back. Package strategy holds what is
+// asked, machine decides what comes next, pods how pods are moved, traffic how requests are. They decide; they touch nothing.
 package rollout
 
 import (

@@ -35,7 +35,8 @@ func (r *Reader) Matches(v strictyaml.Value) []Match {
 		match.Headers = r.valueMatches(m.Optional("headers"), "header", maxValueLength)
 		match.QueryParams = r.valueMatches(m.Optional("queryParams"), "query parameter", maxQueryLength)
 		if match.Path == nil && len(match.Headers) == 0 && len(match.QueryParams) == 0 {
-			r.Refuse(entry.Path(), "names nothing to match, so that every request would go to the new version: give it a path, headers or queryParams")
+			r.Refuse(entry.Path(),
+				"names nothing to match, so that every request would go to the new version: give it a path, headers or queryParams")
 		}
 		all = append(all, match)
 	}
@@ -45,9 +46,7 @@ func (r *Reader) Matches(v strictyaml.Value) []Match {
 func (r *Reader) path(v strictyaml.Value) *PathMatch {
 	m := v.Mapping("type", "value")
 	match := &PathMatch{Type: MatchPathPrefix, Value: "/"}
-	if field := m.Optional("type"); field.Present() {
-		match.Type = oneOf(field, MatchExact, MatchPathPrefix, MatchRegularExpression)
-	}
+	readWord(m.Optional("type"), &match.Type, MatchExact, MatchPathPrefix, MatchRegularExpression)
 	field := m.Optional("value")
 	if !field.Present() {
 		return match
@@ -69,9 +68,7 @@ func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []Va
 	for i, entry := range entries {
 		m := entry.Mapping("type", "name", "value")
 		match := ValueMatch{Type: MatchExact, Name: m.Optional("name").Text(), Value: m.Optional("value").Text()}
-		if field := m.Optional("type"); field.Present() {
-			match.Type = oneOf(field, MatchExact, MatchRegularExpression)
-		}
+		readWord(m.Optional("type"), &match.Type, MatchExact, MatchRegularExpression)
 		name := match.Name
 		if what == "header" {
 			r.header(m.Field("name"), match.Name)
@@ -79,12 +76,11 @@ func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []Va
 		} else {
 			r.text(m.Field("name"), match.Name, maxNameLength)
 		}
-		if !r.text(m.Field("value"), match.Value, longest) {
-			r.expression(m.Field("value"), match.Type, match.Value)
-		}
+		r.value(m.Field("value"), match.Type, match.Value, longest)
 		if earlier, taken := first[name]; taken && name != "" {
-			r.Refuse(entry.Path(), "names the %s %s once more, which entry %d of the list does already: all entries have to match, so name each once", what,
-				strictyaml.Quote(match.Name), earlier)
+			r.Refuse(entry.Path(),
+				"names the %s %s once more, which entry %d of the list does already: all entries have to match, so name each once",
+				what, strictyaml.Quote(match.Name), earlier)
 		} else {
 			first[name] = i
 		}
@@ -142,7 +138,8 @@ func (r *Reader) once(field, name string, named map[string]string) {
 
 func (r *Reader) header(v strictyaml.Value, name string) {
 	if !r.text(v, name, maxNameLength) && !headerName.MatchString(name) {
-		r.Refuse(v.Path(), "%s is not the name of a header: it is made of letters, digits and the characters ! # $ %% & ' * + - . ^ _ ` | ~", strictyaml.Quote(name))
+		r.Refuse(v.Path(), "%s is not the name of a header: it is made of letters, digits and the characters ! # $ %% & ' * + - . ^ _ ` | ~",
+			strictyaml.Quote(name))
 	}
 }
 
@@ -161,14 +158,9 @@ func (r *Reader) text(v strictyaml.Value, text string, longest int) (refused boo
 	return true
 }
 
+// value is text that is compared, as it is or by an expression.
 func (r *Reader) value(v strictyaml.Value, kind MatchType, text string, longest int) {
-	if !r.text(v, text, longest) {
-		r.expression(v, kind, text)
-	}
-}
-
-func (r *Reader) expression(v strictyaml.Value, kind MatchType, text string) {
-	if kind != MatchRegularExpression {
+	if r.text(v, text, longest) || kind != MatchRegularExpression {
 		return
 	}
 	if _, err := regexp.Compile(text); err != nil {

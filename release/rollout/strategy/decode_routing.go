@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -10,8 +11,8 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// DefaultIngressClass is the class of an Ingress when the routing does not say.
-const DefaultIngressClass = "nginx"
+// defaultIngressClass is the class of an Ingress when the routing does not say.
+const defaultIngressClass = "nginx"
 
 // maxRoutings is how many routings a strategy has at most.
 const maxRoutings = 16
@@ -26,7 +27,8 @@ func (r *Reader) Routings(v strictyaml.Value, canaries bool) []Routing {
 	for _, entry := range entries {
 		routing := r.routing(entry)
 		if canaries && len(routing.CanaryService()) > validation.DNS1035LabelMaxLength {
-			r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at most %d characters",
+			r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at "+
+				"most %d characters",
 				strictyaml.Quote(routing.CanaryService()), validation.DNS1035LabelMaxLength)
 		}
 		for _, object := range routing.objects() {
@@ -60,13 +62,13 @@ func (r Routing) objects() []string {
 	return all
 }
 
+// providers are the keys of what routes to a Service.
+var providers = []string{"ingress", "gateway", "customNetworkRefs"}
+
 func (r *Reader) routing(v strictyaml.Value) Routing {
-	m := v.Mapping("service", "gracePeriodSeconds", "ingress", "gateway", "customNetworkRefs")
-	routing := Routing{Service: m.Optional("service").Text(), GraceSeconds: DefaultGraceSeconds}
-	r.Name(m.Field("service").Path(), routing.Service, validation.IsDNS1035Label)
-	if field := m.Optional("gracePeriodSeconds"); field.Present() {
-		routing.GraceSeconds = field.Integer(0, math.MaxInt32)
-	}
+	m := v.Mapping(append([]string{"service", "gracePeriodSeconds"}, providers...)...)
+	routing := Routing{Service: r.name(m, "service", validation.IsDNS1035Label), GraceSeconds: DefaultGraceSeconds}
+	readInteger(m.Optional("gracePeriodSeconds"), &routing.GraceSeconds, 0, math.MaxInt32)
 	var named []string
 	if field := m.Optional("ingress"); field.Present() {
 		named = append(named, "ingress")
@@ -74,9 +76,7 @@ func (r *Reader) routing(v strictyaml.Value) Routing {
 	}
 	if field := m.Optional("gateway"); field.Present() {
 		named = append(named, "gateway")
-		g := field.Mapping("httpRouteName")
-		routing.HTTPRoute = g.Optional("httpRouteName").Text()
-		r.Name(g.Field("httpRouteName").Path(), routing.HTTPRoute, validation.IsDNS1123Subdomain)
+		routing.HTTPRoute = r.name(field.Mapping("httpRouteName"), "httpRouteName", validation.IsDNS1123Subdomain)
 	}
 	if field := m.Optional("customNetworkRefs"); field.Present() {
 		if routing.Custom = r.objectRefs(field); len(routing.Custom) > 0 {
@@ -84,7 +84,7 @@ func (r *Reader) routing(v strictyaml.Value) Routing {
 		}
 	}
 	switch {
-	case len(named) == 0 && !slices.ContainsFunc([]string{"ingress", "gateway", "customNetworkRefs"}, func(k string) bool { return r.found.Unreadable(m.Field(k).Path()) }):
+	case len(named) == 0 && !slices.ContainsFunc(providers, func(k string) bool { return r.found.Unreadable(m.Field(k).Path()) }):
 		r.Refuse(v.Path(), "does not say what routes to the Service: name one of ingress, gateway, customNetworkRefs")
 	case len(named) > 1:
 		r.Refuse(v.Path(), "names %s: an entry names exactly one of ingress, gateway, customNetworkRefs", strings.Join(named, " and "))
@@ -94,17 +94,15 @@ func (r *Reader) routing(v strictyaml.Value) Routing {
 
 func (r *Reader) ingress(v strictyaml.Value) *IngressRef {
 	m := v.Mapping("classType", "name")
-	ref := &IngressRef{Class: DefaultIngressClass, Name: m.Optional("name").Text()}
+	ref := &IngressRef{Class: defaultIngressClass}
 	// An empty class is the default's: the documents print it as the zero value.
 	if field := m.Optional("classType"); field.Present() {
-		if class := field.FreeText(); class != "" {
-			ref.Class = class
-		}
+		ref.Class = cmp.Or(field.FreeText(), ref.Class)
 		r.Name(field.Path(), ref.Class, validation.IsDNS1123Subdomain)
 	}
-	r.Name(m.Field("name").Path(), ref.Name, validation.IsDNS1123Subdomain)
-	if len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix) {
-		r.Refuse(m.Field("name").Path(), "is too long: the name of its canary, with %q, has at most %d characters", CanarySuffix, validation.DNS1123SubdomainMaxLength)
+	if ref.Name = r.name(m, "name", validation.IsDNS1123Subdomain); len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix) {
+		r.Refuse(m.Field("name").Path(), "is too long: the name of its canary, with %q, has at most %d characters", CanarySuffix,
+			validation.DNS1123SubdomainMaxLength)
 	}
 	return ref
 }
@@ -113,15 +111,8 @@ func (r *Reader) objectRefs(v strictyaml.Value) []ObjectRef {
 	var all []ObjectRef
 	for _, entry := range v.List() {
 		m := entry.Mapping("apiVersion", "kind", "name")
-		ref := ObjectRef{APIVersion: m.Optional("apiVersion").Text(), Kind: m.Optional("kind").Text(), Name: m.Optional("name").Text()}
-		if ref.APIVersion == "" {
-			r.Refuse(m.Field("apiVersion").Path(), "is required")
-		}
-		if ref.Kind == "" {
-			r.Refuse(m.Field("kind").Path(), "is required")
-		}
-		r.Name(m.Field("name").Path(), ref.Name, validation.IsDNS1123Subdomain)
-		all = append(all, ref)
+		all = append(all, ObjectRef{APIVersion: r.required(m, "apiVersion", ""), Kind: r.required(m, "kind", ""),
+			Name: r.name(m, "name", validation.IsDNS1123Subdomain)})
 	}
 	return all
 }

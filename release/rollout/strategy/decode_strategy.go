@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"math"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/strictyaml"
@@ -98,7 +100,8 @@ func (r *Reader) routingRef(d *draft, v strictyaml.Value) {
 
 func (r *Reader) setRoutingRef(d *draft, field, name string) {
 	if d.TrafficRoutingRef != "" && name != "" && name != d.TrafficRoutingRef {
-		r.Refuse(field, "names the TrafficRouting %s, but %s names %s: keep one", strictyaml.Quote(name), d.refField, strictyaml.Quote(d.TrafficRoutingRef))
+		r.Refuse(field, "names the TrafficRouting %s, but %s names %s: keep one", strictyaml.Quote(name), d.refField,
+			strictyaml.Quote(d.TrafficRoutingRef))
 		return
 	}
 	d.TrafficRoutingRef, d.refField = name, field
@@ -106,16 +109,12 @@ func (r *Reader) setRoutingRef(d *draft, field, name string) {
 
 // step reads one step. A step without replicas has the number 0, which is no legal one.
 func (r *Reader) step(v strictyaml.Value, d *draft) Step {
-	share := "traffic"
-	if d.legacy {
-		share = "weight"
-	}
+	share := d.shareKey()
 	m := v.Mapping(share, "replicas", "pause", "matches", "requestHeaderModifier")
 	var s Step
 	if field := m.Optional(share); field.Present() {
 		if d.legacy {
-			weight := int32(field.Integer(1, 100))
-			s.Traffic = &weight
+			s.Traffic = new(int32(field.Integer(1, 100)))
 		} else {
 			s.Traffic = percent(field, d.leastTraffic())
 		}
@@ -127,8 +126,8 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	}
 	if field := m.Optional("pause"); field.Present() {
 		duration := field.Mapping("duration").Optional("duration")
-		if !duration.IsEmptyMapping() { // the source document prints "duration: {}" for an absent one
-			s.PauseSeconds = seconds(duration, 0)
+		if duration.Present() && !duration.IsEmptyMapping() { // the source document prints "duration: {}" for an absent one
+			s.PauseSeconds = new(duration.Integer(0, math.MaxInt32))
 		}
 	}
 	s.Matches = r.Matches(m.Optional("matches"))

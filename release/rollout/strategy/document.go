@@ -29,7 +29,8 @@ type document struct {
 }
 
 // MetadataKeys are the keys of an object's metadata, as kubectl prints them.
-var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp",
+var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp", "deletionGracePeriodSeconds",
+	"deletionTimestamp",
 	"finalizers", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
 // Metadata reads an object's namespace, name and annotations, and passes over what else an API server keeps there.
@@ -102,7 +103,8 @@ func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
 
 func (r *Reader) refuseDisabled(v strictyaml.Value) {
 	if v.Truth() {
-		r.Refuse(v.Path(), "true means to let go of the workload and give all traffic to the stable version: a rollout is not started for that; leave it out, "+
+		r.Refuse(v.Path(), "true means to let go of the workload and give all traffic to the stable version: a rollout is not started for "+
+			"that; leave it out, "+
 			"or, if the rollout runs, stop it with to: stable")
 	}
 }
@@ -129,8 +131,8 @@ const (
 
 var knownAnnotations = []string{annotationRollingStyle, annotationRollingType, annotationRouting, annotationBatches, annotationRolloutID}
 
-// annotations takes what a document's annotations say. Those of other products are passed over; an unknown one of the document's own group is
-// refused, for it would have to do something.
+// annotations takes what a document's annotations say. Those of other products are passed over; an unknown one of the document's own group
+// is refused, for it would have to do something.
 func (r *Reader) annotations(d *document, a Annotations) {
 	for _, key := range sortedKeys(a.texts) {
 		text := a.texts[key]
@@ -155,11 +157,9 @@ func (r *Reader) annotations(d *document, a Annotations) {
 }
 
 func (r *Reader) batches(d *document, field, text string) {
-	switch text {
-	case "true", "false":
-		yes := text == "true"
-		d.rollbackInBatches = &yes
-	default:
+	if text == "true" || text == "false" {
+		d.rollbackInBatches = new(text == "true")
+	} else {
 		r.Refuse(field, `must be "true" or "false", not %s`, strictyaml.Quote(text))
 	}
 }
@@ -174,8 +174,8 @@ func (r *Reader) setRolloutID(d *document, field, id string) {
 	}
 }
 
-// rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 a field says it; the annotation may be left from a conversion, and
-// then agrees.
+// rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 a field says it; the annotation may be left from a
+// conversion, and then agrees.
 func (r *Reader) rollingStyle(d *document, a Annotations) {
 	said := ""
 	for _, key := range []string{annotationRollingStyle, annotationRollingType} {
@@ -190,7 +190,8 @@ func (r *Reader) rollingStyle(d *document, a Annotations) {
 		case said != "" && said != strings.ToLower(text):
 			r.Refuse(a.at(key), "is %s, but %s is %s: keep one", style, annotationRollingStyle, said)
 		case d.body != "" && !d.legacy && style != d.Style:
-			r.Refuse(a.at(key), "is %s, but the strategy asks for %s: in v1beta1 enableExtraWorkloadForCanary says it, so leave the annotation out", style, d.Style)
+			r.Refuse(a.at(key), "is %s, but the strategy asks for %s: in v1beta1 enableExtraWorkloadForCanary says it, so leave the annotation out",
+				style, d.Style)
 		case d.legacy && d.body != "":
 			d.Style, d.extraField = style, a.at(key)
 		}

@@ -37,11 +37,12 @@ const (
 	maxImageLength     = 1024
 )
 
-var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images", "templatePatch", "rolloutId", "supersede",
+var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images", "templatePatch",
+	"rolloutId", "supersede",
 	"actor", "reason", "key"}
 
-// DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: every error at once, each with its field and line. Defaults
-// are filled in. The Request means nothing when there are errors.
+// DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: every error at once, each with its field and line.
+// Defaults are filled in. The Request means nothing when there are errors.
 func DecodeRequest(body []byte) (Request, Errors) {
 	root, found, ok := strictyaml.Parse(body)
 	if !ok {
@@ -64,7 +65,8 @@ func (r *Reader) request(root strictyaml.Value) Request {
 	}
 	request := Request{
 		Supersede: m.Field("supersede").Truth(),
-		Actor:     r.bounded(m.Field("actor"), maxActorLength), Reason: r.bounded(m.Field("reason"), maxReasonLength), Key: r.bounded(m.Field("key"), maxKeyLength),
+		Actor:     r.bounded(m.Field("actor"), maxActorLength), Reason: r.bounded(m.Field("reason"),
+			maxReasonLength), Key: r.bounded(m.Field("key"), maxKeyLength),
 	}
 	d := r.subject(m)
 	request.Spec = Spec{Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref, Party: r.party(m.Field("party")), Change: r.change(m)}
@@ -133,24 +135,6 @@ func (r *Reader) party(v strictyaml.Value) string {
 	return party
 }
 
-// policyOf reads the policy, to which the document's annotation on rollbacks belongs too.
-func (r *Reader) policyOf(d *document, v strictyaml.Value) Policy {
-	p, batches := r.policy(v)
-	field := strictyaml.Join(v.Path(), "rollbackInBatches")
-	switch {
-	case batches != nil && d.rollbackInBatches != nil && *batches != *d.rollbackInBatches:
-		r.Refuse(field, "is %t, but the annotation %s of the document is %t: keep one", *batches, annotationBatches, *d.rollbackInBatches)
-	case batches == nil && d.rollbackInBatches != nil:
-		batches, field = d.rollbackInBatches, "rollout.metadata.annotations."+annotationBatches
-	}
-	p.RollbackInBatches = batches != nil && *batches
-	if p.RollbackInBatches && d.body != "" && d.Style != StylePartition {
-		r.Refuse(field, "is for rollouts that replace pods in place: with %s every old pod is still there, and a rollback only has to move the traffic; leave it out",
-			map[Style]string{StyleCanary: "an extra workload", StyleBlueGreen: "blue-green"}[d.Style])
-	}
-	return p
-}
-
 // change reads what the new version differs in.
 func (r *Reader) change(m strictyaml.Mapping) Change {
 	images, patch := m.Field("images"), m.Field("templatePatch")
@@ -197,7 +181,8 @@ func (r *Reader) templatePatch(v strictyaml.Value) json.RawMessage {
 	}
 	for _, key := range sortedKeys(parts) {
 		if key != "metadata" && key != "spec" && !strings.HasPrefix(key, "$") {
-			r.Refuse(strictyaml.Join(v.Path(), key), "is not part of a pod template, which has metadata and spec: give the patch of the template alone")
+			r.Refuse(strictyaml.Join(v.Path(), key), "is not part of a pod template, which has metadata and spec: give the patch of the template "+
+				"alone")
 		}
 	}
 	if len(raw) > MaxTemplatePatch {

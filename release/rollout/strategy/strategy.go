@@ -1,12 +1,15 @@
-// Package strategy is what a rollout is asked: the strategy with its steps, the policy beside it, the change, how all of them are read from YAML and JSON with
-// every error at once, the rules that they are held against, and the arithmetic of batches.
+// Package strategy is what a rollout is asked: the strategy with its steps, the policy beside it, the change, how all of them are read from
+// YAML and JSON with every error at once, the rules that they are held against, and the arithmetic of batches.
 package strategy
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/catalog"
 )
 
 // Style is how new pods come beside the old ones.
@@ -129,8 +132,8 @@ func (r Routing) CanaryService() string { return r.Service + CanarySuffix }
 // CanarySuffix is appended to the names of the objects that a rollout creates: Service, Ingress, extra Deployment.
 const CanarySuffix = "-canary"
 
-// LabelCanaryOf is on every object that a rollout created and on the pods of the extra workload: the workload's name (its SHA-256, shortened, when
-// that is longer than a label's value may be).
+// LabelCanaryOf is on every object that a rollout created and on the pods of the extra workload: the workload's name (its SHA-256,
+// shortened, when that is longer than a label's value may be).
 const LabelCanaryOf = "slipway.io/canary-of"
 
 // IngressRef names an Ingress and the script that knows its class: nginx (default), higress, mse, aliyun-alb, or one of the ConfigMap.
@@ -174,3 +177,64 @@ func CanaryOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])[:labelLimit-7]
 }
+
+// Spec is one release of one workload, as it was asked: what the record keeps and the workflow runs.
+type Spec struct {
+	Party       string              `json:"party"`
+	Namespace   string              `json:"namespace"`
+	Name        string              `json:"name"`
+	WorkloadRef catalog.WorkloadRef `json:"workloadRef"`
+	Strategy    Strategy            `json:"strategy"`
+	Policy      Policy              `json:"policy"`
+	Change      Change              `json:"change"`
+	// RolloutID is the caller's own number of the release (annotation rollouts.kruise.io/rollout-id); kept and shown.
+	RolloutID string `json:"rolloutId,omitempty"`
+}
+
+// Workload is the workload as the catalogue would name it.
+func (s Spec) Workload() catalog.Workload {
+	return catalog.Workload{Party: s.Party, Namespace: s.Namespace, WorkloadRef: s.WorkloadRef}
+}
+
+// Change is what the new version differs in: images by container (init containers too), or a patch of the pod template. Exactly one is set.
+type Change struct {
+	Images map[string]string `json:"images,omitempty"`
+	// TemplatePatch is merged into the pod template: a strategic merge patch for kinds of apps/v1, a JSON merge patch otherwise.
+	// At most MaxTemplatePatch bytes.
+	TemplatePatch json.RawMessage `json:"templatePatch,omitempty"`
+}
+
+// MaxTemplatePatch bounds a patch, in bytes: it travels through the workflow's history.
+const MaxTemplatePatch = 64 << 10
+
+// OnFailure is what happens when a step fails or an approval expires.
+type OnFailure string
+
+// What can happen.
+const (
+	OnFailurePause    OnFailure = "pause"
+	OnFailureRollback OnFailure = "rollback"
+)
+
+// Policy is Slipway's own addition beside the strategy. The decoder fills in the defaults.
+type Policy struct {
+	// StepDeadlineSeconds is how long a step's pods may take to get ready; time in which the cluster cannot be reached does not count. Default
+	// 600.
+	StepDeadlineSeconds int64 `json:"stepDeadlineSeconds"`
+	// SettleSeconds is how long a release waits, before it claims the workload, for the workload's own update to finish; 0: not at all.
+	// Default 60.
+	SettleSeconds int64     `json:"settleSeconds,omitempty"`
+	OnFailure     OnFailure `json:"onFailure"`
+	// ApprovalExpiresSeconds is how long a step waits for a person; 0: for ever.
+	ApprovalExpiresSeconds int64     `json:"approvalExpiresSeconds,omitempty"`
+	OnExpiry               OnFailure `json:"onExpiry"`
+	// RollbackInBatches has a rollback go through the steps, pauses included (annotation rollouts.kruise.io/rollback-in-batch). Only with
+	// StylePartition.
+	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
+}
+
+// What holds when the policy does not say: a step's deadline, and the time for a workload's own update to finish.
+const (
+	DefaultStepDeadlineSeconds = 600
+	DefaultSettleSeconds       = 60
+)

@@ -18,7 +18,8 @@ func (r *Reader) check(d *draft) {
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
 	if d.PatchPodTemplateMetadata != nil && d.Style != StyleCanary {
-		r.Refuse(strictyaml.Join(d.body, "patchPodTemplateMetadata"), "needs the extra workload, whose pods it is for: %s", d.orExtra("leave it out"))
+		r.Refuse(strictyaml.Join(d.body, "patchPodTemplateMetadata"), "needs the extra workload, whose pods it is for: %s",
+			d.orExtra("leave it out"))
 	}
 	d.passLastStep()
 }
@@ -29,8 +30,7 @@ func (d *draft) passLastStep() {
 		return
 	}
 	if last := &d.Steps[len(d.Steps)-1]; last.PauseSeconds == nil && last.Replicas.StrVal == wholePercent {
-		none := int64(0)
-		last.PauseSeconds = &none
+		last.PauseSeconds = new(int64)
 	}
 }
 
@@ -69,7 +69,8 @@ func (r *Reader) refuseBlindWeights(d *draft) {
 		}
 		for i, step := range d.Steps {
 			if step.Traffic != nil && len(step.Matches) == 0 {
-				r.Refuse(d.stepField(i, d.shareKey()), "cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a Service, and "+
+				r.Refuse(d.stepField(i, d.shareKey()), "cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a "+
+					"Service, and "+
 					"Service %s stands for both versions; leave disableGenerateCanaryService out, or route by customNetworkRefs", routing.Service)
 			}
 		}

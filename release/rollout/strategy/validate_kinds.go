@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,18 +27,16 @@ var kinds = []kind{
 	{[]string{"apps.kruise.io/v1alpha1"}, catalog.DaemonSet, []Style{StylePartition}},
 }
 
-const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of apps.kruise.io/v1alpha1, StatefulSet of apps.kruise.io/v1beta1 and v1alpha1"
+const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of apps.kruise.io/v1alpha1, StatefulSet of " +
+	"apps.kruise.io/v1beta1 and v1alpha1"
 
 // kindOf is what is known about a workload's kind.
 func kindOf(ref catalog.WorkloadRef) (kind, bool) {
-	for _, k := range kinds {
-		for _, version := range k.apiVersions {
-			if k.kind == ref.Kind && version == ref.APIVersion {
-				return k, true
-			}
-		}
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kind == ref.Kind && slices.Contains(k.apiVersions, ref.APIVersion) })
+	if i < 0 {
+		return kind{}, false
 	}
-	return kind{}, false
+	return kinds[i], true
 }
 
 // isDeployment says whether the workload is a Deployment, which v1alpha1 gives another default style.
@@ -51,14 +51,8 @@ func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
 		return catalog.WorkloadRef{}
 	}
 	m := v.Mapping("apiVersion", "kind", "name")
-	ref := catalog.WorkloadRef{APIVersion: m.Optional("apiVersion").Text(), Kind: m.Optional("kind").Text(), Name: m.Optional("name").Text()}
-	if ref.APIVersion == "" {
-		r.Refuse(strictyaml.Join(v.Path(), "apiVersion"), "is required: %s can be rolled out", kindNames)
-	}
-	if ref.Kind == "" {
-		r.Refuse(strictyaml.Join(v.Path(), "kind"), "is required: %s can be rolled out", kindNames)
-	}
-	r.Name(strictyaml.Join(v.Path(), "name"), ref.Name, validation.IsDNS1123Subdomain)
+	ref := catalog.WorkloadRef{APIVersion: r.required(m, "apiVersion", ": "+kindNames+" can be rolled out"),
+		Kind: r.required(m, "kind", ": "+kindNames+" can be rolled out"), Name: r.name(m, "name", validation.IsDNS1123Subdomain)}
 	if _, known := kindOf(ref); !known && ref.APIVersion != "" && ref.Kind != "" {
 		r.refuseKind(strictyaml.Join(v.Path(), "kind"), ref)
 	}
@@ -78,7 +72,8 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 		}
 	}
 	if len(versions) > 0 {
-		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind, strictyaml.Quote(ref.APIVersion), strings.Join(versions, " or "))
+		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind, strictyaml.Quote(ref.APIVersion),
+			strings.Join(versions, " or "))
 		return
 	}
 	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind), strictyaml.Quote(ref.APIVersion), kindNames,
@@ -91,22 +86,16 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	if !known || d.body == "" {
 		return
 	}
-	for _, style := range k.styles {
-		if style == d.Style {
-			if d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix) {
-				r.Refuse(d.body, "cannot make the extra workload of %s: with %q its name would be too long", ref.Name, CanarySuffix)
-			}
-			return
-		}
-	}
-	switch d.Style {
-	case StyleCanary:
-		field := d.extraField
-		if field == "" {
-			field = d.body
-		}
-		r.Refuse(field, "the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced in place, step by step", ref.Kind)
+	switch supported := slices.Contains(k.styles, d.Style); {
+	case supported && d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix):
+		r.Refuse(d.body, "cannot make the extra workload of %s: with %q its name would be too long", ref.Name, CanarySuffix)
+	case supported:
+	case d.Style == StyleCanary:
+		r.Refuse(cmp.Or(d.extraField, d.body),
+			"the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced in place, step by step", ref.Kind)
 	default:
-		r.Refuse(d.body, "blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are replaced in place, step by step", ref.Kind)
+		r.Refuse(d.body,
+			"blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are replaced in place, step by step",
+			ref.Kind)
 	}
 }

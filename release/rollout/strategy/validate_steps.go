@@ -8,8 +8,8 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MaxSteps is how many steps a strategy has at most.
-const MaxSteps = 50
+// maxSteps is how many steps a strategy has at most.
+const maxSteps = 50
 
 // partitionPercentLimit is up to which share of the pods a partition step may route: the stable version keeps its own
 // share of the traffic, and has to have the pods for it.
@@ -41,8 +41,8 @@ func (r *Reader) checkSteps(d *draft) {
 	switch {
 	case len(d.Steps) == 0:
 		r.Refuse(steps, "is required: a strategy has at least one step")
-	case len(d.Steps) > MaxSteps:
-		r.Refuse(steps, "has %d steps, of at most %d", len(d.Steps), MaxSteps)
+	case len(d.Steps) > maxSteps:
+		r.Refuse(steps, "has %d steps, of at most %d", len(d.Steps), maxSteps)
 	}
 	for i := range d.Steps {
 		r.checkReplicas(d, i)
@@ -71,7 +71,8 @@ func (r *Reader) checkReplicas(d *draft, i int) {
 	}
 }
 
-// shrinks says whether a number of pods is surely smaller than the one before. A number and a share cannot be compared without the workload.
+// shrinks says whether a number of pods is surely smaller than the one before. A number and a share cannot be compared without the
+// workload.
 func shrinks(before, now intstr.IntOrString) bool {
 	if before.Type != now.Type || before == (intstr.IntOrString{}) || now == (intstr.IntOrString{}) {
 		return false
@@ -121,8 +122,8 @@ func (r *Reader) refuseUnrouted(d *draft, i int) {
 	}
 }
 
-// checkPartitionShare holds a partition step that routes against the limit of the reference. The last step may take every pod together with all
-// traffic: then no stable pod is left that could be short of company.
+// checkPartitionShare holds a partition step that routes against the limit of the reference. The last step may take every pod together with
+// all traffic: then no stable pod is left that could be short of company.
 func (r *Reader) checkPartitionShare(d *draft, i int) {
 	step := d.Steps[i]
 	share, isShare := percentNumber(step.Replicas.StrVal)
@@ -132,7 +133,8 @@ func (r *Reader) checkPartitionShare(d *draft, i int) {
 	if i == len(d.Steps)-1 && share == 100 && len(step.Matches) == 0 && *step.Traffic == 100 {
 		return
 	}
-	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at most %d%% of them may be new as long as "+
+	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at most %d%% of them may "+
+		"be new as long as "+
 		"the stable ones have a share of the traffic to serve; %s", step.Replicas.StrVal, partitionPercentLimit,
 		d.orExtra("lower it, leave out the step's traffic, or give a number of pods"))
 }
@@ -145,7 +147,8 @@ func (r *Reader) checkTrafficOrder(d *draft) {
 			continue
 		}
 		if before != nil && *step.Traffic < *before {
-			r.Warn(d.stepField(i, d.shareKey()), fmt.Sprintf("is %d%%, less than the %d%% of an earlier step: traffic goes back to the stable version", *step.Traffic, *before))
+			r.Warn(d.stepField(i, d.shareKey()), fmt.Sprintf("is %d%%, less than the %d%% of an earlier step: traffic goes back to the stable "+
+				"version", *step.Traffic, *before))
 		}
 		before = step.Traffic
 	}
