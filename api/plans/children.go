@@ -36,7 +36,8 @@ type taskReader struct {
 
 // childSnapshot is the release of a service as it was last seen.
 type childSnapshot struct {
-	// length is the length of its history: the status is asked anew when it has grown.
+	// runID and length say which run it was, and how much of its history: the status is asked anew when there is another run, or the history has grown.
+	runID  string
 	length int64
 	status plan.ServiceStatus
 	// workloads are the workloads of its activities by activity ID; nil until they are needed.
@@ -87,8 +88,9 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 		return
 	}
 	child := r.recall(workflowID)
-	if length := described.GetWorkflowExecutionInfo().GetHistoryLength(); length != child.length {
-		fresh := childSnapshot{length: length}
+	info := described.GetWorkflowExecutionInfo()
+	if runID := info.GetExecution().GetRunId(); runID != child.runID || info.GetHistoryLength() != child.length {
+		fresh := childSnapshot{runID: runID, length: info.GetHistoryLength()}
 		if r.Query(ctx, workflowID, &fresh.status) == nil {
 			child = fresh
 		}
@@ -103,7 +105,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
 	if !execution.IsOpen(described) && child.status.State.Ended() {
-		service.State, service.FinishedAt = child.status.State, answer.UTC(described.GetWorkflowExecutionInfo().GetCloseTime().AsTime())
+		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}
 }
 

@@ -1,0 +1,56 @@
+package plans
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/mocks"
+
+	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/release/plan"
+)
+
+// value is what a query answers.
+type value struct{ status plan.ServiceStatus }
+
+func (value) HasValue() bool { return true }
+
+func (v value) Get(into any) error {
+	raw, err := json.Marshal(v.status)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// The release of a service that was continued as new may have as many events as it had when it was looked at last: it is asked all the same.
+func TestAServiceThatWasContinuedAsNewIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	const workflowID = "task/shop-1/1-one"
+	temporal := &mocks.Client{}
+	queries := 0
+	now := func(runID string, status plan.ServiceStatus) {
+		temporal.ExpectedCalls = nil
+		temporal.On("DescribeWorkflowExecution", mock.Anything, workflowID, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
+			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, HistoryLength: 17,
+				Execution: &commonpb.WorkflowExecution{RunId: runID}}}, nil)
+		temporal.On("QueryWorkflow", mock.Anything, workflowID, "", mock.Anything).Return(value{status}, nil).Run(func(mock.Arguments) { queries++ })
+	}
+	r := newTaskReader(&Handlers{Backend: &backend.Backend{Temporal: temporal}})
+	var service plan.ServiceStatus
+	now("first", plan.ServiceStatus{State: plan.ItemRunning, Reason: "1 of 2 workloads is released"})
+	r.fillOne(t.Context(), workflowID, &service)
+	require.Equal(t, "1 of 2 workloads is released", service.Reason)
+	now("second", plan.ServiceStatus{State: plan.ItemSucceeded, Reason: "2 workloads are released"})
+	r.fillOne(t.Context(), workflowID, &service)
+	require.Equal(t, "2 workloads are released", service.Reason)
+	require.Equal(t, plan.ItemSucceeded, service.State)
+	r.fillOne(t.Context(), workflowID, &service)
+	require.Equal(t, 2, queries, "what has not changed since is not asked again")
+}
