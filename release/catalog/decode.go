@@ -8,8 +8,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Decode reads a catalogue entry from YAML or JSON, strictly: every error at once, each with its field and line.
-// The Service means nothing when there are errors.
+// Decode reads a catalogue entry from YAML or JSON, strictly, with all errors at once. The Service means nothing when there are errors.
 func Decode(data []byte) (Service, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {

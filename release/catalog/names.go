@@ -18,19 +18,18 @@ import (
 const maxIDLength = 63
 
 var (
-	// idPattern allows letters, digits, "-" and ".", and is stricter at the edges: an ID stands in paths and is the name of an object, where a "." or "-"
-	// at the begin, at the end or beside another "." is not legal.
+	// idPattern is strict at the edges: an ID is part of paths and the name of an object, where "..", and "." or "-" at either end, are
+	// illegal.
 	idPattern    = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$`)
 	labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
 )
 
-// ValidID says what is wrong with the ID of a service or the name of a plan: letters, digits, "-" and ".", at most 63, begin and end a letter
-// or digit.
+// ValidID says what is wrong with the ID of a service or the name of a plan.
 func ValidID(id string) error {
 	return validWord(id, "an ID", `letters, digits, "-" and "."`, "begin and end each part between dots with a letter or digit", idPattern)
 }
 
-// ValidLabel says what is wrong with a label of a workload: letters, digits, "-", "_" and ".", at most 63, begin and end a letter or digit.
+// ValidLabel says what is wrong with a label of a workload.
 func ValidLabel(label string) error {
 	return validWord(label, "a label", `letters, digits, "-", "_" and "."`, "begin and end with a letter or digit", labelPattern)
 }
@@ -63,8 +62,7 @@ func ValidParty(name string) error {
 // maxURLLength is how many characters a URL has at most.
 const maxURLLength = 2048
 
-// ValidURL says what is wrong with an absolute URL of one of these schemes. A password in it is refused: plans, records and reports are read
-// by many.
+// ValidURL says what is wrong with an absolute URL. It refuses a password: many people read plans, records and reports.
 func ValidURL(text string, schemes ...string) error {
 	parsed, err := url.Parse(text)
 	switch {
@@ -83,7 +81,8 @@ func ValidURL(text string, schemes ...string) error {
 			strictyaml.Quote(parsed.Redacted()), strings.Join(schemes, ":// or "))
 	}
 	if _, hasPassword := parsed.User.Password(); hasPassword {
-		return errors.New("carries a password, which everybody who reads the plan or its report would see: leave it out and name a Secret in the catalogue")
+		return errors.New("carries a password, which everybody who reads the plan or its report would see: " +
+			"leave it out and name a Secret in the catalogue")
 	}
 	return nil
 }

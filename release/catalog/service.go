@@ -29,7 +29,8 @@ type Service struct {
 	// Workloads are the parts of the service; at least one.
 	// +kubebuilder:validation:MinItems=1
 	Workloads []Workload `json:"workloads"`
-	// DeadlineSeconds is how long one operation on the service may take; time in which its cluster cannot be reached does not count. Default 600.
+	// DeadlineSeconds is how long one operation on the service may take; time in which its cluster cannot be reached does not count. Default
+	// 600.
 	// +kubebuilder:validation:Minimum=1
 	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
 	// Package says how a code package reaches the containers (HTTP_UPLOAD_DEPLOY).
@@ -79,9 +80,7 @@ type Build struct {
 }
 
 // PartyOrDefault is the party of the workload, "default" when it names none.
-func (w Workload) PartyOrDefault() string {
-	return cmp.Or(w.Party, DefaultParty)
-}
+func (w Workload) PartyOrDefault() string { return cmp.Or(w.Party, DefaultParty) }
 
 // String names the workload as people read it: "Deployment shop/order", with the party in front unless it is the default one.
 func (w Workload) String() string {
@@ -93,9 +92,7 @@ func (w Workload) String() string {
 }
 
 // Deadline is how long one operation on the service may take, in seconds.
-func (s Service) Deadline() int64 {
-	return cmp.Or(s.DeadlineSeconds, defaultDeadlineSeconds)
-}
+func (s Service) Deadline() int64 { return cmp.Or(s.DeadlineSeconds, defaultDeadlineSeconds) }
 
 // APIVersion is the API version of all kinds that can be released so far.
 const APIVersion = "apps/v1"
@@ -123,7 +120,8 @@ func (r WorkloadRef) supported() error {
 	case slices.Contains(kinds, r.Kind):
 		return fmt.Errorf("%s of %s cannot be released: write apiVersion: %s", r.Kind, strictyaml.Quote(r.APIVersion), APIVersion)
 	}
-	return fmt.Errorf("%s of %s is not available yet: %s of %s are", strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion), kindList, APIVersion)
+	kind, version := strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion)
+	return fmt.Errorf("%s of %s is not available yet: %s of %s are", kind, version, kindList, APIVersion)
 }
 
 // Sized says whether workloads of this kind have a size to be scaled to.

@@ -1,5 +1,6 @@
-// Package jsonpatch makes and applies JSON Patches (RFC 6902), and reads and writes what JSON Pointers (RFC 6901) lead to, in objects as the API server has
-// them: map[string]any, []any, string, bool, int64, float64 and nil. Pointers lead through members of objects only, not into lists.
+// Package jsonpatch makes and applies JSON Patches (RFC 6902), and reads and writes what JSON Pointers (RFC 6901) lead to, in objects as
+// the API server has them: map[string]any, []any, string, bool, int64, float64 and nil. Pointers lead through members of objects only,
+// not into lists.
 package jsonpatch
 
 import (
@@ -154,7 +155,7 @@ func Apply(object map[string]any, patch []Op) map[string]any {
 	return out
 }
 
-// Diff are the operations that bring the places named by the pointers from one object to another. Parents that are missing are made first.
+// Diff are the operations that bring the places named by the pointers from one object to another, missing parents first.
 func Diff(from, to map[string]any, pointers []string) []Op {
 	pointers = slices.Clone(pointers)
 	slices.Sort(pointers)

@@ -17,8 +17,8 @@ import (
 // maxQueueLength is how many characters the name of a party's queue has at most.
 const maxQueueLength = 200
 
-// Decode reads the spec of a Party from YAML or JSON, strictly: every error at once, each with its field and line. An empty document is
-// refused like any other that is no mapping; {} is a party that has nothing of its own. The spec means nothing when there are errors.
+// Decode reads the spec of a Party from YAML or JSON, strictly, with all errors at once; {} is a party with defaults only. The spec means
+// nothing when there are errors.
 func Decode(data []byte) (v1alpha1.PartySpec, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {

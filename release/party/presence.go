@@ -56,8 +56,8 @@ type Presence struct {
 	Workers []Worker
 }
 
-// Judge concludes from the heartbeats of one queue's workers who is there now. A heartbeat from the future, which a clock that is fast
-// sends, is one of now.
+// Judge concludes from the heartbeats of one queue's workers who is there now. A heartbeat from the future, of a fast clock, is one of
+// now.
 func Judge(queue string, heard []Worker, now time.Time) Presence {
 	p := Presence{Reachable: Unreachable}
 	var last Worker

@@ -27,8 +27,7 @@ const (
 	keyCompileRepoBranch = "compileRepoBranch"
 )
 
-// Decode reads a plan from YAML or JSON, strictly: every error at once, each with its item, field and line.
-// The Document means nothing when there are errors.
+// Decode reads a plan from YAML or JSON, strictly, with all errors at once. The Document means nothing when there are errors.
 func Decode(data []byte) (Document, []Warning, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
@@ -49,7 +48,8 @@ func decodeDocument(v strictyaml.Value) Document {
 }
 
 func decodeItem(v strictyaml.Value) Item {
-	m := v.Mapping(keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel, keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch)
+	m := v.Mapping(keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel,
+		keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch)
 	return Item{
 		ServiceID:           ServiceID(m.Field(keyServiceID).Name()),
 		Priority:            m.Field(keyPriority).Integer(math.MinInt64, math.MaxInt64),
@@ -65,8 +65,7 @@ func decodeItem(v strictyaml.Value) Item {
 // Warning says what is legal in a plan but probably not meant. Its fields are those of a FieldError.
 type Warning strictyaml.FieldError
 
-// Encode writes a plan as YAML with its keys in the order of the source document, so that Decode reads the same plan again.
-// It fails when a text of the plan is not UTF-8.
+// Encode writes a plan as YAML with its keys in the usual order, for Decode to read again. It fails when a text isn't UTF-8.
 func Encode(d Document) ([]byte, error) {
 	items := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, item := range d.Items {

@@ -1,4 +1,4 @@
-// Package plan holds deployment plans: the document, its strict decoding and validation, its waves, the states of its execution and the report.
+// Package plan holds deployment plans: the document, its decoding and validation, its waves, the states of its execution and the report.
 package plan
 
 import (
@@ -75,9 +75,7 @@ type Item struct {
 }
 
 // MethodOrDefault is the item's method, PARALLEL when it names none.
-func (i Item) MethodOrDefault() Method {
-	return cmp.Or(i.ContainerExecMethod, Parallel)
-}
+func (i Item) MethodOrDefault() Method { return cmp.Or(i.ContainerExecMethod, Parallel) }
 
 var jsonInteger = regexp.MustCompile(`^-?[0-9]+$`)
 

@@ -8,8 +8,7 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// Machine is the state machine of a task: which items may start, what a verb does, what state follows.
-// It knows no clock and no workflow; every change leaves a Reason that people read.
+// Machine is the state machine of a task: which items may start, what a verb does, what state follows, and why.
 type Machine struct {
 	State  TaskState
 	Reason string
@@ -25,10 +24,10 @@ type Machine struct {
 	started bool
 }
 
-// NewMachine begins with every item pending. names are the services' IDs in the document's order, waves index into them; limit is how
-// many items run at once at most, 0 or less: no limit.
+// NewMachine begins with every item pending. waves index into names, the services' IDs; at most limit items run at once, 0: no limit.
 func NewMachine(names []string, waves []Wave, limit int) *Machine {
-	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: make([]ItemProgress, len(names)), limit: limit}
+	items := make([]ItemProgress, len(names))
+	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: items, limit: limit}
 	for i := range m.items {
 		m.items[i].State = ItemPending
 	}
@@ -52,8 +51,7 @@ func (m *Machine) GiveUp(reason string) {
 	m.State, m.Reason = TaskStopped, reason
 }
 
-// Next are the items that may start now: of the earliest wave that is not over, as many as the limit leaves room for.
-// Nothing new starts unless the task is Running.
+// Next are the items that may start now: of the earliest wave that isn't over, while the task is Running, within the limit.
 func (m *Machine) Next() []int {
 	if m.State != TaskRunning || !m.started || len(m.waves) == 0 {
 		return nil

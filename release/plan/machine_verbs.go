@@ -22,7 +22,7 @@ func (c Command) entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Reason: c.Reason, Key: c.Key}
 }
 
-// Command carries out a verb where the state allows it, and notes it. The message says what it did, or why it was refused and what to do instead.
+// Command carries out a verb where the state allows it, and notes it. The message says what it did, or why not and what to do instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
 	return m.log.Take(c.entry(now), c, func(*audit.Entry) (done, refusal string) {
 		if done, refusal = m.carryOut(c); refusal == "" {

@@ -45,8 +45,8 @@ func (r Report) writeTask(b *strings.Builder) {
 	if r.Workflow != nil {
 		workflow = strings.TrimSpace(r.Workflow.ID + " " + r.Workflow.URL)
 	}
-	writeBullets(b, []bullet{{"Plan", r.Plan}, {"Comment", r.Comment}, {"Created", stamp(&r.CreatedAt)}, {"Time", span(r.StartedAt, r.FinishedAt)},
-		{"Services", r.countStates()}, {"Workflow", workflow}})
+	writeBullets(b, []bullet{{"Plan", r.Plan}, {"Comment", r.Comment}, {"Created", stamp(&r.CreatedAt)},
+		{"Time", span(r.StartedAt, r.FinishedAt)}, {"Services", r.countStates()}, {"Workflow", workflow}})
 }
 
 type bullet struct{ name, value string }

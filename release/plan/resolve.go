@@ -9,11 +9,10 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxWorkloads is how many workloads one plan may release: what a task says of all of them has to fit into one answer of Temporal (2 MiB).
+// maxWorkloads is how many workloads one plan may release: the state of all has to fit into one answer of Temporal (2 MiB).
 const maxWorkloads = 3000
 
-// Resolve says what of a valid plan cannot be done with these catalogue entries: services that do not exist, labels that select
-// nothing, kinds that cannot do what is asked, deployments whose service does not say how, and services of one wave that share a workload.
+// Resolve says what of a valid plan can't be done with these catalogue entries.
 func Resolve(d Document, services map[ServiceID]catalog.Service) strictyaml.Errors {
 	r := &resolver{document: d, services: services, found: &strictyaml.Findings{}, invalid: map[ServiceID]string{}}
 	for i := range d.Items {
@@ -33,7 +32,8 @@ func (r *resolver) size() {
 		total += len(item.selected(r.services[item.ServiceID].Workloads))
 	}
 	if total > maxWorkloads {
-		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan", total, maxWorkloads)
+		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan",
+			total, maxWorkloads)
 	}
 }
 

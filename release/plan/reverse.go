@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// Reverse is how to take back what a task did. No release is taken back by itself (source document, "rollback"): somebody creates this plan.
+// Reverse is how to take back what a task did. Somebody has to create and execute this plan.
 type Reverse struct {
 	// Document is a plan that restores what the task changed, in reverse order; absent when there is nothing that a plan could restore.
 	Document *Document `json:"document,omitempty"`
@@ -108,7 +108,8 @@ func (r *reverser) noteDeploymentsWithout() {
 		case operation == Restart:
 			r.note("RESTART has no reverse: %s have new pods of the same version.", serviceList(services))
 		default:
-			r.note("%s is reversed by deploying the version before, which this plan does not know: %s were deployed.", operation, serviceList(services))
+			r.note("%s is reversed by deploying the version before, which this plan does not know: %s were deployed.",
+				operation, serviceList(services))
 		}
 	}
 }
@@ -127,8 +128,7 @@ func (s Snapshot) item(status ServiceStatus) (Item, bool) {
 	return Item{}, false
 }
 
-// exactLabels is a deployLabel that selects exactly these workloads of the service: the item's own when it does, else labels that only they
-// carry. Workloads that the task left alone must stay alone.
+// exactLabels is a deployLabel that selects exactly these workloads: the item's own if it does, else labels that only they carry.
 func exactLabels(item Item, workloads []catalog.Workload, wanted []WorkloadStatus) (labels string, ok bool) {
 	isWanted := func(w catalog.Workload) bool {
 		return slices.ContainsFunc(wanted, func(status WorkloadStatus) bool { return status.is(w) })

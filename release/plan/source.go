@@ -10,8 +10,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// checkSource holds what the item's deployment deploys from against the rules. Keys of another deployment are legal (the source document's own
-// example has them): warned of, not used.
+// checkSource checks what the item's deployment deploys from. Keys of other deployments are legal, and warned of.
 func (r *itemRules) checkSource() {
 	for _, source := range []struct {
 		key, value string
@@ -38,8 +37,7 @@ func (r *itemRules) checkSource() {
 
 func validPackageURI(text string) error { return catalog.ValidURL(text, "http", "https") }
 
-// shortRepository is Git's short form of an SSH address: "git@host:group/app.git". The path must not begin with ":", which Git takes for the
-// name of a helper program.
+// shortRepository is "git@host:group/app.git". The path must not begin with ":", which Git takes for the name of a helper program.
 var shortRepository = regexp.MustCompile(`^([A-Za-z0-9_][-A-Za-z0-9_.]*@)?[A-Za-z0-9][-A-Za-z0-9.]*:[^:]`)
 
 // validRepository says what is wrong with the address of a Git repository.
@@ -48,7 +46,8 @@ func validRepository(text string) error {
 	case strings.Contains(text, "://"):
 		return catalog.ValidURL(text, "http", "https", "ssh", "git")
 	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\' }):
-		return fmt.Errorf("%s is not the address of a Git repository: it has a blank, a control character or a backslash in it", strictyaml.Quote(text))
+		return fmt.Errorf("%s is not the address of a Git repository: it has a blank, a control character or a backslash in it",
+			strictyaml.Quote(text))
 	case !shortRepository.MatchString(text):
 		return fmt.Errorf("%s is not the address of a Git repository: write http://, https://, ssh:// or git:// and the rest, or user@host:path",
 			strictyaml.Quote(text))

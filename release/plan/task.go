@@ -28,9 +28,7 @@ const (
 )
 
 // Final says whether a task in this state never changes again.
-func (s TaskState) Final() bool {
-	return s == TaskStopped || s == TaskSucceeded || s == TaskFailed
-}
+func (s TaskState) Final() bool { return s == TaskStopped || s == TaskSucceeded || s == TaskFailed }
 
 // ItemState is the state of one service of a task.
 type ItemState string
@@ -89,7 +87,7 @@ type WorkloadStatus struct {
 	State     ItemState `json:"state"`
 	// Message is what was done, or what it waits for, or why it failed, in a sentence.
 	Message string `json:"message"`
-	// FromRevision and ToRevision are the revisions before and after (a Deployment's revision number, else the update revision's name), "" when unknown.
+	// FromRevision and ToRevision are a Deployment's revision number, else the update revision's name, "" when unknown.
 	FromRevision string `json:"fromRevision,omitempty"`
 	ToRevision   string `json:"toRevision,omitempty"`
 	// FromReplicas and ToReplicas are the sizes before and after, absent for a kind without a size.

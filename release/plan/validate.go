@@ -122,8 +122,7 @@ func notOneOf(word string, legal []string) error {
 	return fmt.Errorf("must be one of %s, not %s%s", strings.Join(legal, ", "), strictyaml.Quote(word), strictyaml.DidYouMean(word, legal))
 }
 
-// refuseRepeated refuses a service that is named more than once in one wave: the two would change it at the same time. In different waves it
-// may be named again.
+// refuseRepeated refuses a service that is named twice in one wave: both would change it at the same time.
 func (d Document) refuseRepeated(found *strictyaml.Findings) {
 	type place struct {
 		service  ServiceID

@@ -72,8 +72,7 @@ func (refuse refusal) unless(bad []string, format string, args ...any) {
 	}
 }
 
-// Check is everything that makes a version impossible to render or to run, all at once: first what concerns the whole, then party by
-// party. What it finds no fault with, Render renders.
+// Check is everything that makes a version impossible to render or to run, first of the whole, then by party. Render renders the rest.
 func (v Version) Check() []Problem {
 	problems := v.checkDeclared()
 	cluster := v.clusterParties()
@@ -132,7 +131,8 @@ func (v Version) checkParties(f *findings) {
 		initiates = initiates || p.DomainID == v.Spec.Initiator
 		key := [2]string{p.DomainID, p.Role}
 		if earlier, twice := first[key]; twice {
-			refuse("parties[%d] is %s once more, which is parties[%d] already: give each party of a domain a role of its own", i, partyName(p), earlier)
+			refuse("parties[%d] is %s once more, which is parties[%d] already: give each party of a domain a role of its own",
+				i, partyName(p), earlier)
 			continue
 		}
 		first[key] = i
@@ -257,7 +257,8 @@ func checkMax(refuse refusal, field string, value intstr.IntOrString) (int, bool
 	return 0, false
 }
 
-// checkOwnSpec refuses what a party's template says and nobody would honour: anything but its affinity, and names and resources of its containers.
+// checkOwnSpec refuses what a party's template says and nobody would honour: anything but its affinity, and names and resources of its
+// containers.
 func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
 	containers := spec.Containers
 	spec.Containers, spec.Affinity = nil, nil

@@ -23,8 +23,8 @@ type configuration struct {
 // configVolume is the name of the volume that holds the configuration files.
 const configVolume = "config-template"
 
-// configure renders the templates of the party's AppImage. One that several containers mount is rendered with the environment of each; where that makes a
-// difference, the second one's file is called <container>.<name>. One that nobody mounts is rendered with the environment of the first container.
+// configure renders the templates for each container that mounts them. Where their environments make a difference, the second file is
+// called <container>.<name>. A template that no container mounts gets the environment of the first.
 func (d deployed) configure(given []variable) (configuration, error) {
 	all := configuration{files: map[string]string{}, mounts: map[string][]corev1.VolumeMount{}}
 	keys := map[[2]string]string{}
@@ -40,8 +40,8 @@ func (d deployed) configure(given []variable) (configuration, error) {
 				key = c.Name + "." + name
 			}
 			if _, taken := d.configs[key]; taken && key != name {
-				return configuration{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: rename that template",
-					name, d.party.AppImageRef, c.Name, key)
+				return configuration{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: "+
+					"rename that template", name, d.party.AppImageRef, c.Name, key)
 			}
 			if _, there := all.files[key]; !there {
 				size += len(key) + len(text)
@@ -110,8 +110,8 @@ func portVariable(port string) string {
 	return "KUSCIA_PORT_" + strings.ToUpper(strings.ReplaceAll(port, "-", "_")) + "_NUMBER"
 }
 
-// envOf is a container's environment: its own, then what every container gets. Kubernetes takes $(NAME) and $$ in a value for its own, so that a
-// dollar sign of ours is doubled: the container reads exactly what was given.
+// envOf is a container's own environment and what every container gets, with dollars doubled: Kubernetes takes $(NAME) and $$ for its
+// own.
 func envOf(c kuscia.Container, given []variable) []corev1.EnvVar {
 	all := slices.Clone(c.Env)
 	for _, v := range given {

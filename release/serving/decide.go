@@ -27,7 +27,8 @@ type Decision struct {
 	Reason string
 	// NotBefore is when the operation is to be started at the earliest; the zero time: now.
 	NotBefore time.Time
-	// Only is the digest of the version that alone is to be brought about: AppImages may have been edited since, which changes nothing that runs. "": any.
+	// Only is the digest of the version that alone is to be brought about: AppImages may have been edited since, which changes nothing that
+	// runs. "": any.
 	Only string
 }
 

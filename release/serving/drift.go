@@ -18,12 +18,11 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// FieldManager is the name under which the API server notes what Slipway applies to a serving's objects. The fields that it owns are Slipway's, all others
-// belong to whoever wrote them.
+// FieldManager is the name under which the API server notes which fields of a serving's objects Slipway applied, and so owns.
 const FieldManager = "slipway-serving"
 
-// AppliedDigest is the digest of the fields of an object that are Slipway's. Two kinds of fields are left out: those that a Deployment carries only while an
-// operation works on it, and its size, which an autoscaler may change.
+// AppliedDigest is the digest of the fields that Slipway owns, without those of a running operation and the size, which an autoscaler may
+// set.
 func AppliedDigest(fields any) (string, error) {
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -97,10 +96,10 @@ func canonicalList(list []any) any {
 	return out
 }
 
-// KeepSize leaves the size of a Deployment that is to be written to whoever has changed it since, an autoscaler say, unless the serving asks for another size
-// than it did before.
+// KeepSize leaves a size that somebody else has set, an autoscaler say, unless the serving itself asks for another size than before.
 func KeepSize(wanted, is *appsv1.Deployment) {
-	if is.Annotations[AnnotationReplicas] == wanted.Annotations[AnnotationReplicas] && !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
+	same := is.Annotations[AnnotationReplicas] == wanted.Annotations[AnnotationReplicas]
+	if same && !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
 		wanted.Spec.Replicas = nil
 	}
 }
@@ -130,8 +129,7 @@ func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 // maxDriftFields is how many fields of one object and manager are named.
 const maxDriftFields = 3
 
-// DriftOf says who has changed what of an object of which some fields are not Slipway's any more. A field that somebody has removed has no owner: then nobody
-// is named.
+// DriftOf says who has changed what of an object. A field that somebody removed has no owner: then nobody is named.
 func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 	ours := ownedBy(object)
 	var since time.Time
@@ -178,8 +176,7 @@ func changed(set *fieldpath.Set) (fields []string) {
 // ReasonObjectsDrifted: somebody else has changed what a party runs.
 const ReasonObjectsDrifted = "ObjectsDrifted"
 
-// After restoreAtOnce restorations against the same field manager the next ones wait, twice as long each time, from the shortest pause to the longest one. Who
-// has changed nothing for restoreForget begins anew.
+// After restoreAtOnce restorations against one field manager each next one waits twice as long. No change for restoreForget resets that.
 const (
 	restoreAtOnce   = 3
 	restoreShortest = 5 * time.Minute
@@ -234,7 +231,7 @@ func restored(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []
 	return all[:min(len(all), maxRestorations)]
 }
 
-// restoreNotBefore is when what others have changed of a party is put back at the earliest; the zero time: at once. against is the one that is waited for.
+// restoreNotBefore is when a party's drift is put back at the earliest, the zero time: at once; against is whom it waits for.
 func restoreNotBefore(e kuscia.PartyDeploymentStatus) (at time.Time, against kuscia.Restoration) {
 	for _, d := range e.Drift {
 		for _, r := range e.Restorations {

@@ -49,8 +49,7 @@ func (p *PartyState) done(step Step) *bool {
 // absent is why nothing can be done in the party now, "" when something can.
 func (p PartyState) absent() string { return cmp.Or(p.Away, p.Lost) }
 
-// The pause before a step that failed is tried again: it doubles from the shortest to the longest, so that what is owed for weeks fills neither
-// a history nor a log.
+// The pause before a failed step is tried again doubles, so that weeks of failures fill neither a history nor a log.
 const (
 	pauseShortest = 15 * time.Second
 	pauseLongest  = 10 * time.Minute
@@ -91,7 +90,7 @@ func (m *Machine) State() State { return m.s }
 // Name tells the machine which operation it decides for: what is approved in one is not approved in another.
 func (m *Machine) Name(run string) { m.run = run }
 
-// Inherit is told that the operation before this one was not over: an update that fails has the parties go back even when it has not changed them itself.
+// Inherit says that the operation before this one wasn't over: if this update fails, parties go back that it hasn't changed itself.
 func (m *Machine) Inherit() { m.s.Inherited = true }
 
 // Stage is how far the operation is.
@@ -137,8 +136,8 @@ func (m *Machine) sequence() []int {
 // Again is before when a party is not to begin with what it is wanted to do: the zero time when it may begin at once.
 func (m *Machine) Again(party int) time.Time { return m.s.Parties[party].Again }
 
-// Budget is how many seconds a party's cluster may be out of its worker's reach before that is told; 0 when it need not be told once more: nobody waits for
-// the party with an end, and what is tried by the server alone costs no history.
+// Budget is how many seconds a party's cluster may be unreachable before that is reported; 0: don't report it, since nobody waits for the
+// party with a deadline and retries of the server cost no history.
 func (m *Machine) Budget(party int) int64 {
 	if m.s.Parties[party].Lost != "" && !m.needs(party) {
 		return 0
@@ -146,11 +145,12 @@ func (m *Machine) Budget(party int) int64 {
 	return m.in.UnreachableBudgetSeconds
 }
 
-// patience is after how many tries in a row what is owed is tried by the server alone, as long as the reason is the same: that costs no history.
+// patience is how many failures in a row are reported; then the server alone retries while the reason stays the same, at no cost of
+// history.
 const patience = 3
 
-// Told is the failure that a party need not tell once more; "" when it is to tell every one. A party for which nobody waits with an end
-// may lack a permission for weeks: told once a minute, that would fill the history.
+// Told is the failure that is known already, "" for none: the party needn't report it. A lost permission that was reported every minute
+// for weeks would fill the history.
 func (m *Machine) Told(party int) string {
 	p := m.s.Parties[party]
 	switch {
@@ -175,7 +175,7 @@ func (m *Machine) Done(party int, step Step, now time.Time) {
 	m.advance(now)
 }
 
-// Failed is told that a party cannot do a step. To go back and to remove are owed: they are tried again. A step that is not wanted any more changes nothing.
+// Failed says that a party can't do a step. Owed steps are tried again. A step that isn't wanted any more changes nothing.
 func (m *Machine) Failed(party int, step Step, message string, now time.Time) {
 	if m.answered(party, step) {
 		p := &m.s.Parties[party]
@@ -279,7 +279,7 @@ func (m *Machine) commit() {
 	}
 }
 
-// goBack has every party return to the former version, but for those that nobody has told to leave it. A pause of before does not count for it.
+// goBack has every party return to the former version, but for those that never left it. It ends a pause.
 func (m *Machine) goBack(failed string) {
 	m.s.Stage, m.s.Reason, m.s.Message = StageBack, ReasonUpdateRolledBack, failed
 	m.s.WentBack, m.s.Paused = true, nil
@@ -305,8 +305,8 @@ func (m *Machine) all(is func(PartyState) bool) bool {
 	return !slices.ContainsFunc(m.s.Parties, func(p PartyState) bool { return !is(p) })
 }
 
-// Released says that a deletion has nothing left to do in parties that can be reached: the others are cleaned up when they return, and
-// the serving itself need not wait for them.
+// Released says that a deletion has nothing left to do in reachable parties: the serving needn't wait for the others, which are cleaned
+// up later.
 func (m *Machine) Released() bool {
 	return m.in.Kind == KindDelete && m.all(func(p PartyState) bool { return p.Removed || p.absent() != "" })
 }

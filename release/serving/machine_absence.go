@@ -11,8 +11,8 @@ import (
 // lostLonger is how much longer than twice its budget a try may take that has not reached the cluster: attempts have pauses of their own.
 const lostLonger = time.Minute
 
-// Trouble is told that a party's cluster was out of its worker's reach past the budget, or that the worker lacks a permission there. That is
-// nobody's failure: the party counts as one that is away, and the step is tried again. An update waits for it as long as for one that is away.
+// Trouble says that a party's cluster is unreachable past the budget, or that its worker lacks a permission there: no failure; the party counts
+// as one that is away, and the step is tried again. An update waits until the deadline.
 func (m *Machine) Trouble(party int, step Step, trouble *failure.Error, now time.Time) {
 	if m.Wanted(party) == step {
 		p := &m.s.Parties[party]
@@ -57,7 +57,8 @@ func (m *Machine) Deadline() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// waits says whether an update waits for a party with an end, should that be absent. While a person is waited for, nobody runs out of time who has not begun.
+// waits says whether an update waits for an absent party with a deadline. While a person is waited for, only parties that have begun have
+// one.
 func (m *Machine) waits(party int) bool {
 	return m.needs(party) && (m.s.Parties[party].Begun || !m.held())
 }

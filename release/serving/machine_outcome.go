@@ -115,7 +115,7 @@ func (m *Machine) saysOf(party int) string {
 	until, ends := m.waitsUntil(party)
 	switch {
 	case p.Away != "" && ends:
-		return fmt.Sprintf("is waited for until %s (%s)", until.UTC().Format(time.RFC3339), p.Away)
+		return fmt.Sprintf("is waited for until %s (%s)", timeText(until), p.Away)
 	case step == StepNone:
 		return ""
 	case p.absent() != "":
@@ -123,7 +123,7 @@ func (m *Machine) saysOf(party int) string {
 	case m.Told(party) != "":
 		return fmt.Sprintf("%s; the last tries failed, and it is tried again every %s: %s", stepText[step], OwedAgain, p.Owing)
 	case p.Owing != "":
-		return fmt.Sprintf("%s; the last try failed, and it is tried again at %s: %s", stepText[step], p.Again.UTC().Format(time.RFC3339), p.Owing)
+		return fmt.Sprintf("%s; the last try failed, and it is tried again at %s: %s", stepText[step], timeText(p.Again), p.Owing)
 	}
 	return stepText[step]
 }
@@ -148,7 +148,8 @@ type Standing struct {
 	Trouble string
 	// Away: its worker is silent. Lost: its worker cannot reach its cluster.
 	Away, Lost bool
-	// Since is since when this operation waits for a party that is away or lost, Until how long it does so; the zero time: as long as it takes.
+	// Since is since when this operation waits for a party that is away or lost, Until how long it does so; the zero time: as long as it
+	// takes.
 	Since, Until time.Time
 }
 

@@ -178,8 +178,8 @@ func actorOf(c Command) string {
 func (m *Machine) History() []kuscia.AuditEntry {
 	var shown []kuscia.AuditEntry
 	for _, e := range m.s.Log.Entries {
-		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via, Verb: string(e.Verb), Party: e.Party, Reason: e.Reason, Key: e.Key,
-			Outcome: string(e.Outcome), Message: e.Message})
+		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via, Verb: string(e.Verb), Party: e.Party,
+			Reason: e.Reason, Key: e.Key, Outcome: string(e.Outcome), Message: e.Message})
 	}
 	return shown
 }
@@ -248,7 +248,8 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 	i, _ := m.asks()
 	name, since := m.in.Parties[i].Name(), m.s.Parties[i].Asked
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: stamped(since), Party: name, Gate: m.gate(i), Message: fmt.Sprintf(
-		"party %s waits for an approval since %s, and %d of %d parties run the new version: `slipway serving approve %s`, or the signal `approve`, has it begin%s",
+		"party %s waits for an approval since %s, and %d of %d parties run the new version: "+
+			"`slipway serving approve %s`, or the signal `approve`, has it begin%s",
 		name, timeText(since), m.applied(), len(m.s.Parties), m.in.ID, m.insteadOfWaiting())}
 }
 

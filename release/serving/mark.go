@@ -20,8 +20,8 @@ import (
 const (
 	// AnnotationContent is the digest of what an object was last told to be: the same content is not written again.
 	AnnotationContent = "slipway.io/serving-content"
-	// AnnotationApplied is the digest of the fields that were Slipway's right after they were applied, as the API server had them. Whoever changes one of them
-	// takes it over, so that another digest means that somebody has changed something.
+	// AnnotationApplied is the digest of the fields that Slipway owned right after it applied them: another digest means that somebody
+	// changed one.
 	AnnotationApplied = "slipway.io/serving-applied"
 	// AnnotationToken is the fencing token of the step that wrote an object last: a step with an earlier token leaves it alone.
 	AnnotationToken = "slipway.io/serving-token"
@@ -31,12 +31,12 @@ const (
 	AnnotationObjects = "slipway.io/serving-objects"
 	// AnnotationEngine of a Deployment is the engine whose worker wrote it.
 	AnnotationEngine = "slipway.io/serving-engine"
-	// AnnotationReplicas of a Deployment is the size that the serving asked for when the Deployment was last written. While that stays the same, the size
-	// belongs to whoever has changed it.
+	// AnnotationReplicas of a Deployment is the size that the serving last asked for: while that stays, the size belongs to whoever changed
+	// it.
 	AnnotationReplicas = "slipway.io/serving-replicas"
 )
 
-// Mark writes onto a party's objects which version they are of, and onto the Deployment whose operation works on it and what belongs to it.
+// Mark writes onto a party's objects which version they are of, and onto the Deployment its claim and what belongs to it.
 func Mark(o Objects, req PartyRequest, engine string) {
 	token := req.Token().String()
 	var belongs []string
@@ -104,8 +104,7 @@ func OwnerOf(object metav1.Object, id, uid string) Owner {
 	return OwnerSame
 }
 
-// MayTake says whether an operation may write on a Deployment that carries this claim: an older operation on the same serving has given way, and a newer
-// one has not.
+// MayTake says whether an operation may write on a Deployment with this claim: older operations on the same serving have given way.
 func MayTake(claim, id string, generation int64) bool {
 	holder := workloadops.ParseHolder(claim)
 	if holder.WorkflowID == "" {
@@ -117,11 +116,9 @@ func MayTake(claim, id string, generation int64) bool {
 	return ours && err == nil && n <= generation
 }
 
-// FencingToken is a place in the order of everything that is ever written of one serving. An attempt that was frozen and wakes long after the next step has
-// begun, of its own operation or of a later one, learns from it that it is over.
+// FencingToken orders all writes of one serving: an attempt that was frozen and wakes up later learns from it that it is over.
 type FencingToken struct {
-	// Generation and Started are the operation's: its generation, and when it began, in milliseconds of Unix time by the clock of Temporal. One generation
-	// may have several operations, each begun when the one before was over.
+	// Generation is the operation's, Started when that began, in Unix milliseconds of Temporal's clock. A generation may have several operations.
 	Generation, Started int64
 	// Back is 1 for the way back, which comes after the step forward of the same operation.
 	Back int

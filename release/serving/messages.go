@@ -29,7 +29,7 @@ const (
 	ActivityBegin = "home.BeginServing"
 	// ActivityNote writes how an operation stands, or that it is over, and completes its record then. NoteRequest → nothing.
 	ActivityNote = "home.NoteServing"
-	// ActivityRelease lets a KusciaDeployment that is being deleted go, and completes the record of a deletion that is over. NoteRequest → nothing.
+	// ActivityRelease removes the finalizer of a deleted KusciaDeployment, and completes the record of its deletion. NoteRequest → nothing.
 	ActivityRelease = "home.ReleaseServing"
 	// ActivityObserve takes what parties have seen over into the status. ObserveRequest → nothing.
 	ActivityObserve = "home.ObserveServing"
@@ -66,8 +66,8 @@ func CheckWorkflowID(queue string, namespaces []string) string {
 	return id + "/" + hex.EncodeToString(sum[:8])
 }
 
-// WorkflowPrefix begins the workflow IDs of all operations on a serving, and so the claims that each of them may take over: one begins when its
-// predecessor has given way.
+// WorkflowPrefix begins the workflow IDs of all operations on a serving. Each may take over the claims of its predecessors, which gave
+// way.
 func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 
 // StatusWorkflowID is the workflow that carries observations of a serving to its status.
@@ -83,8 +83,8 @@ const (
 	KindRefuse = "refuse"
 )
 
-// Input is what a Serving workflow is started with. It never changes, so that parties' workers read the versions from the workflow's first event: they
-// travel once, however many parties there are.
+// Input is what a Serving workflow is started with. It never changes: parties' workers read the versions from the workflow's first event,
+// so that they travel once.
 type Input struct {
 	ID         string `json:"id"`
 	UID        string `json:"uid"`
@@ -99,7 +99,7 @@ type Input struct {
 	Policy         Policy        `json:"policy"`
 	// Cause says what others have deleted or changed that a recreation puts back.
 	Cause string `json:"cause,omitempty"`
-	// UnreachableBudgetSeconds is how long a party's cluster may be out of reach of its worker before the attempt is given up and made again.
+	// UnreachableBudgetSeconds is how long a party's cluster may be unreachable for its worker before a new attempt is made.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Continued is how far the operation is, in a run that was continued as new; nil at a start.
 	Continued *Continued `json:"continued,omitempty"`
@@ -118,7 +118,7 @@ type Continued struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// MaxInput is how many bytes the versions of an operation may have when they are packed: they travel in one event of a workflow's history.
+// MaxInput is how many bytes an operation's packed versions may have: they travel in one event of a workflow's history.
 const MaxInput = 1 << 20
 
 // On is the operation on another last good version than it was started with; wrong says why it cannot be.
@@ -156,9 +156,7 @@ func (p PartyTarget) same(other PartyTarget) bool {
 }
 
 // Name is how texts call the party.
-func (p PartyTarget) Name() string {
-	return PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role})
-}
+func (p PartyTarget) Name() string { return PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role}) }
 
 // Source says where a party's worker reads a version: the first event of a workflow's run.
 type Source struct {
@@ -172,7 +170,7 @@ type Source struct {
 type PartyRequest struct {
 	ID  string `json:"id"`
 	UID string `json:"uid"`
-	// Generation is the operation's, Started when it began, in milliseconds of Unix time: what is written with a later fencing token is left alone.
+	// Generation is the operation's, Started when it began, in Unix milliseconds: the fencing token.
 	Generation int64 `json:"generation"`
 	Started    int64 `json:"started"`
 	// Domain and Deployment say which party of the version it is: another version may have them in another order.
@@ -186,8 +184,8 @@ type PartyRequest struct {
 	DeadlineSeconds int64  `json:"deadlineSeconds"`
 	// UnreachableBudgetSeconds is how long the cluster may be out of the worker's reach.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// Told is the failure of what is owed that the operation knows of already: as long as it is the same, the server tries again every OwedAgain, and nobody
-	// is told. "" has every failure told.
+	// Told is the failure that the operation knows of already: while it is the same, the server retries every OwedAgain and doesn't report
+	// it.
 	Told string `json:"told,omitempty"`
 }
 
@@ -216,11 +214,10 @@ type NoteRequest struct {
 
 // BeginResult is what an operation finds.
 type BeginResult struct {
-	// Gone: the serving is not there any more, or is another one of its name. Newer: its spec has been changed again. The operation has nothing to do.
+	// Gone: the serving doesn't exist any more, or is another one of its name. Newer: its spec has changed again. There is nothing to do.
 	Gone  bool `json:"gone,omitempty"`
 	Newer bool `json:"newer,omitempty"`
-	// Served is the last good version when it is another one than the operation was started with: the operation before it has come to its end since.
-	// Nothing was written; the operation begins anew on it.
+	// Served is the last good version when it isn't the one of Input any more. Nothing was written; the operation begins again with it.
 	Served *kuscia.Served `json:"served,omitempty"`
 	// Predecessor is the operation that may still be under way; nil when there is none.
 	Predecessor *kuscia.Operation `json:"predecessor,omitempty"`

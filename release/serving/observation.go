@@ -21,7 +21,7 @@ type Observation struct {
 	Seen       Seen   `json:"seen"`
 }
 
-// Seen is a party's Deployment as its worker saw it. It has no time of its own: workers' clocks differ, and the version of the object says what is older.
+// Seen is a party's Deployment as its worker saw it. The object's version says what is older, not a time: workers' clocks differ.
 type Seen struct {
 	// DeploymentUID, CreatedAt and ResourceVersion say which Deployment it is, and how old the look is.
 	DeploymentUID   string    `json:"deploymentUid"`
@@ -67,7 +67,8 @@ func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],
 	}
 	for _, c := range st.Conditions {
-		seen.Conditions = append(seen.Conditions, SeenCondition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message,
+		seen.Conditions = append(seen.Conditions, SeenCondition{
+			Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message,
 			UpdatedAt: c.LastUpdateTime.UTC(), ChangedAt: c.LastTransitionTime.UTC()})
 	}
 	return seen
@@ -83,10 +84,9 @@ func (s Seen) Gone(deployment string) Seen {
 func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	created, observed := metav1.NewTime(s.CreatedAt), metav1.NewMicroTime(at)
 	e := kuscia.PartyDeploymentStatus{
-		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion,
-		Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas, AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas,
-		CreationTimestamp: &created, Version: s.Version, ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage,
-		Missing: s.Missing, Drift: s.Drift,
+		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion, Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas,
+		AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas, CreationTimestamp: &created, Version: s.Version,
+		ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing, Drift: s.Drift,
 	}
 	for _, c := range s.Conditions {
 		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{
@@ -96,8 +96,8 @@ func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	return e
 }
 
-// restoredAfter is how old what is known may be for an older look to be passed over: no look is under way for so long, but a cluster that was restored
-// from a backup counts its versions anew.
+// restoredAfter is after how long an older observation counts: none is under way so long, but a cluster restored from a backup counts
+// anew.
 const restoredAfter = 5 * time.Minute
 
 // overtaken says that a look that reached the centre at that time is older than what is known.
@@ -117,8 +117,7 @@ func lastSeen(known kuscia.PartyDeploymentStatus) Seen {
 	return s
 }
 
-// Before says that a look is older than another one: of a Deployment that was replaced since, or of an older version of the same one (versions of one
-// resource are numbers that grow).
+// Before says that an observation is older: of a Deployment that was replaced since, or of a lower resourceVersion of the same one.
 func (s Seen) Before(other Seen) bool {
 	if s.DeploymentUID != other.DeploymentUID {
 		return s.CreatedAt.Before(other.CreatedAt)
@@ -128,8 +127,7 @@ func (s Seen) Before(other Seen) bool {
 	return err == nil && wrong == nil && is < was
 }
 
-// A party's worker sees what is there, and learns of a deletion while it watches. What somebody has deleted while no worker was running is seen by nobody: so a
-// worker that starts is told what it should find.
+// A worker doesn't see what was deleted while it wasn't running: when it starts, it is told what it should find.
 
 // ExpectedRequest asks for one page of the Deployments that a worker of a queue should find in its cluster. "" is the first page.
 type ExpectedRequest struct {
@@ -168,7 +166,7 @@ type CheckResult struct {
 	Gone []Observation `json:"gone,omitempty"`
 }
 
-// ExpectedOf are the Deployments of a serving that the worker of a queue should find. One that is known to be missing is not asked for again.
+// ExpectedOf are a serving's Deployments that the worker of a queue should find, without those that are known to be missing.
 func ExpectedOf(kd *kuscia.KusciaDeployment, queue string) []Expected {
 	if kd.DeletionTimestamp != nil {
 		return nil

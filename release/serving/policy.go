@@ -110,7 +110,7 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 	return p, found.Sorted()
 }
 
-// CheckParties says which domains the policy names that are no party of the serving, "" when none: what it says of them would be passed over.
+// CheckParties says which domains the policy names that are no party of the serving, "" when none: they would be ignored.
 func (p Policy) CheckParties(parties []kuscia.Party) string {
 	for _, i := range p.Strangers(parties) {
 		return fmt.Sprintf("parties[%d] is %s, which is no party of the serving: name one that is, or leave it out", i, p.Parties[i])

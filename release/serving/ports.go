@@ -25,7 +25,7 @@ const maxPorts = 256
 // maxRounds ends the search for a free number. With at most maxPorts ports a handful of rounds is enough.
 const maxRounds = 1000
 
-// containerPorts are the ports of all containers in the order of the template, with the defaults of the kind and without their allocated numbers.
+// containerPorts are the ports of all containers in the order of the template, with defaults and without allocated numbers.
 func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	var ports []kuscia.ContainerPort
 	for _, c := range t.Spec.Containers {
@@ -37,9 +37,9 @@ func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	return ports
 }
 
-// allocate gives each port without a number one. It depends on the serving, the party and the
-// port's name alone, so that a port keeps its number in every version of the serving: each port has an endless list of choices of its own and takes
-// the first that is free. Two ports that choose the same number in the same round are the exception: the lesser name has it, the other chooses again.
+// allocate gives each port without a number one, by serving, party and port name alone: a port keeps its number in every version. Each
+// port has an endless list of choices and takes the first that is free; of two that choose the same one in a round, the lesser name gets
+// it.
 func allocate(id string, party kuscia.Party, ports []kuscia.ContainerPort) {
 	taken := map[int32]bool{}
 	var pending []*kuscia.ContainerPort
@@ -83,8 +83,8 @@ type Endpoint struct {
 	Port int32 `json:"port"`
 }
 
-// Endpoints are where a party's ports are reached, in the order of the template: a Domain port at its Service and number, a Cluster port at its Service,
-// a Local port nowhere. A party that cannot be rendered has none.
+// Endpoints are where a party's Domain and Cluster ports are reached, in the order of the template. A party that can't be rendered has
+// none.
 func Endpoints(v Version, party int) []Endpoint {
 	d, err := v.deployed(party)
 	if err != nil {
@@ -165,8 +165,8 @@ func compact(message any) string {
 	return string(raw)
 }
 
-// accessDomains are the domains that may call a port, in the order of the spec and apart by commas. Without a network policy
-// all domains may call the Cluster ports; with one, the domains with a role that it lets call the port. A single domain needs no leave.
+// accessDomains are the domains that may call a port, joined by commas, in the order of the spec: by the network policy, else all for a
+// Cluster port. With a single domain there are none.
 func (d deployed) accessDomains(p kuscia.ContainerPort) string {
 	policy := d.template.NetworkPolicy
 	var all, allowed []string

@@ -128,5 +128,6 @@ func (r Release) Ended(end Ending) Release {
 	return r
 }
 
-// Knows says that a release that is over has all that an ending tells: the first one stays, unless somebody sent something just before its workflow closed.
+// Knows says that a finished release has all that an ending says: the first one stays, unless something was sent just before the workflow
+// closed.
 func (r Release) Knows(end Ending) bool { return len(end.History) <= len(r.History) }

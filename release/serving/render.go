@@ -28,8 +28,7 @@ type Objects struct {
 	Deployment *appsv1.Deployment
 }
 
-// AnnotationConfigDigest is on the pods and tells their configuration files apart: a file that is mounted by its name is not refreshed in a running
-// pod, so other files need other pods.
+// AnnotationConfigDigest on pods tells their configuration files apart: a mounted file isn't refreshed in a running pod.
 const AnnotationConfigDigest = "slipway.io/config-digest"
 
 // Labels and annotations that Kuscia reads on a party's objects.
@@ -57,8 +56,7 @@ const (
 	defaultMax = "25%"
 )
 
-// Render makes the objects of one party, the same for the same version. A version that Check finds fault
-// with is refused; so that the parties fit together, it does not matter whose fault it is.
+// Render makes the objects of one party, the same for the same version. It refuses a version with any problem that Check finds.
 func Render(v Version, party int) (Objects, error) {
 	d, err := v.deployed(party)
 	if err != nil {
@@ -125,7 +123,7 @@ func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
 	}
 }
 
-// deployment runs the party's pods. What selects them stays the same through all updates of the serving, since Kubernetes lets nobody change it.
+// deployment runs the party's pods. Its selector is the same in all versions, since Kubernetes doesn't allow changes of it.
 func (d deployed) deployment(given []variable, files configuration) *appsv1.Deployment {
 	meta := d.metadata(d.name)
 	meta.Labels[labelServer], meta.Labels[labelClient] = "true", "true"
@@ -243,7 +241,8 @@ const (
 // affinityWeight is the greatest that Kubernetes knows.
 const affinityWeight = 100
 
-// affinity is the party's own or its template's; else, by the serving's mode, none, the same host where possible, or different hosts where possible.
+// affinity is the party's own or its template's; else, by the serving's mode, none, or a preference for the same host or for different
+// hosts.
 func (d deployed) affinity() *corev1.Affinity {
 	if own := d.template.Spec.Affinity; own != nil {
 		return d.selectOwnPods(own.DeepCopy())
@@ -265,8 +264,7 @@ func (d deployed) ownPods() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{kuscia.LabelWorkload: d.name}}
 }
 
-// selectOwnPods lets the terms that name no pods mean the party's own: whoever writes an AppImage does not know the names of its Deployments, and to
-// Kubernetes a term without a selector means no pod at all.
+// selectOwnPods lets terms without a selector mean the party's own pods, whose names the author of an AppImage can't know.
 func (d deployed) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
 	fill := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 		for i := range required {
@@ -298,8 +296,8 @@ func configMapName(deployment string) string { return deployment + "-configtempl
 // hashDigits is how much of a hash tells shortened Service names apart.
 const hashDigits = 16
 
-// serviceName is the name of the Service of a port: of the party's own prefix, else of the Deployment's name with its dots
-// as "-", since a Service is a DNS label. A name that is too long is cut, and a hash of the whole takes the place of the rest.
+// serviceName is the name of a port's Service: of the party's prefix, else of the Deployment with its dots as "-", since a Service is a
+// DNS label. A hash replaces the end of a name that is too long.
 func serviceName(party kuscia.Party, deployment, port string) string {
 	if party.ServiceNamePrefix != "" {
 		return party.ServiceNamePrefix + "-" + port

@@ -6,14 +6,15 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// State is everything that an operation has to remember, beside its Input: its workflow takes it along when it continues as new. It is only ever extended.
+// State is what an operation remembers beside its Input when its workflow continues as new. It is only ever extended.
 type State struct {
 	Stage   Stage        `json:"stage"`
 	Parties []PartyState `json:"parties"`
-	// Began is when the operation began, Committed when its commit did: what is absent before that changes nothing, what is absent after it has all go back.
+	// Began is when the operation began, Committed its commit: who is absent before that changes nothing, who is absent after it has all go
+	// back.
 	Began     time.Time `json:"began"`
 	Committed time.Time `json:"committed,omitzero"`
-	// Inherited: the operation before this one was not over when it gave way, so that parties may run something else than the former version.
+	// Inherited: the operation before this one wasn't over when it gave way: parties may run something else than the former version.
 	Inherited bool `json:"inherited,omitempty"`
 	// WentBack: the parties were told to go back, for this reason.
 	WentBack bool   `json:"wentBack,omitempty"`
@@ -51,8 +52,8 @@ type PartyState struct {
 	LostSince time.Time `json:"lostSince,omitzero"`
 	// Completed is when everything was seen in its place.
 	Completed time.Time `json:"completed,omitzero"`
-	// Begun says that it was told to bring the version about. Before that, Asked is since when an approval is waited for, Approved that there is one, and
-	// Freed when a person last let the operation go on.
+	// Begun says that it was told to apply the version. Before that, Asked is since when an approval is waited for, Approved that there is
+	// one, and Freed when a person last let the operation go on.
 	Begun    bool      `json:"begun,omitempty"`
 	Approved bool      `json:"approved,omitempty"`
 	Asked    time.Time `json:"asked,omitzero"`

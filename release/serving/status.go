@@ -24,8 +24,8 @@ const (
 	ReasonObjectsMissing = "ObjectsMissing"
 )
 
-// Observe takes over what the parties' workers have seen, which reached the centre at that time. What is older than what is known, or of a party that the
-// serving does not have, is skipped. It says whether anything is new.
+// Observe takes over what the parties' workers have seen, unless it is older than what is known or of another serving. It says whether
+// anything is new.
 func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Time) bool {
 	changed := false
 	for _, o := range observations {
@@ -86,7 +86,7 @@ func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDep
 	all[p.Domain][p.Deployment] = entry
 }
 
-// MarkAway notes why parties cannot be reached; away is the sentence by domain. Those that it does not name are there. It says whether anything is new.
+// MarkAway notes why parties can't be reached, by domain; all others can. It says whether anything is new.
 func MarkAway(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	changed := false
 	for _, p := range specParties(kd) {
@@ -100,7 +100,7 @@ func MarkAway(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	return changed
 }
 
-// MarkFailed notes why parties failed; failures is the sentence by the place in parties, which are the operation's: a spec may have them in another order.
+// MarkFailed notes why parties failed, by the place in parties, which are the operation's: a spec may have them in another order.
 func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map[int]string) {
 	for _, p := range Members(kd) {
 		entry, sentence := statusOf(kd, p), failures[slices.IndexFunc(parties, p.same)]
@@ -111,8 +111,8 @@ func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map
 	}
 }
 
-// MarkComplete notes when an operation has seen everything of a party in its place; complete is that time by the place in parties, which are the operation's.
-// What was seen to be missing or changed before that is put right, and what was seen since is kept: nobody would report it again.
+// MarkComplete notes when an operation saw a party complete, by the place in parties: what was missing or changed before that is
+// restored.
 func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete map[int]time.Time) {
 	for i, p := range parties {
 		entry := statusOf(kd, p)
@@ -123,8 +123,7 @@ func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete m
 	}
 }
 
-// Carry hands on what has to be told of the operation before: what went wrong with an update is told until the next good one, and to put back
-// what somebody has deleted is none.
+// Carry keeps the reason of a failed update for a recreation that follows it: it is shown until the next good update.
 func Carry(former, op *kuscia.Operation) {
 	if former == nil || op.Kind != KindRecreate || op.Reason != "" && op.Reason != ReasonPartyUnreachable {
 		return
@@ -134,8 +133,7 @@ func Carry(former, op *kuscia.Operation) {
 	}
 }
 
-// Begun notes with which parties an operation begins: from then on they are the serving's, whatever the spec says, until it is deleted. A spec that is begun
-// with is refused no more.
+// Begun notes with which parties an operation begins: they stay the serving's until it is deleted, whatever its spec says.
 func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
 	kd.Status.Refused = nil
 	for _, p := range parties {
@@ -155,7 +153,7 @@ func specParties(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return all
 }
 
-// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out and that may have something to remove.
+// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out.
 func Members(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return append(specParties(kd), LeftOut(kd)...)
 }
@@ -176,8 +174,8 @@ func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return left
 }
 
-// Settle computes the phases of the parties and of the whole from what is known. Parties that the spec leaves out do not count; what is known
-// of them is kept when an operation has begun with them, since somebody has to remove what they run.
+// Settle computes the phases of the parties and of the whole. Parties that the spec leaves out don't count, but stay known: they have
+// something to remove.
 func Settle(kd *kuscia.KusciaDeployment) {
 	st := &kd.Status
 	members, former := Members(kd), st.PartyDeploymentStatuses
@@ -250,12 +248,12 @@ func whyMissing(op *kuscia.Operation, objects string) (reason, message string) {
 }
 
 // judge computes the phase of the whole.
-func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason, message string) {
+func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (kuscia.Phase, string, string) {
 	op := kd.Status.Operation
 	if op == nil {
 		return kuscia.PhasePending, "", ""
 	}
-	phase, reason, message = worst(members, entries)
+	phase, reason, message := worst(members, entries)
 	switch {
 	case op.Done && op.Reason == ReasonPartyFailed && phase == kuscia.PhaseAvailable:
 		return phase, "", "" // it has been put right since
@@ -274,8 +272,9 @@ func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.
 
 // worst is the worst phase of the parties. Of several in that phase the first says why.
 func worst(members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason, message string) {
-	order := []kuscia.Phase{kuscia.PhaseFailed, kuscia.PhaseUnknown, kuscia.PhaseProgressing, kuscia.PhasePending, kuscia.PhasePartialAvailable}
-	for _, candidate := range order {
+	for _, candidate := range []kuscia.Phase{
+		kuscia.PhaseFailed, kuscia.PhaseUnknown, kuscia.PhaseProgressing, kuscia.PhasePending, kuscia.PhasePartialAvailable,
+	} {
 		i := slices.IndexFunc(entries, func(e kuscia.PartyDeploymentStatus) bool { return e.Phase == candidate })
 		if i < 0 {
 			continue

@@ -34,12 +34,12 @@ func (v Version) deployed(index int) (deployed, error) {
 	party := v.Spec.Parties[index]
 	image, found := v.AppImages[party.AppImageRef]
 	if !found {
-		return deployed{}, fmt.Errorf("can not get appimage %s from cluster, appimages.kuscia.secretflow %q not found", party.AppImageRef, party.AppImageRef)
+		return deployed{}, fmt.Errorf("can not get appimage %[1]s from cluster, appimages.kuscia.secretflow %[1]q not found", party.AppImageRef)
 	}
 	template, found := templateOf(image.DeployTemplates, party.Role)
 	if !found {
-		return deployed{}, fmt.Errorf("%s: AppImage %s has no deploy template for role %q: add one for it or one without a role, or name another role",
-			partyName(party), party.AppImageRef, party.Role)
+		return deployed{}, fmt.Errorf("%s: AppImage %s has no deploy template for role %q: "+
+			"add one for it or one without a role, or name another role", partyName(party), party.AppImageRef, party.Role)
 	}
 	merged := *template.DeepCopy()
 	merge(&merged, party.Template)
@@ -51,7 +51,7 @@ func (v Version) deployed(index int) (deployed, error) {
 	}, nil
 }
 
-// templateOf is the first template whose list of roles has that role; else the last without a role; else, for a party without a role, the first.
+// templateOf is the first template with that role; else the last one without a role; else, for a party without a role, the first.
 func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTemplate, bool) {
 	var general *kuscia.DeployTemplate
 	for i, t := range templates {
@@ -73,8 +73,7 @@ func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTe
 	return kuscia.DeployTemplate{}, false
 }
 
-// merge takes over what a party has otherwise than its AppImage says: requests and limits, each as a whole, and affinity.
-// Replicas and strategy are not the template's.
+// merge takes over what a party says differently from its AppImage: requests and limits, each as a whole, and affinity.
 func merge(t *kuscia.DeployTemplate, own kuscia.PartyTemplate) {
 	if own.Spec == nil {
 		return
@@ -115,8 +114,7 @@ func (v Version) Replicas(party int) int32 {
 // ResourceRow is what one container of a party asks for and may use, as canonical quantities; "" where nothing is said.
 type ResourceRow struct{ Container, MinCPU, MaxCPU, MinMemory, MaxMemory string }
 
-// Resources are the rows of a party, one for each container of its template, with the party's own values in place of the
-// template's. A party that cannot be rendered has none.
+// Resources are the rows of a party, one for each container of its template. A party that can't be rendered has none.
 func (v Version) Resources(party int) []ResourceRow {
 	d, err := v.deployed(party)
 	if err != nil {

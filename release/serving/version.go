@@ -1,5 +1,5 @@
-// Package serving is what several parties run together: what each party's objects are, whether a serving can be run at all, in what state
-// it is, and what its workflow does next. It is pure.
+// Package serving is what several parties run together: their objects, what is valid, its state, and what its workflow does next. It is
+// pure.
 package serving
 
 import (
@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// Version is all that decides what the parties of a serving run, at one moment: the spec of its KusciaDeployment and the AppImages as they were then.
+// Version is all that decides what the parties of a serving run: the spec of its KusciaDeployment and the AppImages at one moment.
 type Version struct {
 	// ID is the serving's, UID that of its KusciaDeployment.
 	ID  string `json:"id"`
@@ -51,8 +51,8 @@ func (v Version) Place(domain, deployment string) (place int, has bool) {
 	return place, place >= 0
 }
 
-// CheckParties says what is wrong with the parties of a spec beside those of the version that serves, "" when nothing: they may come in another order, but
-// none may come or go, since there would be no way back for it.
+// CheckParties says how the parties of a spec differ from this version's, "" when only in order: none may come or go, since it could not
+// go back.
 func (v Version) CheckParties(parties []kuscia.Party) string {
 	var wrong []string
 	for _, p := range parties {
@@ -92,8 +92,7 @@ func Unpack(packed []byte) (Version, error) {
 	return v, nil
 }
 
-// Snapshot is the version that a KusciaDeployment asks for now, with the AppImages that it names out of images. One that images does not have is
-// absent from the version too.
+// Snapshot is the version that a KusciaDeployment asks for now, with those AppImages that it names and that exist.
 func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) Version {
 	v := Version{
 		ID: kd.Name, UID: string(kd.UID), AppType: kd.Labels[kuscia.LabelAppType], AffinityMode: kd.Annotations[kuscia.AnnotationAffinityMode],
@@ -107,8 +106,8 @@ func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 	return v
 }
 
-// Revision is the revision that the spec of a serving needs for its AppImages, as they are now, to be run: another one than it has when they have been edited
-// since the version that serves was taken, else its own. The same AppImages make the same revision, so that an update that is sent twice is one.
+// Revision is the revision that the spec needs for its AppImages to be run as they are now: a digest of them if they were edited since
+// the version that serves, else its own. An update that is sent twice is one.
 func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (string, error) {
 	stays := kd.Spec.Revision
 	if kd.Status.Served == nil || Outdated(kd) { // what has not been begun with yet takes the AppImages as they are then

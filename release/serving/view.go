@@ -68,7 +68,7 @@ type OperationView struct {
 	Reason     string     `json:"reason"`
 	Message    string     `json:"message"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
-	// WaitingFor is the person whom it waits for; nil when for nobody. History is what people have sent to it, oldest first; of many the newest.
+	// WaitingFor is nil when it waits for nobody. History is what people have sent, oldest first; of many the newest.
 	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
 	History    []kuscia.AuditEntry `json:"history,omitempty"`
 	Workflow   *plan.WorkflowRef   `json:"workflow,omitempty"`
@@ -118,9 +118,8 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	return view, nil
 }
 
-// Shown is the version that is shown of a serving: what is asked or, after an update that failed, what serves. Editing an AppImage changes
-// nothing that runs: as long as nothing else is being brought about, those of the version that serves are shown as they were when all parties came to run it.
-// So is one that was deleted since.
+// Shown is the version that is shown: what is asked or, after a failed update, what serves. An AppImage that was edited or deleted since
+// changes nothing that runs: while nothing else is applied, it is shown as it serves.
 func Shown(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (Version, error) {
 	if kd.Status.Served == nil {
 		return Snapshot(kd, images), nil
@@ -151,8 +150,7 @@ func RolledBack(kd *kuscia.KusciaDeployment) bool {
 	return kd.Status.Reason == ReasonUpdateRolledBack && kd.Status.Served != nil && !Outdated(kd)
 }
 
-// Outdated says that the status is that of before the last update: nobody has begun with it yet. Who polls for Available after an update must not find
-// that of before it.
+// Outdated says that the status is of before the last update: whoever polls for Available must not find that.
 func Outdated(kd *kuscia.KusciaDeployment) bool {
 	return kd.Status.ObservedGeneration > 0 && kd.Status.ObservedGeneration < kd.Generation
 }

@@ -1,5 +1,4 @@
-// Package strictyaml reads YAML and JSON documents strictly and by nodes: unknown and repeated keys, wrong types and absent values are all errors,
-// each with its field and line, and all of them are reported at once.
+// Package strictyaml reads YAML and JSON documents strictly and by nodes: it reports all errors at once, each with its field and line.
 package strictyaml
 
 import (
@@ -63,8 +62,8 @@ func (e Errors) Err() error {
 	return e
 }
 
-// Findings collects what is wrong with one document, and knows on which line each field stands.
-// The zero value serves a document that was not read from text: its errors have no lines.
+// Findings collects what is wrong with one document. The zero value is for a document that wasn't read from text: its errors have no
+// lines.
 type Findings struct {
 	errors     Errors
 	lines      map[string]int

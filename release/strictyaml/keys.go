@@ -32,8 +32,8 @@ func DidYouMean(word string, known []string) string {
 	return ""
 }
 
-// Nearest is the known word that was probably meant by a misspelt one: the same but for case, blanks, "-" and "_", else the one that needs the
-// fewest corrections; "" when none is near.
+// Nearest is the known word that was probably meant: the same but for case, blanks, "-" and "_", else the one with the fewest
+// corrections, or "".
 func Nearest(word string, known []string) string {
 	bare := bareWord(word)
 	for _, candidate := range known {
@@ -65,7 +65,7 @@ var joiners = strings.NewReplacer("-", "", "_", "", " ", "")
 
 func bareWord(word string) string { return strings.ToLower(joiners.Replace(word)) }
 
-// distance is the number of inserted, left out, replaced and swapped characters between two words, or limit when their lengths differ by so much.
+// distance is how many inserted, left out, replaced and swapped characters separate two words, or limit if their lengths do.
 func distance(a, b string, limit int) int {
 	from, to := []rune(a), []rune(b)
 	if d := len(from) - len(to); d >= limit || -d >= limit {

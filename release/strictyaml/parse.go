@@ -43,8 +43,8 @@ func parseNode(data []byte) (*yaml.Node, *FieldError) {
 		return parseJSON(data)
 	}
 	node, problem := parseYAML(data)
-	// The example of the source document closes with an indented "...", which YAML takes for a value or for the end of one. A text in quotes or
-	// in a block keeps its dots.
+	// The example of the source document closes with an indented "...", which YAML takes for a value or for the end of one. A text in quotes
+	// or in a block keeps its dots.
 	if closed, changed := closeDocument(data); changed && (problem != nil || endsWithDots(node)) {
 		if node, again := parseYAML(closed); again == nil {
 			return node, nil
@@ -139,8 +139,8 @@ func syntaxError(data []byte, err error) *FieldError {
 	return &FieldError{Line: n + 1, Reason: "is not sound YAML: " + message}
 }
 
-// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The search begins
-// just before the line where the library saw it, for that often is the begin of the block, or one too small or too large.
+// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The search
+// begins just before the line where the library saw it, for that often is the begin of the block, or one too small or too large.
 func faultyLine(lines [][]byte, message string, seen int) int {
 	wrong := func(n int) bool { return firstProblem(bytes.Join(lines[:n+1], nil)) == message }
 	last := len(lines) - 1

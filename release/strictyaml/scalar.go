@@ -125,7 +125,8 @@ func (v Value) Name() string {
 // deepest is how deep mappings and lists may stand in one another in a value that is kept as JSON.
 const deepest = 64
 
-// Object is a mapping that is kept whole, as JSON; nil when it is absent or no mapping. Repeated keys, anchors and aliases are errors in it too.
+// Object is a mapping that is kept whole, as JSON; nil when it is absent or no mapping. Repeated keys, anchors and aliases are errors
+// too.
 func (v Value) Object() []byte {
 	if !v.is(yaml.MappingNode, "a mapping") {
 		return nil

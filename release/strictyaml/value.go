@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Value is one field of a document. A value that is absent reads as the zero value of every type, without an error: rules say what is required.
+// Value is one field of a document. A value that is absent reads as the zero value of every type, without an error: rules say what is
+// required.
 type Value struct {
 	found *Findings
 	node  *yaml.Node
@@ -34,8 +35,7 @@ func (v Value) CannotRead(format string, args ...any) {
 	v.found.unreadable[v.path] = true
 }
 
-// usable says whether there is a value to read. Anchors and aliases are refused: a value then stands where it is read, and a short text cannot
-// stand for a huge one.
+// usable says whether there is a value to read. Anchors and aliases are refused: a short text can't stand for a huge one.
 func (v Value) usable() bool {
 	switch {
 	case v.node == nil:

@@ -1,4 +1,4 @@
-// Package trafficrouting reads the TrafficRouting objects (rollouts.kruise.io/v1alpha1) that several rollouts share for a canary from end to end.
+// Package trafficrouting reads the TrafficRouting objects (rollouts.kruise.io/v1alpha1) that several rollouts share for one canary.
 package trafficrouting
 
 import (
@@ -27,8 +27,8 @@ type Document struct {
 	Warnings []string
 }
 
-// Decode reads a TrafficRouting from YAML or JSON, strictly: every error at once, each with its field and line. It takes a whole document, as it
-// is written or as kubectl prints it, or the spec alone. The Document means nothing when there are errors.
+// Decode reads a TrafficRouting from YAML or JSON, strictly, with all errors at once: a whole document, also as kubectl prints it, or the
+// spec alone. The Document means nothing when there are errors.
 func Decode(body []byte) (Document, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(body)
 	if !ok {
@@ -103,7 +103,9 @@ func readSpec(r *strategy.Reader, v strictyaml.Value) rollout.SharedTraffic {
 
 func readStrategy(r *strategy.Reader, v strictyaml.Value, routings []strategy.Routing) strategy.Traffic {
 	m := v.Mapping("weight", "matches", "requestHeaderModifier")
-	t := strategy.Traffic{Matches: r.Matches(m.Optional("matches")), RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier"))}
+	t := strategy.Traffic{
+		Matches: r.Matches(m.Optional("matches")), RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier")),
+	}
 	weight := m.Optional("weight")
 	switch {
 	case weight.Present() && len(t.Matches) > 0:
@@ -129,8 +131,8 @@ func refuseWeight(r *strategy.Reader, field string, routings []strategy.Routing)
 		case routing.Ingress == nil:
 			continue
 		}
-		r.Refuse(field, "cannot be done by an %s: it sends a share of the requests to a Service, and Service %s stands for both versions, since a "+
-			"TrafficRouting makes no canary Service; use matches, or route by customNetworkRefs", what, routing.Service)
+		r.Refuse(field, "cannot be done by an %s: it sends a share of the requests to a Service, and Service %s stands for both versions, "+
+			"since a TrafficRouting makes no canary Service; use matches, or route by customNetworkRefs", what, routing.Service)
 		return
 	}
 }

@@ -33,7 +33,7 @@ const KeyLifetime = 30 * 24 * time.Hour
 // maxBodyBytes is far above a task of 1,000 items: 64 MiB.
 const maxBodyBytes = 64 << 20
 
-// SubjectLabel is the value of LabelSubject for a subject that a label cannot hold as it is, such as a rollout's "<party>/<namespace>/<name>": its digest.
+// SubjectLabel is the value of LabelSubject for a subject that isn't a legal label, such as "<party>/<namespace>/<name>": its digest.
 func SubjectLabel(subject string) string {
 	digest := sha256.Sum256([]byte(subject))
 	return hex.EncodeToString(digest[:20])
@@ -44,7 +44,7 @@ func RolloutSubject(party, namespace, name string) string {
 	return cmp.Or(party, catalog.DefaultParty) + "/" + namespace + "/" + name
 }
 
-// RecordName is the name of the ReleaseRecord of a release: "task-<task ID>" for a task, "serving-<run ID>" for an operation on a serving.
+// RecordName is the name of the ReleaseRecord of a release: "task-<task ID>", "serving-<run ID>".
 func RecordName(kind, id string) string { return kind + "-" + id }
 
 // EncodeBody is a value as gzip-compressed JSON, the same bytes for the same value.

@@ -125,7 +125,8 @@ type ReleaseRecordSpec struct {
 	Reason string `json:"reason,omitempty"`
 	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
 	RequestDigest string `json:"requestDigest,omitempty"`
-	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a rollout, serving.Asked for a serving).
+	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a rollout, serving.Asked for a
+	// serving).
 	Snapshot []byte `json:"snapshot"`
 }
 
@@ -138,7 +139,8 @@ type ReleaseOutcome struct {
 	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
 	// RunID is the Temporal run.
 	RunID string `json:"runId,omitempty"`
-	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a serving).
+	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a
+	// serving).
 	Body []byte `json:"body"`
 }
 
@@ -186,8 +188,8 @@ type PartyList struct {
 // AnnotationID holds the ID of an object whose name cannot be its ID.
 const AnnotationID = "slipway.io/id"
 
-// ObjectName is the name of the object of a service or plan of that ID. It is the ID itself, except that Kubernetes has no capital letters
-// in names: an ID with some is made lower-case and told apart by a digest, and AnnotationID keeps it as it is spelled.
+// ObjectName is the name of a service's or plan's object: its ID. Kubernetes has no capital letters in names: such an ID is made
+// lower-case and gets a digest, and AnnotationID keeps its spelling.
 func ObjectName(id string) string {
 	lower := strings.ToLower(id)
 	if lower == id {

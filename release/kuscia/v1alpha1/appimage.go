@@ -22,7 +22,8 @@ type AppImage struct {
 // AppImageSpec is what an AppImage is.
 type AppImageSpec struct {
 	Image AppImageInfo `json:"image"`
-	// ConfigTemplates are configuration files by name; what stands in them as {{.NAME}} is replaced by the container's environment variable of that name.
+	// ConfigTemplates are configuration files by name; what stands in them as {{.NAME}} is replaced by the container's environment variable
+	// of that name.
 	ConfigTemplates map[string]string `json:"configTemplates,omitempty"`
 	// DeployTemplates say how the application is deployed, each for some roles.
 	// +kubebuilder:validation:MinItems=1

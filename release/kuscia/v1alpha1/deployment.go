@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the objects of API group kuscia.secretflow that live in the engine's home cluster: the KusciaDeployment, which is a serving,
-// and the AppImage that its parties run.
+// Package v1alpha1 holds the objects of API group kuscia.secretflow that live in the engine's home cluster: the KusciaDeployment, which
+// is a serving, and the AppImage that its parties run.
 // +kubebuilder:object:generate=true
 // +groupName=kuscia.secretflow
 package v1alpha1
@@ -36,8 +36,8 @@ type KusciaDeploymentSpec struct {
 	InputConfig string `json:"inputConfig,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Parties []Party `json:"parties"`
-	// Revision is any text. A change of it is an update, as that of any other field: it has AppImages that were edited since run as they are now. Kuscia's API
-	// sets it when only an AppImage has changed.
+	// Revision is any text. A change of it is an update, as that of any other field: it has AppImages that were edited since run as they are
+	// now. Kuscia's API sets it when only an AppImage has changed.
 	Revision string `json:"revision,omitempty"`
 }
 
@@ -125,7 +125,8 @@ type PartyDeploymentStatus struct {
 	CreationTimestamp *metav1.Time                 `json:"creationTimestamp,omitempty"`
 	// Version is the digest of what the Deployment is told to run; the numbers are of that version.
 	Version string `json:"version,omitempty"`
-	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no news.
+	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no
+	// news.
 	DeploymentUID     string `json:"deploymentUid,omitempty"`
 	DeploymentVersion string `json:"deploymentVersion,omitempty"`
 	// Queue is the task queue of the party's worker when an operation last began with it.
@@ -139,7 +140,8 @@ type PartyDeploymentStatus struct {
 	Missing []string `json:"missing,omitempty"`
 	// Drift is what somebody else has changed of the party's objects, and who it was. It is put back.
 	Drift []Drift `json:"drift,omitempty"`
-	// Restorations count how often changes by others were put back lately, newest first: who keeps changing the same is not fought without end.
+	// Restorations count how often changes by others were put back lately, newest first: who keeps changing the same is not fought without
+	// end.
 	Restorations []Restoration `json:"restorations,omitempty"`
 	// Failure is why the last operation failed here; it stays until everything that was asked runs.
 	Failure string `json:"failure,omitempty"`
@@ -260,8 +262,8 @@ var (
 	KusciaDeploymentResource = GroupVersion.WithResource("kusciadeployments")
 )
 
-// Namespace is the namespace of the home cluster in which a KusciaDeployment is a serving unless the engine is told otherwise; one of any other
-// namespace is nobody's.
+// Namespace is the namespace of the home cluster in which a KusciaDeployment is a serving unless the engine is told otherwise; one of any
+// other namespace is nobody's.
 const Namespace = "cross-domain"
 
 // Labels and annotations of Kuscia.

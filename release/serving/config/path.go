@@ -13,14 +13,14 @@ import (
 // extended finds {{{.NAME.field[0]}}}.
 var extended = regexp.MustCompile(`\{\{\{([^{}]*)\}\}\}`)
 
-// path is where in a variable that is JSON a value is: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the first element
-// whose key has that value, {{{.NAME.list[.OTHER.field]}}} for the index that stands elsewhere.
+// path leads to a value in a variable that is JSON: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the
+// first element whose key has that value, {{{.NAME.list[.OTHER.field]}}} for an index that is found elsewhere.
 type path struct {
 	variable string
 	steps    []step
 }
 
-// step goes one level down: to a field, or to an element of a list by its index, by an index that stands at another path, or by the value of a key.
+// step goes one level down: to a field, or to an element of a list by its index, the path of its index, or the value of a key.
 type step struct {
 	field string
 	index int
@@ -108,8 +108,8 @@ type documents struct {
 	left   *budget
 }
 
-// lookCost is what one look at a field or an element takes of the budget, in bytes: a quarter of a million looks are enough for any file, and take
-// a moment.
+// lookCost is what one look at a field or an element takes of the budget, in bytes: some 260,000 looks are enough for any file, and
+// quick.
 const lookCost = 16
 
 func (d documents) at(variable string) (any, error) {
@@ -129,8 +129,8 @@ func (d documents) at(variable string) (any, error) {
 	return document, nil
 }
 
-// value is what stands at the path, as it is put into the file: the inside of a JSON string, or JSON. A variable that is not there, or empty, is empty
-// wherever one looks; a path that leads nowhere in one that is there is an error.
+// value is what stands at the path: the inside of a JSON string, or JSON. An unknown or empty variable is empty; a path that leads
+// nowhere is an error.
 func (p path) value(in documents) (string, error) {
 	if in.values[p.variable] == "" {
 		return "", nil

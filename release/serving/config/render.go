@@ -1,5 +1,4 @@
-// Package config renders the configuration templates of AppImages: Go's text/template over variables, with paths into variables that are JSON, and with bounds
-// on what a template may cost.
+// Package config renders the configuration templates of AppImages: text/template with paths into JSON variables, and bounds on its cost.
 package config
 
 import (
@@ -23,11 +22,9 @@ type Variables struct {
 	Unknown map[string]bool
 }
 
-// Render renders a configuration template as Kuscia does: Go's text/template over the variables, each of which stands as the inside of a
-// JSON string. A variable that is not there is empty. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON.
-//
-// A template comes from whoever registers an AppImage and is rendered by the engine, so it can neither loop nor call other templates, and what its
-// functions and it write is bounded.
+// Render renders a configuration template as Kuscia does: text/template over the variables, each as the inside of a JSON string, or empty if
+// there is none. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON. Templates come from whoever registers
+// an AppImage: they can neither loop nor call other templates, and their output is bounded.
 func Render(text string, vars Variables) (string, error) {
 	if len(text) > MaxSize {
 		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxSize)
