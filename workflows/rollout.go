@@ -172,6 +172,27 @@ func (r *rolloutRun) next() any {
 	return in
 }
 
+// listed leaves out the short waits for pods and traffic: each write is an event.
+func (r *rolloutRun) listed() listing {
+	s := r.machine.Status()
+	now := listing{state: string(s.Phase)}
+	w := s.WaitingFor
+	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.Stuck() || r.starting(s)
+	if !short {
+		now.waits, now.since, now.memo = string(w.Kind), w.Since, &Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
+	}
+	return now
+}
+
+func (r *rolloutRun) details() string {
+	return rolloutDetails(r.machine.Status(), workflow.Now(r.ctx).UTC().Truncate(time.Second))
+}
+
+// starting: it is being claimed, and the party is not known to be away.
+func (r *rolloutRun) starting(s rollout.Status) bool {
+	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.wanted.Activity() && !r.wanted.NoPickUpTimeout
+}
+
 // rolloutMenu is what a Rollout takes.
 var rolloutMenu = menuOf(commandOf, validateRolloutVerb,
 	menuEntry{rollout.VerbApprove, `Let the step that waits go on. Payload: empty, or {"actor":"ann","reason":"looks good","step":2}.`},

@@ -1,0 +1,365 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/serving"
+)
+
+// The current details travel in the URL of the Temporal UI's renderer: they stay below about 4 KB.
+const (
+	maxDetailRows      = 12
+	maxDetailDecisions = 3
+	maxDetailCell      = 160
+	maxDetailSteps     = 10
+)
+
+// page is the page of a workflow in the Temporal UI, as Markdown: where it is, what it waits for since when, and how to go on.
+type page struct{ strings.Builder }
+
+func (p *page) say(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+
+// table shows as many rows as there is room for.
+func (p *page) table(head string, rows []string) {
+	if len(rows) == 0 {
+		return
+	}
+	p.say("| %s |\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")+1))
+	p.WriteString(strings.Join(rows[:min(len(rows), maxDetailRows)], ""))
+	p.more(len(rows) - maxDetailRows)
+	p.say("\n")
+}
+
+func (p *page) more(hidden int) {
+	if hidden > 0 {
+		p.say("\n… and %d more.\n", hidden)
+	}
+}
+
+// payload shows payloads as blocks of code: elsewhere the UI makes typographic quotes of them, which no signal takes.
+func (p *page) payload(examples ...string) {
+	p.say("\n```json\n%s\n```\n", strings.Join(append([]string{`{"actor":"you","reason":"why"}`}, examples...), "\n"))
+}
+
+// latest shows the newest commands; a refused one is answered here.
+func (p *page) latest(history []audit.Entry) {
+	if len(history) == 0 {
+		return
+	}
+	p.say("\nLatest decisions:\n\n")
+	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
+		d := history[i]
+		p.say("* %s `%s` by %s (%s): **%s** — %s\n", stamp(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
+	}
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// cell keeps text on one line of a table, at most so many bytes long.
+func cell(text string, most int) string {
+	text = strings.NewReplacer("\n", " ", "|", "\\|").Replace(text)
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// prose is cell for a sentence that may name a command outside of code: the UI's Markdown would make one dash of two.
+func prose(text string, most int) string {
+	return strings.ReplaceAll(cell(text, most), "--", `\-\-`)
+}
+
+// taskDetails is the page of a task.
+func taskDetails(t plan.Task, now time.Time) string {
+	p := &page{}
+	p.say("## %s — plan %s\n\n%s\n\n", t.State, t.Plan, cell(t.Reason, 600))
+	if t.Comment != "" {
+		p.say("_%s_\n\n", cell(t.Comment, 300))
+	}
+	p.services(t.Services)
+	p.taskVerbs(t)
+	p.latest(t.History)
+	p.say("\nAs of %s.\n", stamp(now))
+	return p.String()
+}
+
+// services lists what runs and what failed first, then what comes next.
+func (p *page) services(services []plan.ServiceStatus) {
+	counts := map[plan.ItemState]int{}
+	var now, next []string
+	for _, s := range services {
+		counts[s.State]++
+		row := fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n", s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, cell(s.Reason, maxDetailCell))
+		switch s.State {
+		case plan.ItemRunning, plan.ItemFailed:
+			now = append(now, row)
+		case plan.ItemPending:
+			next = append(next, row)
+		}
+	}
+	p.say("%d services: %d done, %d running, %d failed, %d waiting, %d skipped.\n\n", len(services), counts[plan.ItemSucceeded],
+		counts[plan.ItemRunning], counts[plan.ItemFailed], counts[plan.ItemPending], counts[plan.ItemSkipped])
+	p.table("service | does | priority | state | why", append(now, next...))
+}
+
+func (p *page) taskVerbs(t plan.Task) {
+	send := func(signal, effect string) {
+		p.say("* Send the signal `%s` to %s, or run `slipway task %s %s`.\n", signal, effect, signal, t.ID)
+	}
+	const end = "end it once what runs has finished"
+	switch t.State {
+	case plan.TaskPending, plan.TaskRunning:
+		p.say("It needs nobody. You may:\n\n")
+		send("pause", "hold back what has not begun")
+		send("stop", end)
+	case plan.TaskPausing:
+		send("resume", "take the pause back")
+		send("stop", end)
+	case plan.TaskPaused, plan.TaskInterrupted:
+		p.say("**It waits for you:**\n\n")
+		send("resume", "go on")
+		send("stop", "end it")
+	case plan.TaskStopping:
+		p.say("It needs nobody: it ends once nothing runs.\n")
+	default:
+		p.say("It is over. The report: `slipway task report %s`.\n", t.ID)
+		return
+	}
+	p.say("\nA signal's payload may stay empty, or say who you are and why:\n")
+	p.payload()
+	p.say("\n*Request Cancellation* is `stop`: what runs finishes, nothing else begins.\n")
+}
+
+// itemDetails is the page of one service's release.
+func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
+	p := &page{}
+	p.say("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
+	rows := make([]string, len(s.Workloads))
+	for i, w := range s.Workloads {
+		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State, cell(w.Message, maxDetailCell))
+	}
+	p.table("workload | state | what", rows)
+	if interrupted {
+		p.say("\n**Interrupted.** Mend the trouble, then resume the task: `slipway task resume %s`, or the signal `resume` on its workflow.\n", in.Task)
+	} else {
+		p.say("\nHow far its pods are: see Pending Activities.\n")
+	}
+	return p.String()
+}
+
+// outcomeWords begin the page of a rollout that is over: Temporal shows each but a failed one as Completed.
+var outcomeWords = map[rollout.Phase]string{
+	rollout.PhaseHealthy:    "Released: the new version serves",
+	rollout.PhaseRolledBack: "Rolled back: the stable version serves",
+	rollout.PhaseCancelled:  "Stopped before it was through",
+	rollout.PhaseFailed:     "Failed",
+}
+
+// rolloutDetails is the page of a rollout.
+func rolloutDetails(s rollout.Status, now time.Time) string {
+	p := &page{}
+	if s.FinishedAt != nil {
+		p.say("# %s\n\n", outcomeWords[s.Phase])
+	}
+	p.say("## %s — %s %s/%s (%s, %s)\n\n%s\n\n", s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
+	if w := s.WaitingFor; w != nil {
+		what, until := string(w.Kind), ""
+		if s.Phase == rollout.PhaseFailed {
+			what = "a decision" // a resume would be refused: it takes retry, rollback or stop
+		}
+		if w.Until != nil {
+			until = ", until " + stamp(*w.Until)
+		}
+		p.say("Waits for **%s** since %s%s.\n\n", what, stamp(w.Since), until)
+	}
+	p.say("Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps), s.CurrentStepState,
+		s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
+	if t := s.Traffic; t != nil {
+		p.say(" Traffic: %d%% new, %d%% stable", t.CanaryWeight, t.StableWeight)
+		if len(t.Matches) > 0 {
+			p.say(", and what meets one of %d matches to new", len(t.Matches))
+		}
+		p.say(".")
+	}
+	if s.FinalisingStep != "" {
+		p.say(" Finalising: %s.", s.FinalisingStep)
+	}
+	p.say("\n\n")
+	p.steps(s)
+	p.rolloutVerbs(s)
+	p.latest(s.History)
+	p.say("\nAs of %s.\n", stamp(now))
+	return p.String()
+}
+
+// steps shows the steps around the current one.
+func (p *page) steps(s rollout.Status) {
+	from := max(0, min(s.CurrentStepIndex-maxDetailSteps/2, len(s.Steps)-maxDetailSteps))
+	to := min(len(s.Steps), from+maxDetailSteps)
+	rows := make([]string, 0, maxDetailSteps)
+	for _, step := range s.Steps[from:to] {
+		traffic := step.Traffic
+		if len(step.Matches) > 0 {
+			traffic = fmt.Sprintf("%d matches", len(step.Matches))
+		}
+		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s |\n", step.Index, cell(step.Replicas.String(), 20), traffic, step.Pause, step.State))
+	}
+	p.table("step | pods | traffic | pause | state", rows)
+	p.more(len(s.Steps) - len(rows))
+}
+
+// rolloutVerbs says exactly what to send, in the Temporal UI and on the command line.
+func (p *page) rolloutVerbs(s rollout.Status) {
+	send := func(verb rollout.Verb, effect string) {
+		name := s.Namespace + "/" + s.Name
+		if s.Party != "" && s.Party != catalog.DefaultParty {
+			name += " --party " + s.Party
+		}
+		p.say("* `%s`: %s (`slipway rollout %s %s`)\n", verb, effect, verb, name)
+	}
+	if s.FinishedAt != nil {
+		p.say("It is over.\n")
+		return
+	}
+	var kind rollout.WaitKind
+	if s.WaitingFor != nil {
+		kind = s.WaitingFor.Kind
+	}
+	drift := s.Phase == rollout.PhaseFailed || kind == rollout.WaitDrift
+	if drift || kind == rollout.WaitApproval || kind == rollout.WaitResume {
+		p.say("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
+	} else {
+		p.say("It needs nobody. You may send one of these signals:\n\n")
+	}
+	switch {
+	case kind == rollout.WaitApproval:
+		send(rollout.VerbApprove, "go on with the next step")
+		send(rollout.VerbPromote, "go on and skip the pauses that are left")
+	case drift:
+		send(rollout.VerbRetry, "try it again, ours put back")
+	case kind == rollout.WaitResume:
+		send(rollout.VerbResume, "go on")
+	}
+	if s.FinalisingStep == "" && kind != rollout.WaitResume && kind != rollout.WaitDrift {
+		send(rollout.VerbPause, "hold it where it is")
+	}
+	send(rollout.VerbRollback, "go back to stable, traffic first")
+	send(rollout.VerbStop, "end it: back at stable, or where the payload says")
+	p.payload(`{"to":"new","actor":"you","reason":"for stop: stable, new or frozen"}`)
+	p.say("\n*Request Cancellation* rolls the rollout back, like `stop`. *Terminate* leaves pods and traffic where they are.\n")
+}
+
+// servingDetails is the page of an operation on a serving.
+func servingDetails(in serving.Input, m *serving.Machine) string {
+	p := &page{}
+	p.say("## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(), prose(m.Says(), 500))
+	p.servingVerbs(in, m)
+	p.parties(in, m)
+	if !m.Over() && m.WaitingFor() == nil {
+		p.toDo(in, m)
+	}
+	p.latest(m.Audit().Entries)
+	p.say("\nWhat the parties run: `slipway serving get %s`.\n", in.ID)
+	return p.String()
+}
+
+// servingVerbs says whom it waits for since when, and exactly what to send, in the Temporal UI and on the command line.
+func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
+	w := m.WaitingFor()
+	if w == nil {
+		return
+	}
+	before := ""
+	if w.Party != "" {
+		before = ", before party " + cell(w.Party, 100) + " begins"
+	}
+	p.say("Waits for **%s** since %s%s.\n\n", w.Kind, stamp(w.Since.Time), before)
+	p.say("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
+	send := func(verb serving.Verb, effect string) {
+		p.say("* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
+	}
+	if w.Kind == serving.WaitApproval {
+		send(serving.VerbApprove, "have the party begin")
+		send(serving.VerbPause, "hold it")
+	} else {
+		send(serving.VerbResume, "go on")
+	}
+	if in.Kind == serving.KindUpdate {
+		send(serving.VerbStop, "every party goes back to the version of before")
+	}
+	p.payload()
+	if in.Kind == serving.KindUpdate {
+		p.say("\n*Request Cancellation* is `stop`: every party goes back.\n")
+	}
+	p.say("\n")
+}
+
+// parties lists those that something is left to do in.
+func (p *page) parties(in serving.Input, m *serving.Machine) {
+	var rows []string
+	for i, party := range in.Parties {
+		s := m.Standing(i)
+		if s.Done() {
+			continue
+		}
+		does, since := s.Does, ""
+		switch {
+		case !s.Away && !s.Lost:
+		case s.Until.IsZero():
+			does = "**waited for**, as long as it takes"
+		default:
+			does = "**waited for** until " + stamp(s.Until)
+		}
+		if !s.Since.IsZero() {
+			since = stamp(s.Since)
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since, prose(s.Trouble, maxDetailCell/2)))
+	}
+	p.say("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
+	p.table("party | state | since | why", rows)
+}
+
+// toDo says exactly what a person does so that it goes on.
+func (p *page) toDo(in serving.Input, m *serving.Machine) {
+	var steps []string
+	for i, party := range in.Parties {
+		name := cell(party.Name(), 60)
+		switch s := m.Standing(i); {
+		case s.Away:
+			steps = append(steps, "start a worker of party "+name+": "+workerOf(party))
+		case s.Lost:
+			steps = append(steps, "look whether the worker of party "+name+" reaches its cluster, and whether that runs")
+		case s.Trouble != "" && !s.Done():
+			steps = append(steps, "mend what party "+name+" says")
+		}
+	}
+	if len(steps) == 0 {
+		p.say("It needs nobody.")
+	} else {
+		if len(steps) > maxDetailDecisions {
+			steps = append(steps[:maxDetailDecisions], "and so on")
+		}
+		p.say("**What to do:**\n\n* %s\n\nIt then goes on by itself: nothing need be sent to it.", strings.Join(steps, "\n* "))
+	}
+	if in.Kind != serving.KindDelete {
+		p.say(" Another version takes its place (`slipway serving update -f FILE`), and so does `slipway serving delete %s`.", in.ID)
+	}
+	p.say("\n")
+}
+
+// workerOf is the command that starts a party's worker, as far as its queue tells.
+func workerOf(p serving.PartyTarget) string {
+	switch p.Queue {
+	case catalog.PartyQueue(catalog.DefaultParty):
+		return "`slipway worker`"
+	case catalog.PartyQueue(p.Domain):
+		return "`slipway worker --party " + p.Domain + "`"
+	}
+	return "one that polls queue `" + p.Queue + "`"
+}
