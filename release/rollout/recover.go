@@ -15,21 +15,18 @@ import (
 // RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the
 // rollout, in the safe order of finalising, first to the stable version, then to the new one.
 func RecoverText(saved Saved, w catalog.Workload) string {
-	r := recovery{saved: saved, w: w, resource: resourceOf(w.WorkloadRef)}
-	lines := []string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty " +
-		"had nothing to give back."}
-	lines = append(lines, "# to the stable version")
-	lines = append(lines, r.commands(SideStable)...)
-	lines = append(lines, "# to the new version")
-	lines = append(lines, r.commands(SideNew)...)
+	r := recovery{saved: saved, w: w, name: w.WorkloadRef.Name, resource: resourceOf(w.WorkloadRef)}
+	lines := slices.Concat(
+		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had nothing to give back."},
+		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"}, r.commands(SideNew))
 	return strings.Join(lines, "\n") + "\n"
 }
 
 // recovery writes the commands for one workload.
 type recovery struct {
-	saved    Saved
-	w        catalog.Workload
-	resource string
+	saved          Saved
+	w              catalog.Workload
+	name, resource string
 }
 
 // resourceOf names a kind for kubectl past doubt: two groups have a StatefulSet.
@@ -40,22 +37,15 @@ func resourceOf(ref catalog.WorkloadRef) string {
 
 // commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go.
 func (r recovery) commands(to Side) []string {
-	var lines []string
-	add := func(parts ...[]string) {
-		for _, p := range parts {
-			lines = append(lines, p...)
-		}
-	}
+	services, canaryServices := r.services()
+	end := slices.Concat(r.extra(), r.autoscalers(), r.release())
 	switch {
 	case to == SideStable:
-		add(r.routes(), r.pods(to), r.services(), r.canaryServices())
+		return slices.Concat(r.routes(), r.pods(to), services, canaryServices, end)
 	case r.saved.Style == strategy.StyleCanary:
-		add(r.services(), r.pods(to), r.routes(), r.canaryServices())
-	default:
-		add(r.services(), r.routes(), r.canaryServices(), r.pods(to))
+		return slices.Concat(services, r.pods(to), r.routes(), canaryServices, end)
 	}
-	add(r.extra(), r.autoscalers(), r.release())
-	return lines
+	return slices.Concat(services, r.routes(), canaryServices, r.pods(to), end)
 }
 
 func (r recovery) kubectl(format string, args ...any) string {
@@ -69,26 +59,15 @@ func (r recovery) restore(resource, name string) string {
 		r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
 }
 
-func (r recovery) services() []string {
-	var out []string
+func (r recovery) services() (stable, canary []string) {
 	if r.saved.DisableGenerateCanaryService {
-		return nil
+		return nil, nil
 	}
 	for _, t := range r.saved.Routings {
-		out = append(out, r.restore("services", t.Service))
+		stable = append(stable, r.restore("services", t.Service))
+		canary = append(canary, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
 	}
-	return out
-}
-
-func (r recovery) canaryServices() []string {
-	var out []string
-	if r.saved.DisableGenerateCanaryService {
-		return nil
-	}
-	for _, t := range r.saved.Routings {
-		out = append(out, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
-	}
-	return out
+	return stable, canary
 }
 
 func (r recovery) routes() []string {
@@ -124,10 +103,9 @@ func (r recovery) extra() []string {
 }
 
 func (r recovery) release() []string {
-	name := r.w.WorkloadRef.Name
 	return []string{
-		r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, name),
-		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, name, AnnotationRest, AnnotationSaved, AnnotationRecover),
+		r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
+		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover),
 	}
 }
 
@@ -146,10 +124,9 @@ func (r recovery) pods(to Side) []string {
 	if source != "" {
 		body = strings.Replace(body, `\"TEMPLATE\"`, "$("+source+")", 1)
 	}
-	name := r.w.WorkloadRef.Name
-	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, name, body), r.whole()}
+	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, body), r.whole()}
 	if len(last) > 0 {
-		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, name, patchWord(last)))
+		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, patchWord(last)))
 	}
 	return out
 }
@@ -160,12 +137,7 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	if to == SideNew && r.saved.Style == strategy.StyleCanary {
 		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(strategy.LabelCanaryOf)))
 		if m := r.saved.CanaryMetadata; m != nil {
-			for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
-				undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(k)))
-			}
-			for _, k := range slices.Sorted(maps.Keys(m.Annotations)) {
-				undo = append(undo, jsonpatch.Remove(base+"/annotations/"+jsonpatch.Escape(k)))
-			}
+			undo = slices.Concat(undo, removals(base+"/labels/", m.Labels), removals(base+"/annotations/", m.Annotations))
 		}
 		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
 	}
@@ -177,11 +149,19 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	case revision == "" || r.saved.Style == strategy.StyleCanary:
 		return "", nil
 	case r.w.WorkloadRef.Kind == "Deployment":
-		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.w.WorkloadRef.Name, revision),
+		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.name, revision),
 			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(RevisionLabel("Deployment")))}
 	}
 	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision),
 		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
+}
+
+// removals take keys out of a map.
+func removals(path string, m map[string]string) (out []jsonpatch.Op) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, jsonpatch.Remove(path+jsonpatch.Escape(k)))
+	}
+	return out
 }
 
 // settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.
@@ -191,14 +171,13 @@ func (r recovery) settings() (first, last []jsonpatch.Op) {
 		if len(value) == 0 {
 			value = json.RawMessage("null")
 		}
-		give := jsonpatch.Add(path, value)
 		var strategy struct{ Type string }
 		if json.Unmarshal(value, &strategy) == nil && strategy.Type == "Recreate" {
 			first = append(first, jsonpatch.Add(path, map[string]string{"type": "RollingUpdate"}))
-			last = append(last, give)
-			continue
+			last = append(last, jsonpatch.Add(path, value))
+		} else {
+			first = append(first, jsonpatch.Add(path, value))
 		}
-		first = append(first, give)
 	}
 	return first, last
 }
@@ -221,14 +200,9 @@ func (r recovery) whole() string {
 
 // patchWord is a patch as one word of a shell that expands nothing of it.
 func patchWord(ops []jsonpatch.Op) string {
-	text, err := json.Marshal(ops)
+	raw, err := json.Marshal(ops)
 	if err != nil {
 		return err.Error() // values are JSON already: this is unexpected
 	}
-	return doubleQuoted(string(text))
-}
-
-// doubleQuoted is a text as one word of a shell that expands nothing of it.
-func doubleQuoted(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(text) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(string(raw)) + `"`
 }

@@ -187,3 +187,9 @@ func WorkflowID(party, namespace, name string) string {
 	}
 	return "rollout/" + party + "/" + namespace + "/" + name
 }
+
+// Started is a rollout as the answer to its start: what it is like now, and what is legal in its request but probably not meant.
+type Started struct {
+	Status
+	Warnings []string `json:"warnings,omitempty"`
+}
