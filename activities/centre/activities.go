@@ -4,11 +4,13 @@ package centre
 import (
 	"context"
 	"sync"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
@@ -57,6 +59,30 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 
 // maxAttempts is how often a write is tried against a changed object before the attempt ends.
 const maxAttempts = 5
+
+// untilNoConflict changes an object as it is now, and again when somebody else was faster.
+func untilNoConflict(object string, change func() error) error {
+	for range maxAttempts {
+		if err := change(); !failure.Is(err, failure.Conflict) {
+			return err
+		}
+	}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: object + " keeps being changed by others: it is tried again"}
+}
+
+// queryTimeout bounds how long a workflow may take to say what became of it.
+const queryTimeout = 5 * time.Second
+
+// stateOf asks a workflow for its state, which is too large for history.
+func stateOf[S any](ctx context.Context, a *Activities, workflowID, runID string) (state S, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	value, err := a.temporal.QueryWorkflow(ctx, workflowID, runID, workloadops.QueryState)
+	if err == nil {
+		err = value.Get(&state)
+	}
+	return state, err
+}
 
 // maxSnapshots is how many snapshots are held: the items of a task ask for the same one.
 const maxSnapshots = 8

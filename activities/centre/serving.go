@@ -20,7 +20,7 @@ var errNothingNew = failure.New(failure.Conflict, "nothing is new")
 // onServing changes the status of a serving as it is now, and again when somebody else was faster. A serving that is not there, or is
 // another one of its name, is NotFound. why tells the failpoints of the write apart.
 func (a *Activities) onServing(ctx context.Context, id, uid, why string, change func(kd *kuscia.KusciaDeployment) error) error {
-	for range maxAttempts {
+	return untilNoConflict("serving "+id, func() error {
 		kd, err := a.store.GetServing(ctx, id)
 		if err != nil {
 			return err
@@ -40,12 +40,8 @@ func (a *Activities) onServing(ctx context.Context, id, uid, why string, change 
 		failpoint.Hit("serving.status." + why + ".before")
 		err = a.store.UpdateServingStatus(ctx, kd)
 		failpoint.Hit("serving.status." + why + ".after")
-		if !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + id +
-		" keeps being changed by others: it is tried again"}
+		return err
+	})
 }
 
 // BeginServing writes that an operation on a serving has begun, and says which one was under way before it.
@@ -140,36 +136,23 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 
 // ReleaseServing lets a KusciaDeployment that is being deleted go. With an Ending the deletion is over, and its record is completed.
 func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest) error {
-	if err := a.letServingGo(ctx, in); err != nil {
-		return err
+	if err := a.letServingGo(ctx, in); err != nil && !failure.Is(err, failure.NotFound) {
+		return attempt.RetriedError(err)
 	}
 	return a.completeServing(ctx, in)
 }
 
 func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) error {
-	for range maxAttempts {
+	return untilNoConflict("serving "+in.ID, func() error {
 		kd, err := a.store.GetServing(ctx, in.ID)
-		if failure.Is(err, failure.NotFound) || err == nil && string(kd.UID) != in.UID {
-			return nil
-		}
-		if err != nil {
-			return attempt.RetriedError(err)
-		}
-		if !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
-			return nil
+		if err != nil || string(kd.UID) != in.UID || !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
+			return err
 		}
 		failpoint.Hit("serving.release.before")
 		err = a.store.GuardServing(ctx, kd, false)
 		failpoint.Hit("serving.release.after")
-		if err == nil || failure.Is(err, failure.NotFound) {
-			return nil
-		}
-		if !failure.Is(err, failure.Conflict) {
-			return attempt.RetriedError(err)
-		}
-	}
-	return attempt.RetriedError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: "serving " + in.ID +
-		" keeps being changed by others"})
+		return err
+	})
 }
 
 // expectedPage is how many servings are looked through at once.

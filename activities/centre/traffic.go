@@ -143,7 +143,7 @@ func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRoutin
 
 // onTraffic does something to a TrafficRouting as it is now, its dead holders left out, and again when somebody else was faster.
 func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficRequest, do func(t *v1alpha1.TrafficRouting) error) error {
-	for range maxAttempts {
+	return untilNoConflict(store.TrafficObject(in.Namespace, in.Name), func() error {
 		t, err := a.store.GetTrafficRouting(ctx, in.Namespace, in.Name)
 		if err != nil {
 			return err
@@ -151,13 +151,8 @@ func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficReques
 		if t.Status.Holders, err = a.livingWith(ctx, t.Status.Holders, in.Holder); err != nil {
 			return err
 		}
-		err = do(t)
-		if !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
-		Message: store.TrafficObject(in.Namespace, in.Name) + " keeps being changed by others: it is tried again"}
+		return do(t)
+	})
 }
 
 // livingWith are the living holders, and the one that asks, if it is one: it lives.

@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/release/rollout"
@@ -18,47 +20,46 @@ var actions = map[rollout.RouteAction]func(ctx context.Context, t *routeJob) (st
 	rollout.RouteRemoveCanary: removeCanary,
 }
 
-// perService are the jobs with each Service once: two routings may lead to the same.
-func perService(t *routeJob) []job {
-	var out []job
-	seen := map[string]bool{}
+// eachService does something once for each Service, since two routings may lead to the same, and says what came of it.
+func (t *routeJob) eachService(do func(j job) (string, error)) (string, error) {
+	if t.req.NoCanary {
+		return "the Services are left alone: this rollout has no canary Service", nil
+	}
+	var once []job
 	for _, j := range jobs(t.req) {
-		if !seen[j.pair.Stable] {
-			seen[j.pair.Stable] = true
-			out = append(out, j)
+		if !slices.ContainsFunc(once, func(o job) bool { return o.pair.Stable == j.pair.Stable }) {
+			once = append(once, j)
 		}
 	}
-	return out
+	return each(once, do)
 }
 
-const leftAlone = "the Services are left alone: this rollout has no canary Service"
+// each does something with one job after the other, and says what came of it.
+func each(list []job, do func(j job) (string, error)) (string, error) {
+	var said []string
+	for _, j := range list {
+		one, err := do(j)
+		if err != nil {
+			return "", err
+		}
+		said = append(said, one)
+	}
+	return strings.Join(said, "; "), nil
+}
 
 func pinServices(ctx context.Context, t *routeJob) (string, error) {
-	if t.req.NoCanary {
-		return leftAlone, nil
-	}
-	var said []string
-	for _, j := range perService(t) {
+	return t.eachService(func(j job) (string, error) {
 		j.version.Hash, j.version.Labels = t.req.StableHash, nil
 		if err := t.wrote(t.a.pin(ctx, j)); err != nil {
 			return "", err
 		}
-		if err := t.served(ctx, j.namespace, j.pair.Stable); err != nil {
-			return "", err
-		}
-		said = append(said,
-			sentence("%s selects the stable version only (%s)", place{services, j.namespace, j.pair.Stable}, t.req.StableHash))
-	}
-	return joined(said), nil
+		return fmt.Sprintf("%s selects the stable version only (%s)", j.stable(), t.req.StableHash), t.served(ctx, j.stable())
+	})
 }
 
 func unpinServices(ctx context.Context, t *routeJob) (string, error) {
-	if t.req.NoCanary {
-		return leftAlone, nil
-	}
-	var said []string
-	for _, j := range perService(t) {
-		p := place{services, j.namespace, j.pair.Stable}
+	return t.eachService(func(j job) (string, error) {
+		p := j.stable()
 		if err := t.wrote(t.a.giveBack(ctx, p, j.hand)); err != nil {
 			return "", err
 		}
@@ -67,20 +68,15 @@ func unpinServices(ctx context.Context, t *routeJob) (string, error) {
 			return "", err
 		}
 		if live == nil {
-			said = append(said, sentence("%s is gone: there is nothing to give back", p))
-			continue
+			return fmt.Sprintf("%s is gone: there is nothing to give back", p), nil
 		}
-		if err := t.servedUnlessGone(ctx, j); err != nil {
-			return "", err
-		}
-		said = append(said, sentence("%s has its own selector", p))
-	}
-	return joined(said), nil
+		return fmt.Sprintf("%s has its own selector", p), t.servedUnlessGone(ctx, p)
+	})
 }
 
 // served waits until a Service has an endpoint that is ready.
-func (t *routeJob) served(ctx context.Context, namespace, service string) error {
-	reason, err := t.a.unserved(ctx, namespace, service)
+func (t *routeJob) served(ctx context.Context, service place) error {
+	reason, err := t.a.unserved(ctx, service)
 	if err := t.wrote(false, err); err != nil {
 		return err
 	}
@@ -91,8 +87,8 @@ func (t *routeJob) served(ctx context.Context, namespace, service string) error 
 }
 
 // servedUnlessGone is served, but waits for nobody once the workload itself was deleted.
-func (t *routeJob) servedUnlessGone(ctx context.Context, j job) error {
-	waits := t.served(ctx, j.namespace, j.pair.Stable)
+func (t *routeJob) servedUnlessGone(ctx context.Context, service place) error {
+	waits := t.served(ctx, service)
 	if waits == nil {
 		return nil
 	}
@@ -108,21 +104,15 @@ func (t *routeJob) servedUnlessGone(ctx context.Context, j job) error {
 
 // ensureRoutes is EnsureRoutes, and RouteTrafficToNew, whose jobs ask for everything.
 func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
-	if !t.req.NoCanary {
-		for _, j := range perService(t) {
-			if err := t.wrote(t.a.canaryService(ctx, j)); err != nil {
-				return "", err
-			}
-			if !routesAnything(j.asks) {
-				continue
-			}
-			if err := t.served(ctx, j.namespace, j.pair.Canary); err != nil {
-				return "", err
-			}
+	if _, err := t.eachService(func(j job) (string, error) {
+		if err := t.wrote(t.a.canaryService(ctx, j)); err != nil || !routesAnything(j.asks) {
+			return "", err
 		}
+		return "", t.served(ctx, j.canary())
+	}); err != nil {
+		return "", err
 	}
-	var said []string
-	for _, j := range jobs(t.req) {
+	return each(jobs(t.req), func(j job) (string, error) {
 		wrote, err := providerOf(j.routing).ensure(ctx, t.a, j)
 		if err := t.wrote(wrote, err); err != nil {
 			return "", err
@@ -130,9 +120,8 @@ func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 		if wrote {
 			return "", errLookAgain // verified by another round, which finds nothing left to write
 		}
-		said = append(said, routed(j))
-	}
-	return joined(said), nil
+		return routed(j), nil
+	})
 }
 
 // routed says what a routing does.
@@ -140,11 +129,11 @@ func routed(j job) string {
 	through := target(j.routing)
 	switch {
 	case len(j.asks.Matches) > 0:
-		return sentence("%s sends requests that meet the matches to %s", through, j.pair.Canary)
+		return fmt.Sprintf("%s sends requests that meet the matches to %s", through, j.pair.Canary)
 	case j.asks.Weight != nil:
-		return sentence("%s sends %d %% of the requests to %s", through, *j.asks.Weight, j.pair.Canary)
+		return fmt.Sprintf("%s sends %d %% of the requests to %s", through, *j.asks.Weight, j.pair.Canary)
 	default:
-		return sentence("%s is prepared", through)
+		return fmt.Sprintf("%s is prepared", through)
 	}
 }
 
@@ -165,27 +154,13 @@ func target(r strategy.Routing) string {
 }
 
 func routeToStable(ctx context.Context, t *routeJob) (string, error) {
-	var said []string
-	for _, j := range jobs(t.req) {
-		if err := t.wrote(providerOf(j.routing).finalise(ctx, t.a, j)); err != nil {
-			return "", err
-		}
-		said = append(said, sentence("%s is what it was", target(j.routing)))
-	}
-	return joined(said), nil
+	return each(jobs(t.req), func(j job) (string, error) {
+		return target(j.routing) + " is what it was", t.wrote(providerOf(j.routing).finalise(ctx, t.a, j))
+	})
 }
 
 func removeCanary(ctx context.Context, t *routeJob) (string, error) {
-	if t.req.NoCanary {
-		return leftAlone, nil
-	}
-	var said []string
-	for _, j := range perService(t) {
-		p := place{services, j.namespace, j.pair.Canary}
-		if err := t.wrote(t.a.clear(ctx, p, j.hand)); err != nil {
-			return "", err
-		}
-		said = append(said, sentence("%s is removed", p))
-	}
-	return joined(said), nil
+	return t.eachService(func(j job) (string, error) {
+		return fmt.Sprintf("%s is removed", j.canary()), t.wrote(t.a.clear(ctx, j.canary(), j.hand))
+	})
 }

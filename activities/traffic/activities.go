@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -17,17 +18,12 @@ import (
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // Options of the activities. The zero value is usable.
 type Options struct {
 	// Namespaces are those that this worker serves; empty: all.
 	Namespaces []string
-	// ScriptsConfigMap is the ConfigMap of the users' own scripts; default traffic.ScriptsConfigMap.
-	ScriptsConfigMap string
-	// ScriptsNamespace is where that ConfigMap lies; "": in each workload's own namespace.
-	ScriptsNamespace string
 	// Sandbox is the command that runs one script; none: this program with scriptbox.Argument.
 	Sandbox []string
 	// ListenFor is how long one attempt waits for endpoints before it gives its place back; default 10 s.
@@ -52,18 +48,8 @@ type Activities struct {
 
 // New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.
 func New(client kubernetes.Interface, objects dynamic.Interface, options Options) (*Activities, error) {
-	if options.ScriptsConfigMap == "" {
-		options.ScriptsConfigMap = traffic.ScriptsConfigMap
-	}
-	if options.ListenFor == 0 {
-		options.ListenFor = 10 * time.Second
-	}
-	if options.CallTimeout == 0 {
-		options.CallTimeout = 5 * time.Second
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.ListenFor, options.CallTimeout = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.CallTimeout, 5*time.Second)
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	if options.Now == nil {
 		options.Now = time.Now
 	}

@@ -1,11 +1,12 @@
 package traffic
 
 import (
-	"sync"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
 )
@@ -23,15 +24,17 @@ var (
 	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}}
 )
 
+// mostKinds is how many kinds are remembered.
+const mostKinds = 1000
+
 // kinds finds out how the cluster calls the objects of a kind, and remembers it.
 type kinds struct {
 	discovery discovery.DiscoveryInterface
-	mu        sync.Mutex
-	known     map[schema.GroupVersionKind]kind
+	known     *lru.Cache
 }
 
 func newKinds(d discovery.DiscoveryInterface) *kinds {
-	return &kinds{discovery: d, known: map[schema.GroupVersionKind]kind{}}
+	return &kinds{discovery: d, known: lru.New(mostKinds)}
 }
 
 // of is the kind of a custom object. It fails with failure.Refused when the cluster does not have it.
@@ -41,11 +44,8 @@ func (k *kinds) of(apiVersion, name string) (kind, error) {
 		return kind{}, failure.New(failure.Refused, "apiVersion %s: %v", apiVersion, err)
 	}
 	gvk := gv.WithKind(name)
-	k.mu.Lock()
-	known, there := k.known[gvk]
-	k.mu.Unlock()
-	if there {
-		return known, nil
+	if known, there := k.known.Get(gvk); there {
+		return known.(kind), nil
 	}
 	list, err := k.discovery.ServerResourcesForGroupVersion(apiVersion)
 	if apierrors.IsNotFound(err) {
@@ -55,23 +55,11 @@ func (k *kinds) of(apiVersion, name string) (kind, error) {
 		return kind{}, err
 	}
 	for _, r := range list.APIResources {
-		if r.Kind == name && r.Namespaced && !hasSlash(r.Name) {
+		if r.Kind == name && r.Namespaced && !strings.Contains(r.Name, "/") {
 			found := kind{name: name, gvr: gv.WithResource(r.Name)}
-			k.mu.Lock()
-			k.known[gvk] = found
-			k.mu.Unlock()
+			k.known.Add(gvk, found)
 			return found, nil
 		}
 	}
-	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition",
-		name, apiVersion)
-}
-
-func hasSlash(name string) bool {
-	for _, c := range name {
-		if c == '/' {
-			return true
-		}
-	}
-	return false
+	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition", name, apiVersion)
 }

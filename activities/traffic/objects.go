@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,13 +48,10 @@ func (a *Activities) patch(ctx context.Context, p place, ops []jsonpatch.Op, dry
 	if err != nil {
 		return nil, err
 	}
-	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if dry {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	call, cancel := a.call(ctx)
 	defer cancel()
-	o, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Patch(call, p.name, types.JSONPatchType, body, options)
+	o, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Patch(call, p.name, types.JSONPatchType, body,
+		metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +69,7 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 		return false, a.verdict(ctx, p, live, err)
 	}
 	digest := traffic.Digest(kept, w.Paths())
-	if digest == traffic.Digest(live, w.Paths()) && sameMarks(live, kept) && annotation(live, rollout.AnnotationWritten) == digest {
+	if digest == traffic.Digest(live, w.Paths()) && sameMarks(live, kept) && meta(live).GetAnnotations()[rollout.AnnotationWritten] == digest {
 		return false, nil
 	}
 	return true, a.send(ctx, p, live, w.Stamp(digest))
@@ -111,22 +108,26 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 }
 
 func (a *Activities) make(ctx context.Context, p place, o traffic.Object, dry bool) (traffic.Object, error) {
-	options := metav1.CreateOptions{FieldManager: fieldManager}
-	if dry {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	call, cancel := a.call(ctx)
 	defer cancel()
-	made, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Create(call, &unstructured.Unstructured{Object: o}, options)
+	made, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Create(call, meta(o),
+		metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
 	if err != nil {
 		return nil, err
 	}
 	return made.Object, nil
 }
 
+func dryRun(dry bool) []string {
+	if !dry {
+		return nil
+	}
+	return []string{metav1.DryRunAll}
+}
+
 // remove deletes exactly the object that was read.
 func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) error {
-	uid := types.UID(digUID(live))
+	uid := meta(live).GetUID()
 	call, cancel := a.call(ctx)
 	defer cancel()
 	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.before")
@@ -143,8 +144,6 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 	return nil
 }
 
-func digUID(o traffic.Object) string { return string((&unstructured.Unstructured{Object: o}).GetUID()) }
-
 // verdict tells a write that came too late, which is decided anew, from one that the API server does not want.
 func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, err error) error {
 	switch classify(err) {
@@ -160,7 +159,7 @@ func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, 
 		if readErr != nil {
 			return readErr
 		}
-		if version(now) != version(live) {
+		if meta(now).GetResourceVersion() != meta(live).GetResourceVersion() {
 			return errLookAgain
 		}
 		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
@@ -169,12 +168,8 @@ func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, 
 	}
 }
 
-func version(o traffic.Object) string {
-	if o == nil {
-		return ""
-	}
-	return (&unstructured.Unstructured{Object: o}).GetResourceVersion()
-}
+// meta is the metadata of an object, empty of none.
+func meta(o traffic.Object) *unstructured.Unstructured { return &unstructured.Unstructured{Object: o} }
 
 // noDryRun says that a webhook of the cluster cannot be asked what it would do.
 func noDryRun(err error) bool {
@@ -182,13 +177,9 @@ func noDryRun(err error) bool {
 	return errors.As(err, &status) && classify(err) == kube.Rejected && dryRunWords.MatchString(status.Status().Message)
 }
 
-func annotation(o traffic.Object, key string) string {
-	return (&unstructured.Unstructured{Object: o}).GetAnnotations()[key]
-}
-
 func sameMarks(a, b traffic.Object) bool {
 	for _, key := range []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, traffic.AnnotationPlaces} {
-		if annotation(a, key) != annotation(b, key) {
+		if meta(a).GetAnnotations()[key] != meta(b).GetAnnotations()[key] {
 			return false
 		}
 	}
@@ -199,8 +190,6 @@ func sameMarks(a, b traffic.Object) bool {
 func vanished(p place) error {
 	return failure.New(failure.Drift, "%s was deleted by somebody else: create it again as it was before retry", p)
 }
-
-func sentence(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
 // workloadGone says whether the workload of a rollout does not exist (any more), or its kind does not.
 func (a *Activities) workloadGone(ctx context.Context, s rollout.Subject) (bool, error) {
@@ -216,3 +205,17 @@ func (a *Activities) workloadGone(ctx context.Context, s rollout.Subject) (bool,
 	live, err := a.get(ctx, k, s.Workload.Namespace, ref.Name)
 	return live == nil && err == nil, err
 }
+
+// classify is kube.Classify, but what is not there any more has changed, like all else that was decided on.
+func classify(err error) kube.Class {
+	if kind := kube.Classify(err); kind != kube.Missing {
+		return kind
+	}
+	return kube.Changed
+}
+
+// dryRunWords is how the API server says that it cannot make a dry run.
+var dryRunWords = regexp.MustCompile(`does not support dry run`)
+
+// errLookAgain says that somebody was faster: what was decided has to be decided anew.
+var errLookAgain = errors.New("the object has changed in the meantime")

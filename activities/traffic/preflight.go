@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -138,10 +140,7 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []asked)
 	}
 	p := providerOf(j.routing)
 	if err := c.held(ctx, p, j); err != nil {
-		if err := c.took(field, err); err != nil {
-			return err
-		}
-		return nil
+		return c.took(field, err)
 	}
 	before := len(c.refusals)
 	if err := c.took(field, plain(p.initialise(ctx, c.a, j))); err != nil {
@@ -176,15 +175,8 @@ func plain(err error) error {
 
 // service checks the stable Service, and the name of the canary's.
 func (c *check) service(ctx context.Context, j job) error {
-	p := place{services, j.namespace, j.pair.Stable}
-	live, err := c.a.get(ctx, services, p.namespace, p.name)
-	if err != nil {
-		return err
-	}
-	if live == nil {
-		return missing(p)
-	}
-	b, err := traffic.Look(p.String(), live)
+	p := j.stable()
+	b, err := c.a.borrowed(ctx, p, missing)
 	if err != nil {
 		return err
 	}
@@ -207,7 +199,7 @@ func (c *check) service(ctx context.Context, j job) error {
 	if max := 63; len(j.pair.Canary) > max {
 		return failure.New(failure.Refused, "%s: the name %s is longer than a Service's may be (%d)", p, j.pair.Canary, max)
 	}
-	return c.a.ours(ctx, place{services, j.namespace, j.pair.Canary})
+	return c.a.ours(ctx, j.canary())
 }
 
 // selects checks that a Service's selector takes the workload's pods. A workload that is not there is another check's to say.
@@ -243,7 +235,7 @@ func (c *check) held(ctx context.Context, p provider, j job) error {
 		return err
 	}
 	if !j.pair.Same() {
-		all = append([]place{{services, j.namespace, j.pair.Stable}, {services, j.namespace, j.pair.Canary}}, all...)
+		all = append([]place{j.stable(), j.canary()}, all...)
 	}
 	for _, at := range all {
 		live, err := c.a.get(ctx, at.kind, at.namespace, at.name)
@@ -278,4 +270,53 @@ func (c *check) failure(err error) error {
 	default:
 		return failure.New(failure.Refused, "%s: its cluster does not answer the check: %s", c.req.Workload, kube.Text(err))
 	}
+}
+
+var (
+	podsGVR       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	configMapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+// needs are the permissions that one routing takes.
+func (c *check) needs(j job) (map[schema.GroupVersionResource][]string, error) {
+	out := map[schema.GroupVersionResource][]string{services.gvr: {"get"}}
+	if !j.pair.Same() {
+		out[services.gvr] = []string{"get", "create", "patch", "delete"}
+		out[podsGVR], out[endpointSlices] = []string{"list"}, []string{"list"}
+	}
+	switch {
+	case j.routing.Ingress != nil:
+		out[ingresses.gvr] = []string{"get", "create", "patch", "delete"}
+		out[configMapsGVR] = []string{"get"}
+	case j.routing.HTTPRoute != "":
+		out[httpRoutes.gvr] = []string{"get", "patch"}
+	default:
+		out[configMapsGVR] = []string{"get"}
+		for _, ref := range j.routing.Custom {
+			k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
+			if err != nil {
+				return nil, err
+			}
+			out[k.gvr] = []string{"get", "patch"}
+		}
+	}
+	return out, nil
+}
+
+// permissions names the permissions that are not there, "" when all are.
+func (c *check) permissions(ctx context.Context, j job) (string, error) {
+	byResource, err := c.needs(j)
+	if err != nil {
+		return "", err
+	}
+	var needs []kube.Permission
+	for gvr, verbs := range byResource {
+		for _, n := range kube.Needs(gvr.Group, gvr.Resource, j.namespace, verbs...) {
+			if gvr == configMapsGVR { // no other is read, so none has to be permitted
+				n.Name = traffic.ScriptsConfigMap
+			}
+			needs = append(needs, n)
+		}
+	}
+	return kube.NewPermissions(c.a.client.AuthorizationV1(), c.a.options.CallTimeout).Lacking(ctx, needs)
 }

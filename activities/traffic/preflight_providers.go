@@ -18,14 +18,7 @@ func looking(holder string) traffic.Hand { return traffic.Hand{Claim: "preflight
 
 // attemptBorrow decides what borrow would write, without writing it.
 func (a *Activities) attemptBorrow(ctx context.Context, p place, derive func(traffic.Object) (traffic.Object, []string, error)) error {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
-	if err != nil {
-		return err
-	}
-	if live == nil {
-		return missing(p)
-	}
-	b, err := traffic.Look(p.String(), live)
+	b, err := a.borrowed(ctx, p, missing)
 	if err != nil {
 		return err
 	}
@@ -35,12 +28,9 @@ func (a *Activities) attemptBorrow(ctx context.Context, p place, derive func(tra
 
 func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) error {
 	stable, canary := p.place(j)
-	live, err := a.get(ctx, stable.kind, stable.namespace, stable.name)
+	live, err := a.existing(ctx, stable, missing)
 	if err != nil {
 		return err
-	}
-	if live == nil {
-		return missing(stable)
 	}
 	if traffic.IsCanaryIngress(live) {
 		return failure.New(failure.Refused, "%s is itself a canary by its annotations: name the Ingress that it stands beside", stable)
@@ -56,12 +46,9 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 
 func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {
 	stable, _ := p.place(j)
-	live, err := a.get(ctx, stable.kind, stable.namespace, stable.name)
+	live, err := a.existing(ctx, stable, missing)
 	if err != nil {
 		return err
-	}
-	if live == nil {
-		return missing(stable)
 	}
 	_, err = p.desired(ctx, a, j, live)
 	return err
@@ -73,8 +60,7 @@ func (a *Activities) ours(ctx context.Context, p place) error {
 	if err != nil || live == nil {
 		return err
 	}
-	c := traffic.LookCreated(p.String(), live)
-	return c.Mine(looking(traffic.HolderOf(live)))
+	return traffic.LookCreated(p.String(), live).Mine(looking(traffic.HolderOf(live)))
 }
 
 func (p httpRouteProvider) initialise(ctx context.Context, a *Activities, j job) error {
@@ -95,12 +81,8 @@ func (p customProvider) initialise(ctx context.Context, a *Activities, j job) er
 		return err
 	}
 	for i, at := range all {
-		live, err := a.get(ctx, at.kind, at.namespace, at.name)
-		if err != nil {
+		if _, err := a.existing(ctx, at, missing); err != nil {
 			return err
-		}
-		if live == nil {
-			return missing(at)
 		}
 		if _, _, err := a.source(ctx, j.namespace, traffic.CustomScript(j.routing.Custom[i])); err != nil {
 			return err

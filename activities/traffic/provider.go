@@ -18,6 +18,11 @@ type job struct {
 	version   traffic.Version
 }
 
+// stable and canary are the job's two Services.
+func (j job) stable() place { return place{services, j.namespace, j.pair.Stable} }
+
+func (j job) canary() place { return place{services, j.namespace, j.pair.Canary} }
+
 // provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote
 // anything; a change is verified by another round that finds nothing left to write.
 type provider interface {
@@ -69,17 +74,28 @@ func jobs(req rollout.RouteRequest) []job {
 	return out
 }
 
+// existing reads an object; absent is the failure when it is not there.
+func (a *Activities) existing(ctx context.Context, p place, absent func(place) error) (traffic.Object, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	if err == nil && live == nil {
+		err = absent(p)
+	}
+	return live, err
+}
+
+// borrowed reads an object that marks stay on.
+func (a *Activities) borrowed(ctx context.Context, p place, absent func(place) error) (traffic.Borrowed, error) {
+	live, err := a.existing(ctx, p, absent)
+	if err != nil {
+		return traffic.Borrowed{}, err
+	}
+	return traffic.Look(p.String(), live)
+}
+
 // borrow has an object be what derive makes of its original.
 func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand,
 	derive func(traffic.Object) (traffic.Object, []string, error)) (bool, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
-	if err != nil {
-		return false, err
-	}
-	if live == nil {
-		return false, vanished(p)
-	}
-	b, err := traffic.Look(p.String(), live)
+	b, err := a.borrowed(ctx, p, vanished)
 	if err != nil {
 		return false, err
 	}
@@ -87,7 +103,7 @@ func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand,
 	if err != nil || w == nil {
 		return false, err
 	}
-	return a.write(ctx, p, live, w)
+	return a.write(ctx, p, b.Live(), w)
 }
 
 // giveBack makes a borrowed object what it was; one that was deleted needs nothing.

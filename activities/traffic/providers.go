@@ -37,12 +37,9 @@ func (p ingressProvider) desired(ctx context.Context, a *Activities, j job, live
 
 func (p ingressProvider) ensure(ctx context.Context, a *Activities, j job) (bool, error) {
 	stable, canary := p.place(j)
-	live, err := a.get(ctx, ingresses, j.namespace, stable.name)
+	live, err := a.existing(ctx, stable, vanished)
 	if err != nil {
 		return false, err
-	}
-	if live == nil {
-		return false, vanished(stable)
 	}
 	desired, err := p.desired(ctx, a, j, live)
 	if err != nil {
@@ -103,34 +100,28 @@ func (customProvider) derive(ctx context.Context, a *Activities, j job,
 }
 
 func (p customProvider) ensure(ctx context.Context, a *Activities, j job) (bool, error) {
-	all, err := p.places(a, j)
-	if err != nil {
-		return false, err
-	}
-	wrote := false
-	for i, at := range all {
-		w, err := a.borrow(ctx, at, j.hand, p.derive(ctx, a, j, j.routing.Custom[i]))
-		wrote = wrote || w
-		if err != nil {
-			return wrote, err
-		}
-	}
-	return wrote, nil
+	return p.each(a, j, false, func(i int, at place) (bool, error) {
+		return a.borrow(ctx, at, j.hand, p.derive(ctx, a, j, j.routing.Custom[i]))
+	})
 }
 
 // finalise goes through the objects in the opposite order: who refers to another is given back first.
 func (p customProvider) finalise(ctx context.Context, a *Activities, j job) (bool, error) {
+	return p.each(a, j, true, func(_ int, at place) (bool, error) { return a.giveBack(ctx, at, j.hand) })
+}
+
+// each writes one object after the other, and says whether it wrote any.
+func (p customProvider) each(a *Activities, j job, backwards bool, write func(i int, at place) (bool, error)) (wrote bool, err error) {
 	all, err := p.places(a, j)
-	if err != nil {
-		return false, err
-	}
-	wrote := false
-	for i := len(all) - 1; i >= 0; i-- {
-		w, err := a.giveBack(ctx, all[i], j.hand)
+	for i := range all {
+		if backwards {
+			i = len(all) - 1 - i
+		}
+		w, err := write(i, all[i])
 		wrote = wrote || w
 		if err != nil {
 			return wrote, err
 		}
 	}
-	return wrote, nil
+	return wrote, err
 }

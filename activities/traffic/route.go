@@ -3,7 +3,6 @@ package traffic
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -132,6 +131,3 @@ func (t *routeJob) wrote(wrote bool, err error) error {
 	}
 	return err
 }
-
-// joined are sentences in one.
-func joined(parts []string) string { return strings.Join(parts, "; ") }

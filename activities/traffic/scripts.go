@@ -49,24 +49,20 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 
 // source is the text of a script and what it is called.
 func (a *Activities) source(ctx context.Context, namespace string, s traffic.Script) (source, name string, err error) {
-	where := a.options.ScriptsNamespace
-	if where == "" {
-		where = namespace
-	}
 	call, cancel := a.call(ctx)
 	defer cancel()
-	scripts, err := a.client.CoreV1().ConfigMaps(where).Get(call, a.options.ScriptsConfigMap, metav1.GetOptions{})
+	scripts, err := a.client.CoreV1().ConfigMaps(namespace).Get(call, traffic.ScriptsConfigMap, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", "", err
 	}
 	if err == nil {
 		if own, there := scripts.Data[s.Key]; there {
-			return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, where, a.options.ScriptsConfigMap), nil
+			return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
 		}
 	}
 	if own := s.BuiltIn(); own != "" {
 		return own, s.File + ".lua (built in)", nil
 	}
 	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s; built-in classes of Ingress are %s",
-		s.Key, where, a.options.ScriptsConfigMap, traffic.Classes)
+		s.Key, namespace, traffic.ScriptsConfigMap, traffic.Classes)
 }

@@ -2,7 +2,14 @@ package traffic
 
 import (
 	"context"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -11,24 +18,16 @@ import (
 
 // pin narrows the stable Service to the stable pods. It is not written before one of them is ready: no request may meet an empty Service.
 func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
-	p := place{services, j.namespace, j.pair.Stable}
-	live, err := a.get(ctx, services, p.namespace, p.name)
+	p := j.stable()
+	b, err := a.borrowed(ctx, p, vanished)
 	if err != nil {
 		return false, err
 	}
-	if live == nil {
-		return false, vanished(p)
-	}
-	b, err := traffic.Look(p.String(), live)
-	if err != nil {
-		return false, err
-	}
-	derive := traffic.Pinned(j.version)
-	w, err := b.Want(j.hand, derive)
+	w, err := b.Want(j.hand, traffic.Pinned(j.version))
 	if err != nil || w == nil {
 		return false, err
 	}
-	narrowed := jsonpatch.Apply(live, w.Changes)
+	narrowed := jsonpatch.Apply(b.Live(), w.Changes)
 	ready, err := a.readyPods(ctx, p.namespace, traffic.SelectorOf(narrowed))
 	if err != nil {
 		return false, err
@@ -36,52 +35,41 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 	if len(ready) == 0 {
 		return false, notYet("%s is not pinned yet: no pod with %s=%s is ready", p, j.version.Label, j.version.Hash)
 	}
-	return a.write(ctx, p, live, w)
+	return a.write(ctx, p, b.Live(), w)
 }
 
 // canaryService sees to <service>-canary.
 func (a *Activities) canaryService(ctx context.Context, j job) (bool, error) {
-	stable := place{services, j.namespace, j.pair.Stable}
-	live, err := a.get(ctx, services, stable.namespace, stable.name)
-	if err != nil {
-		return false, err
-	}
-	if live == nil {
-		return false, vanished(stable)
-	}
-	b, err := traffic.Look(stable.String(), live)
+	b, err := a.borrowed(ctx, j.stable(), vanished)
 	if err != nil {
 		return false, err
 	}
 	desired := traffic.CanaryService(b.Original(), j.pair.Canary, j.version)
-	return a.keep(ctx, place{services, j.namespace, j.pair.Canary}, j.hand, desired, traffic.CanarySelectorPaths)
+	return a.keep(ctx, j.canary(), j.hand, desired, traffic.CanarySelectorPaths)
 }
 
 // unserved are reasons why requests to a Service would meet nothing, "" when one of its pods is ready to take them.
-func (a *Activities) unserved(ctx context.Context, namespace, service string) (string, error) {
-	p := place{services, namespace, service}
-	live, err := a.get(ctx, services, namespace, service)
+func (a *Activities) unserved(ctx context.Context, p place) (string, error) {
+	live, err := a.get(ctx, p.kind, p.namespace, p.name)
 	if err != nil {
 		return "", err
 	}
 	if live == nil {
 		return p.String() + " is not there", nil
 	}
-	pods, err := a.readyPods(ctx, namespace, traffic.SelectorOf(live))
+	pods, err := a.readyPods(ctx, p.namespace, traffic.SelectorOf(live))
 	if err != nil {
 		return "", err
 	}
 	if len(pods) == 0 {
 		return p.String() + " has no ready pod", nil
 	}
-	endpoints, err := a.endpoints(ctx, namespace, service)
+	endpoints, err := a.endpoints(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	for _, e := range endpoints {
-		if pods[e] {
-			return "", nil
-		}
+	if slices.ContainsFunc(endpoints, func(e string) bool { return pods[e] }) {
+		return "", nil
 	}
 	return p.String() + " has ready pods, and no endpoint for any of them yet", nil
 }
@@ -94,4 +82,38 @@ func routesAnything(t strategy.Traffic) bool {
 // notYet is a failure.NotReady.
 func notYet(format string, args ...any) error {
 	return failure.New(failure.NotReady, format, args...)
+}
+
+var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
+
+// readyPods are the names of the ready pods that a selector takes.
+func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
+	out := map[string]bool{}
+	_, err := a.reader.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
+		if pod.DeletionTimestamp == nil && podstatus.Ready(pod) {
+			out[pod.Name] = true
+		}
+	})
+	return out, err
+}
+
+// endpoints are the pods behind the ready endpoints of a Service.
+func (a *Activities) endpoints(ctx context.Context, p place) ([]string, error) {
+	list, err := a.reader.List(ctx, endpointSlices, p.namespace, labels.Set{discoveryv1.LabelServiceName: p.name}.String())
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range list {
+		var slice discoveryv1.EndpointSlice
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &slice); err != nil {
+			return nil, err
+		}
+		for _, e := range slice.Endpoints {
+			if e.TargetRef != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				out = append(out, e.TargetRef.Name)
+			}
+		}
+	}
+	return out, nil
 }

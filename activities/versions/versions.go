@@ -6,33 +6,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
-// most is how many inputs are kept; then all are forgotten.
+// most is how many inputs are kept.
 const most = 64
 
 // Reader reads inputs; they never change, so that each is read once. It is safe for concurrent use.
 type Reader struct {
 	temporal  client.Client
 	namespace string
-
-	mu    sync.Mutex
-	known map[serving.Source]serving.Input
+	known     *lru.Cache
 }
 
 // NewReader reads from a Temporal namespace.
 func NewReader(temporal client.Client, namespace string) *Reader {
-	return &Reader{temporal: temporal, namespace: namespace, known: map[serving.Source]serving.Input{}}
+	return &Reader{temporal: temporal, namespace: namespace, known: lru.New(most)}
 }
 
 // Packed is the packed version that a source leads to, and its digest.
@@ -63,23 +61,14 @@ func (r *Reader) Version(ctx context.Context, source serving.Source) (serving.Ve
 // Input is what the operation that a source names was started with.
 func (r *Reader) Input(ctx context.Context, source serving.Source) (serving.Input, error) {
 	key := serving.Source{WorkflowID: source.WorkflowID, RunID: source.RunID}
-	r.mu.Lock()
-	in, known := r.known[key]
-	r.mu.Unlock()
-	if known {
-		return in, nil
+	if in, known := r.known.Get(key); known {
+		return in.(serving.Input), nil
 	}
 	in, err := r.read(ctx, key)
-	if err != nil {
-		return in, err
+	if err == nil {
+		r.known.Add(key, in)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.known) >= most {
-		clear(r.known)
-	}
-	r.known[key] = in
-	return in, nil
+	return in, err
 }
 
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {

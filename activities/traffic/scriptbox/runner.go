@@ -10,8 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
+
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
 )
@@ -21,7 +22,7 @@ const (
 	startAllowance = 10 * time.Second
 	// atOnce is how many scripts run at the same time.
 	atOnce = 4
-	// mostAnswers is how many answers are kept; then all are forgotten.
+	// mostAnswers is how many answers are kept.
 	mostAnswers = 1000
 	// mostSaid bounds what is kept of the process's own words, in bytes.
 	mostSaid = 4 << 10
@@ -31,9 +32,7 @@ const (
 type Runner struct {
 	command []string
 	places  chan struct{}
-
-	mu      sync.Mutex
-	answers map[[sha256.Size]byte]sandbox.Response
+	answers *lru.Cache
 }
 
 // NewRunner makes a runner that starts this command; none: the program that runs now, with Argument.
@@ -45,7 +44,7 @@ func NewRunner(command []string) (*Runner, error) {
 		}
 		command = []string{self, Argument}
 	}
-	return &Runner{command: command, places: make(chan struct{}, atOnce), answers: map[[sha256.Size]byte]sandbox.Response{}}, nil
+	return &Runner{command: command, places: make(chan struct{}, atOnce), answers: lru.New(mostAnswers)}, nil
 }
 
 // Run evaluates a script. An error means that the process could not be run; whatever is wrong with the script itself is in the response.
@@ -55,8 +54,8 @@ func (r *Runner) Run(ctx context.Context, req sandbox.Request) (sandbox.Response
 		return sandbox.Response{}, err
 	}
 	key := sha256.Sum256(raw)
-	if answer, known := r.known(key); known {
-		return answer, nil
+	if answer, known := r.answers.Get(key); known {
+		return answer.(sandbox.Response), nil
 	}
 	select {
 	case r.places <- struct{}{}:
@@ -66,25 +65,9 @@ func (r *Runner) Run(ctx context.Context, req sandbox.Request) (sandbox.Response
 	}
 	answer, lasting, err := r.start(ctx, raw)
 	if err == nil && lasting {
-		r.remember(key, answer)
+		r.answers.Add(key, answer)
 	}
 	return answer, err
-}
-
-func (r *Runner) known(key [sha256.Size]byte) (sandbox.Response, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	answer, known := r.answers[key]
-	return answer, known
-}
-
-func (r *Runner) remember(key [sha256.Size]byte, answer sandbox.Response) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.answers) >= mostAnswers {
-		clear(r.answers)
-	}
-	r.answers[key] = answer
 }
 
 // start runs the process; lasting says that the answer would be the same again, which is not so for one that ran out of time on a busy
