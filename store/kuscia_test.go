@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/store"
@@ -111,6 +113,10 @@ func TestServingsAreKept(t *testing.T) {
 	require.NoError(t, store.UpdateServingStatus(ctx, stored))
 	require.Equal(t, "{}", stored.Spec.InputConfig, "the status leaves the spec alone")
 	require.EqualValues(t, 2, stored.Generation, "the status is no new generation")
+	require.True(t, meta.IsStatusConditionTrue(stored.Status.Conditions, conditions.Progressing), "the conditions are written with it")
+	version := stored.ResourceVersion
+	require.NoError(t, store.UpdateServingStatus(ctx, stored))
+	require.Equal(t, version, stored.ResourceVersion, "the same status has the same conditions: nothing is written")
 	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateServingStatus(ctx, stale)))
 
 	stored.Finalizers = []string{kuscia.Finalizer}

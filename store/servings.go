@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
@@ -57,11 +59,12 @@ func (s *Store) UpdateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 	return nil
 }
 
-// UpdateServingStatus replaces the status of the serving that was read, and leaves the rest; a change since is a Conflict. What was written
-// is in serving afterwards.
+// UpdateServingStatus replaces the status of the serving that was read, with its conditions, and leaves the rest; a change since is a
+// Conflict. What was written is in serving afterwards.
 func (s *Store) UpdateServingStatus(ctx context.Context, serving *kuscia.KusciaDeployment) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	conditions.Keep(serving, time.Now())
 	written, err := s.servings.UpdateStatus(ctx, serving, metav1.UpdateOptions{})
 	if err != nil {
 		return failed(err, "serving "+serving.Name)

@@ -96,7 +96,7 @@ func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (
 	if op := view.Operation; op != nil && op.Workflow != nil {
 		op.Workflow = r.WorkflowRef(op.Workflow.ID, op.Workflow.RunID)
 	}
-	view.Conditions = conditions.OfServing(view)
+	view.Conditions = conditions.OfServing(view, kd.Status.Conditions)
 	return view, err
 }
 

@@ -44,7 +44,13 @@ type fact struct {
 	since   time.Time
 }
 
+// maxMessage is how many characters the definition of a condition allows its message.
+const maxMessage = 32_768
+
 func (s *set) add(kind string, f fact) {
+	if message := []rune(f.message); len(message) > maxMessage {
+		f.message = string(message[:maxMessage])
+	}
 	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation,
 		Reason: f.reason, Message: f.message, LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
 }

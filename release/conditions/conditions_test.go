@@ -1,6 +1,7 @@
 package conditions_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,54 @@ func TestConditionsOfServings(t *testing.T) {
 			map[string]string{"Available": "False/Failed", "Progressing": "False/Failed", "Waiting": "False/NothingToWaitFor", "Stalled": "True/ProgressDeadlineExceeded"}},
 	} {
 		c.view.CreatedAt, c.view.UpdatedAt = created, &later
-		require.Equal(t, c.want, short(t, conditions.OfServing(c.view)), c.reason)
+		require.Equal(t, c.want, short(t, conditions.OfServing(c.view, nil)), c.reason)
 	}
+}
+
+// A status keeps its conditions from one write to the next: their times move when they come to hold or cease to, and then alone.
+func TestConditionsAreKeptInAStatus(t *testing.T) {
+	t.Parallel()
+	kd := &kuscia.KusciaDeployment{Status: kuscia.KusciaDeploymentStatus{ObservedGeneration: 1, TotalParties: 2, Phase: kuscia.PhaseProgressing,
+		Operation: &kuscia.Operation{Kind: serving.KindCreate, Message: "brings up alice"}}}
+	kd.Generation = 2
+	times := func() map[string]time.Time {
+		all := map[string]time.Time{}
+		for _, c := range kd.Status.Conditions {
+			require.Equal(t, kd.Status.ObservedGeneration, c.ObservedGeneration, "what was begun with, not what is asked by now")
+			all[c.Type] = c.LastTransitionTime.UTC()
+		}
+		return all
+	}
+	conditions.Keep(kd, created)
+	require.Equal(t, map[string]string{"Available": "False/Progressing", "Progressing": "True/Progressing", "Waiting": "False/NothingToWaitFor",
+		"Stalled": "False/NoProblem"}, short(t, kd.Status.Conditions))
+	first := kd.Status.DeepCopy().Conditions
+	conditions.Keep(kd, later)
+	require.Equal(t, first, kd.Status.Conditions, "nothing has changed, and so nothing is written anew")
+
+	kd.Status.Phase, kd.Status.AvailableParties, kd.Status.Message, kd.Status.ObservedGeneration = kuscia.PhaseAvailable, 2, "all parties serve", 2
+	kd.Status.Operation.Done = true
+	conditions.Keep(kd, later)
+	require.Equal(t, map[string]string{"Available": "True/Available", "Progressing": "False/Available", "Waiting": "False/NothingToWaitFor",
+		"Stalled": "False/NoProblem"}, short(t, kd.Status.Conditions))
+	require.Equal(t, map[string]time.Time{"Available": later, "Progressing": later, "Waiting": created, "Stalled": created}, times())
+	require.Equal(t, "all parties serve", kd.Status.Conditions[0].Message)
+
+	kd.Status.Phase, kd.Status.Message = kuscia.PhasePartialAvailable, "bob has 1 of 2 replicas"
+	conditions.Keep(kd, later.Add(time.Hour))
+	require.Equal(t, "bob has 1 of 2 replicas", kd.Status.Conditions[0].Message, "the sentence follows")
+	require.Equal(t, later, times()["Available"], "it is available since then all the same")
+
+	shown := conditions.OfServing(serving.View{Phase: kuscia.PhasePartialAvailable, TotalParties: 2, AvailableParties: 2, CreatedAt: created},
+		kd.Status.Conditions)
+	require.Equal(t, later, shown[0].LastTransitionTime.UTC(), "a view has the times that the status has kept")
+}
+
+// The definition of a serving refuses a message that is too long; the status is written all the same.
+func TestAMessageFitsItsCondition(t *testing.T) {
+	t.Parallel()
+	kd := &kuscia.KusciaDeployment{Status: kuscia.KusciaDeploymentStatus{Message: strings.Repeat("長", 40_000)}}
+	conditions.Keep(kd, later)
+	require.Len(t, []rune(kd.Status.Conditions[0].Message), 32_768)
+	require.Equal(t, "Pending", kd.Status.Conditions[0].Reason, "a phase that is written as nothing has a name here")
 }

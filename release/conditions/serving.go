@@ -1,44 +1,64 @@
 package conditions
 
 import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
 
-// OfServing are the conditions of a serving. The status of a serving has one time, when it last changed, which stands for all conditions
-// that have none of their own.
-func OfServing(v serving.View) []metav1.Condition {
+// OfServing are the conditions of a serving. What its status has kept of them says since when they hold; for others that is when the
+// status was last written, or what they have on record of their own.
+func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 	since := latest(&v.CreatedAt, v.UpdatedAt)
 	s := set{generation: v.Generation}
 	s.add(Available, fact{availability(v), string(v.Phase), v.Message, since})
 	op := v.Operation
-	switch {
-	case v.Phase == kuscia.PhaseProgressing || op != nil && !op.Done:
-		progress := fact{metav1.ConditionTrue, string(kuscia.PhaseProgressing), v.Message, since}
-		if op != nil && op.StartedAt != nil && !op.Done {
-			progress.message, progress.since = op.Message, *op.StartedAt
-		}
-		s.add(Progressing, progress)
-	default:
-		s.add(Progressing, fact{metav1.ConditionFalse, string(v.Phase), "", since})
+	runs := op != nil && !op.Done
+	progress := fact{metav1.ConditionFalse, string(v.Phase), "", since}
+	if v.Phase == kuscia.PhaseProgressing || runs {
+		progress = fact{metav1.ConditionTrue, string(kuscia.PhaseProgressing), v.Message, since}
 	}
-	if op != nil && !op.Done && op.WaitingFor != nil {
-		s.add(Waiting, fact{metav1.ConditionTrue, camel(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time})
-	} else {
-		s.add(Waiting, fact{metav1.ConditionFalse, reasonNothing, "", since})
+	if runs && op.StartedAt != nil {
+		progress.message, progress.since = op.Message, *op.StartedAt
 	}
+	s.add(Progressing, progress)
+	waiting := fact{metav1.ConditionFalse, reasonNothing, "", since}
+	if runs && op.WaitingFor != nil {
+		waiting = fact{metav1.ConditionTrue, camel(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time}
+	}
+	s.add(Waiting, waiting)
+	stalled := fact{metav1.ConditionFalse, reasonSound, "", since}
 	if v.Phase == kuscia.PhaseFailed {
-		reason := v.Reason
-		if reason == "" {
-			reason = string(v.Phase)
+		stalled = fact{metav1.ConditionTrue, cmp.Or(v.Reason, string(v.Phase)), v.Message, since}
+	}
+	s.add(Stalled, stalled)
+	for i, c := range s.list {
+		if before := meta.FindStatusCondition(kept, c.Type); before != nil && before.Status == c.Status {
+			s.list[i].LastTransitionTime = before.LastTransitionTime
 		}
-		s.add(Stalled, fact{metav1.ConditionTrue, reason, v.Message, since})
-	} else {
-		s.add(Stalled, fact{metav1.ConditionFalse, reasonSound, "", since})
 	}
 	return s.list
+}
+
+// Keep writes the conditions of a serving into its status, as of the generation that was begun with last: who waits for those of a newer
+// one does not take them for it. A transition is at the time of the write that found it.
+func Keep(kd *kuscia.KusciaDeployment, now time.Time) {
+	st := kd.Status
+	view := serving.View{Generation: st.ObservedGeneration, Phase: cmp.Or(st.Phase, serving.ShownPending), Reason: st.Reason,
+		Message:      st.Message,
+		TotalParties: st.TotalParties, AvailableParties: st.AvailableParties}
+	if op := st.Operation; op != nil {
+		view.Operation = &serving.OperationView{Done: op.Done, Message: op.Message, WaitingFor: op.WaitingFor}
+	}
+	for _, c := range OfServing(view, nil) {
+		c.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
+		meta.SetStatusCondition(&kd.Status.Conditions, c)
+	}
 }
 
 func availability(v serving.View) metav1.ConditionStatus {

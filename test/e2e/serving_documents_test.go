@@ -158,6 +158,7 @@ func leftOf(t *testing.T, e *harness.Engine, namespace, id string) int {
 func byKubectl(t *testing.T, e *harness.Engine) {
 	t.Helper()
 	const id = "secretflow-serving"
+	e.Kubectl("wait", "--for=condition=Available", "kd/"+id, "-n", kuscia.Namespace, "--timeout=90s")
 	e.WaitServingIn(kuscia.Namespace, id, "Available", harness.ServingAvailable)
 	lines := strings.Split(strings.TrimSpace(e.Kubectl("get", "kd", id, "-n", kuscia.Namespace)), "\n")
 	require.Equal(t, []string{"NAME", "TOTALPARTIES", "AVAILABLEPARTIES", "PHASE", "AGE"}, strings.Fields(lines[0]))

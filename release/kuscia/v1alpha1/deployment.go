@@ -95,6 +95,10 @@ type KusciaDeploymentStatus struct {
 	Message          string `json:"message,omitempty"`
 	TotalParties     int    `json:"totalParties"`
 	AvailableParties int    `json:"availableParties"`
+	// Conditions say the same for programs, as of observedGeneration: Available, Progressing, Waiting and Stalled.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// PartyDeploymentStatuses are the parties' Deployments by domain and name.
 	PartyDeploymentStatuses map[string]map[string]PartyDeploymentStatus `json:"partyDeploymentStatuses,omitempty"`
 	// LastReconcileTime is when the status was last written.
