@@ -78,6 +78,7 @@ case ${1:-} in
     ;;
   --bench)
     long=yes
+    soak=yes
     bench=yes
     timeout=40m
     shift
@@ -89,8 +90,8 @@ build_slipway
 set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
+if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v ./test/bench; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
-if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v -bench . ./test/bench; fi
 
 red=$(mktemp)
 trap 'rm -f "$red"' EXIT

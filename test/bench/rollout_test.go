@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -34,17 +33,16 @@ const (
 	clients = 16
 )
 
-// N rollouts at once, beside a plain rolling update of the same Deployments in the same run. Only `make bench` takes the large N: what is promised of each rollout
-// holds for few as well.
+// N rollouts at once, beside a plain rolling update of the same Deployments in the same run. What is promised of each rollout holds for few as well.
 func TestLongRolloutsAtOnce(t *testing.T) {
 	harness.Long(t)
-	sizes := []int{20}
-	if measuring() {
-		sizes = append(sizes, 100)
-	}
-	for _, n := range sizes {
-		t.Run(fmt.Sprint(n), func(t *testing.T) { measureRollouts(t, n) })
-	}
+	measureRollouts(t, 20)
+}
+
+// The size that the figures are told for.
+func TestSoakRolloutsAtOnce(t *testing.T) {
+	harness.Soak(t)
+	measureRollouts(t, 100)
 }
 
 func measureRollouts(t *testing.T, n int) {
@@ -87,16 +85,24 @@ func measureRollouts(t *testing.T, n int) {
 	fmt.Printf("  API requests of ours per rollout: %.1f writes (at most %d), %.1f reads\n", perRollout, maxWrites, float64(reads-readsBefore)/float64(n))
 	fmt.Printf("  history: %d events, %.1f per step\n", events, float64(events)/rolloutSteps)
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
+	harness.Covered(t, n, "rollouts at once")
 	require.LessOrEqual(t, perRollout, float64(maxWrites), "a rollout writes little")
 }
 
-// 500 rollouts that wait for somebody: what they cost in two minutes. Without `make bench`: 50, and ten seconds.
+// Rollouts that wait for somebody: what they cost.
 func TestLongRolloutsWaiting(t *testing.T) {
 	harness.Long(t)
-	n, watched := 50, 10*time.Second
-	if measuring() {
-		n, watched = 500, 2*time.Minute
-	}
+	measureWaiting(t, 50, 10*time.Second)
+}
+
+// 500 of them, for two minutes.
+func TestSoakRolloutsWaiting(t *testing.T) {
+	harness.Soak(t)
+	measureWaiting(t, 500, 2*time.Minute)
+}
+
+// measureWaiting has n rollouts wait, and watches them for so long.
+func measureWaiting(t *testing.T, n int, watched time.Duration) {
 	stack := harness.SharedStack(t)
 	proxy := harness.NewCountingProxy(t, stack)
 	stack.Kubeconfig = proxy.Kubeconfig
@@ -117,11 +123,9 @@ func TestLongRolloutsWaiting(t *testing.T) {
 	fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
 	printAsked("read", askedBefore, proxy.Asked("read"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)
+	harness.Covered(t, n, "rollouts that wait")
 	require.Zero(t, writes-writesBefore, "a rollout that waits writes nothing")
 }
-
-// measuring says whether this is `make bench`, which measures at full size and alone on the machine.
-func measuring() bool { return flag.Lookup("test.bench").Value.String() != "" }
 
 // printAsked says which requests came on top of those of before.
 func printAsked(kind string, before, after map[string]int) {

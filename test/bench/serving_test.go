@@ -22,13 +22,19 @@ import (
 // never writes over another's object, and owns its fields, so that what others change of them is noticed.
 const maxServingWrites = 22
 
-// N servings of two parties created at once, beside their Deployments and Services alone. Only `make bench` takes the large N.
+// N servings of two parties created at once, beside their Deployments and Services alone.
 func TestLongServingsAtOnce(t *testing.T) {
 	harness.Long(t)
-	n := 20
-	if measuring() {
-		n = 200
-	}
+	measureServings(t, 20)
+}
+
+// The size that the figures are told for.
+func TestSoakServingsAtOnce(t *testing.T) {
+	harness.Soak(t)
+	measureServings(t, 200)
+}
+
+func measureServings(t *testing.T, n int) {
 	stack := harness.SharedStack(t)
 	proxy := harness.NewCountingProxy(t, stack)
 	stack.Kubeconfig = proxy.Kubeconfig
@@ -66,6 +72,7 @@ func TestLongServingsAtOnce(t *testing.T) {
 	fmt.Printf("  API requests of ours per serving: %.1f writes (at most %d), %.1f reads\n", perServing, maxServingWrites, float64(reads-readsBefore)/float64(n))
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
+	harness.Covered(t, n, "servings at once")
 	require.LessOrEqual(t, perServing, float64(maxServingWrites), "a creation writes little")
 }
 
