@@ -15,7 +15,7 @@ const (
 	// manyWorkloads is the size that a service is tried at.
 	manyWorkloads = 300
 	// eventsPerWorkload is a promise: what a service's history has for each of its workloads, in one run of its workflow. Temporal ends a run at 51,200.
-	eventsPerWorkload = 40
+	eventsPerWorkload = 10
 	// workloadsPatience is how long a release of all of them may take.
 	workloadsPatience = 25 * time.Minute
 )

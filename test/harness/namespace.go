@@ -47,7 +47,7 @@ var contents = []struct {
 	{"apis/rbac.authorization.k8s.io/v1", []string{"rolebindings", "roles"}},
 	{"apis/apps/v1", []string{"deployments", "statefulsets", "daemonsets", "replicasets", "controllerrevisions"}},
 	{"apis/discovery.k8s.io/v1", []string{"endpointslices"}},
-	{"api/v1", []string{"services", "endpoints", "pods", "resourcequotas", "secrets", "configmaps", "serviceaccounts"}},
+	{"api/v1", []string{"services", "pods", "resourcequotas", "secrets", "configmaps", "serviceaccounts"}},
 }
 
 // removeNamespace empties a namespace and takes it away. Left to itself Kubernetes deletes and lists every kind that it knows, again and again while a
