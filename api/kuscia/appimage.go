@@ -48,20 +48,16 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 	if err := checkChangedAppImage(r); err != nil {
 		return err
 	}
-	var err error
-	for range maxAttempts {
-		var image *kuscia.AppImage
-		if image, err = s.getAppImage(ctx, r.GetName(), codeAppImageNotExists); err != nil {
+	return onNewest(func() error {
+		image, err := s.getAppImage(ctx, r.GetName(), codeAppImageNotExists)
+		if err != nil {
 			return err
 		}
-		if err = changeAppImage(&image.Spec, r); err != nil {
+		if err := changeAppImage(&image.Spec, r); err != nil {
 			return err
 		}
-		if err = s.store.UpdateAppImage(ctx, image); !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return err
+		return s.store.UpdateAppImage(ctx, image)
+	})
 }
 
 func changeAppImage(spec *kuscia.AppImageSpec, r *kusciapb.UpdateAppImageRequest) error {

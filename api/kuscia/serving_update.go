@@ -29,17 +29,13 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 	if err := checkInputConfig(r.GetServingInputConfig()); err != nil {
 		return err
 	}
-	var err error
-	for range maxAttempts {
-		var stored *kuscia.KusciaDeployment
-		if stored, err = s.getServing(ctx, r.GetServingId()); err != nil {
+	return onNewest(func() error {
+		stored, err := s.getServing(ctx, r.GetServingId())
+		if err != nil {
 			return err
 		}
-		if err = s.changeServing(ctx, stored, r); !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return err
+		return s.changeServing(ctx, stored, r)
+	})
 }
 
 // changeServing writes the serving as the request wants it, unless it is so already. A Conflict says that it was changed since it was read.
@@ -166,19 +162,14 @@ func (s *Service) deleteServing(ctx context.Context, id string) error {
 	if id == "" {
 		return errNoServingID
 	}
-	var err error
-	for range maxAttempts {
-		var stored *kuscia.KusciaDeployment
-		if stored, err = s.getServing(ctx, id); err != nil {
+	return onNewest(func() error {
+		stored, err := s.getServing(ctx, id)
+		if err != nil {
 			return err
 		}
-		err = s.store.DeleteServing(ctx, stored)
-		if failure.Is(err, failure.NotFound) {
+		if err = s.store.DeleteServing(ctx, stored); failure.Is(err, failure.NotFound) {
 			return notFound(kuscia.KusciaDeploymentResource.Resource, id)
 		}
-		if !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return err
+		return err
+	})
 }
