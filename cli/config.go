@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/cli/version"
 )
 
 func configCommand(a *app.App) *cobra.Command {
@@ -85,4 +86,22 @@ func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error
 		err = own.Set(f.Name, f.Value.String())
 	})
 	return own, err
+}
+
+func versionCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Show which build this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := version.This()
+			if done, err := a.PrintObject(b); done || err != nil {
+				return err
+			}
+			a.Printf(a.Out, "%s", b)
+			return nil
+		},
+	}
+	a.OutputFlag(command)
+	return command
 }

@@ -3,6 +3,7 @@ package noun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
 )
 
@@ -164,4 +166,99 @@ func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 		}
 		return n.Describe(name, answer.Value)
 	})
+}
+
+// deleted is the outcome of one deletion.
+type deleted struct {
+	Name    string `json:"name"`
+	Deleted bool   `json:"deleted"`
+	Error   string `json:"error,omitempty"`
+}
+
+// DeleteCommand deletes one object or several; one that cannot be deleted does not keep the others.
+func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
+	command := &cobra.Command{
+		Use:               fmt.Sprintf("delete %s...", n.Argument),
+		Short:             "Delete " + n.plural(),
+		Long:              long,
+		Args:              n.arguments(1),
+		ValidArgsFunction: n.App.CompleteAll(n.Completion),
+	}
+	var names []string
+	n.App.Writing(command, func(args []string) (err error) {
+		names, err = n.names(args)
+		return err
+	}, func(c *cobra.Command, api *client.Client, _ []string) error { return n.deleteAll(c, api, names) })
+	n.flags(command)
+	return command
+}
+
+// deleteAll deletes one after the other, tells each outcome, and fails when one of them failed.
+func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, names []string) error {
+	a := n.App
+	var outcomes []deleted
+	failed := false
+	for _, name := range names {
+		err := n.Delete(c.Context(), api, name)
+		outcome := deleted{Name: name, Deleted: err == nil}
+		if err != nil {
+			var problem *apiclient.ProblemError
+			var refused *apiclient.KusciaError
+			if !errors.As(err, &problem) && !errors.As(err, &refused) {
+				return err
+			}
+			outcome.Error, failed = err.Error(), true
+			a.Printf(a.Err, "%s", apiclient.Explain(err, a.MostFindings))
+		} else if a.Output == app.Table {
+			a.Printf(a.Out, "%s %s deleted\n", n.Name, name)
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	if _, err := a.PrintObject(outcomes); err != nil {
+		return err
+	}
+	if failed {
+		return &app.ExitError{Code: app.ExitFailure}
+	}
+	return nil
+}
+
+// ApplyCommand is `apply`: it creates the objects of files, or replaces them. Every document is read before the first one is sent.
+func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Application) *cobra.Command {
+	a := n.App
+	what.Noun = n.Name
+	var files []string
+	var name string
+	command := &cobra.Command{
+		Use: "apply -f FILE", Short: "Create or replace " + n.plural(), Long: "Create or replace " + n.plural() + ". " + long, Example: example,
+		Args: cobra.NoArgs,
+	}
+	flag, byFlag := strings.CutPrefix(what.NameFlag, "--")
+	switch {
+	case byFlag:
+		command.Flags().StringVar(&name, flag, "",
+			"`"+n.Argument+"` of the "+n.Name+", when the file holds its document alone (default: after the file)")
+	case what.NameFlag != "":
+		command.Use += " [" + what.NameFlag + "]"
+		command.Args = cobra.MaximumNArgs(1)
+	}
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			name = args[0]
+		}
+		documents, err := what.Documents(a, files, name)
+		if err != nil {
+			return err
+		}
+		api, err := a.ConnectToWrite(c)
+		if err != nil {
+			return err
+		}
+		return what.Send(c.Context(), a, api, documents)
+	}
+	app.ClientFlags(command)
+	manifest.FileFlag(command, &files)
+	a.OutputFlag(command)
+	n.flags(command)
+	return command
 }

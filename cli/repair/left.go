@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/release/catalog"
@@ -148,4 +151,22 @@ func takeAway(template map[string]any, added *strategy.PodMetadata) {
 	for key := range added.Annotations {
 		unstructured.RemoveNestedField(template, "metadata", "annotations", key)
 	}
+}
+
+// templatePatch is the patch that makes one pod template of another, of the kind that a Change of that API version has: a strategic merge patch
+// for apps/v1, a JSON merge patch otherwise.
+func templatePatch(apiVersion string, from, to map[string]any) (json.RawMessage, error) {
+	before, err := json.Marshal(from)
+	if err != nil {
+		return nil, fmt.Errorf("the stable pod template cannot be written as JSON: %w", err)
+	}
+	after, err := json.Marshal(to)
+	if err != nil {
+		return nil, fmt.Errorf("the new pod template cannot be written as JSON: %w", err)
+	}
+	if apiVersion == claims.APIVersion {
+		patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.PodTemplateSpec{})
+		return patch, err
+	}
+	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 }

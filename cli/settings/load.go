@@ -1,12 +1,16 @@
 package settings
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // Load finds the value of every setting that was registered on the parsed flags, and says where each came from. The error lists every
@@ -80,7 +84,7 @@ func check(problems Errors, d definition, into *Settings, text string, source So
 }
 
 func entry(d definition, text string, source Source) Entry {
-	if d.kind == kindList {
+	if d.kind() == kindList {
 		text = strings.Join(splitList(text), ",")
 	}
 	return Entry{Name: d.name, Value: text, Source: source, Env: d.env(), Description: d.description}
@@ -115,6 +119,58 @@ func unknownEnv(environ []string) []string {
 	return unknown
 }
 
+// SourceKind says what sort of place a value came from.
+type SourceKind string
+
+// The places, in order of precedence.
+const (
+	FromFlag    SourceKind = "flag"
+	FromEnv     SourceKind = "env"
+	FromFile    SourceKind = "file"
+	FromDefault SourceKind = "default"
+)
+
+// Source is where a value came from.
+type Source struct {
+	Kind SourceKind
+	// Name is the flag with its dashes, the environment variable, or the file's path.
+	Name string
+	// Line is the line in the file.
+	Line int
+}
+
+// String reads "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or "default".
+func (s Source) String() string {
+	switch s.Kind {
+	case FromFile:
+		return fmt.Sprintf("file %s:%d", s.Name, s.Line)
+	case FromFlag, FromEnv:
+		return string(s.Kind) + " " + s.Name
+	}
+	return string(s.Kind)
+}
+
+// MarshalJSON writes the source as its String.
+func (s Source) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// Entry is one setting with its value as text and where that came from.
+type Entry struct {
+	Name        string `json:"name"`
+	Value       string `json:"value"`
+	Source      Source `json:"source"`
+	Env         string `json:"env"`
+	Description string `json:"description"`
+}
+
+// Provenance says where each setting of a command came from, in the order of the documentation.
+type Provenance struct {
+	Entries []Entry `json:"settings"`
+	// File is the configuration file; empty: none was named.
+	File string `json:"file,omitempty"`
+	// UnknownEnv are environment variables that start with SLIPWAY_ and are no setting.
+	UnknownEnv []string `json:"unknownEnv,omitempty"`
+}
+
 // Errors are all that is wrong with the settings.
 type Errors []error
 
@@ -131,3 +187,144 @@ func (e Errors) Error() string {
 
 // Unwrap gives each of the errors to errors.Is and errors.As.
 func (e Errors) Unwrap() []error { return e }
+
+// FlagConfig is the flag that names the configuration file, and EnvConfig its environment variable.
+const (
+	FlagConfig = "config"
+	EnvConfig  = "SLIPWAY_CONFIG"
+)
+
+// Register adds the flags of every setting that a command of these groups takes, and --config. With one group the defaults are that
+// group's own (dev installs the custom resource definitions); with several they are the common ones.
+// Values are checked by Load, all at once, not while the flags are parsed.
+func Register(flags *pflag.FlagSet, groups ...Group) {
+	flags.Var(&flagValue{kind: kindText}, FlagConfig, "YAML file of settings, by the names of these flags (env "+EnvConfig+")")
+	for _, d := range definitions {
+		if !d.takenBy(groups) {
+			continue
+		}
+		value := &flagValue{kind: d.kind(), text: d.fallbackFor(groups)}
+		flag := flags.VarPF(value, d.name, "", d.description+" (env "+d.env()+")")
+		if d.kind() == kindBool {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// Choices are the values of a setting that is an enumeration, nil for others; for shell completion.
+func Choices(name string) []string {
+	d, _ := definitionOf(name)
+	return d.choices
+}
+
+// flagValue keeps a flag's text as it was given.
+type flagValue struct {
+	kind, text string
+	set        bool
+}
+
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Type() string   { return v.kind }
+
+// Set takes a value. A list may be given by repeating its flag; the first one replaces the default.
+func (v *flagValue) Set(text string) error {
+	if v.kind == kindList && v.set {
+		text = v.text + "," + text
+	}
+	v.text, v.set = text, true
+	return nil
+}
+
+// fileValue is a value of the configuration file.
+type fileValue struct {
+	text string
+	line int
+}
+
+// readFile reads the configuration file strictly: a mapping of setting names to values, each known and given once.
+// Every problem is returned, each with its line.
+func readFile(path string) (map[string]fileValue, []error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, []error{fmt.Errorf("the configuration file cannot be read: %w", err)}
+	}
+	documents := strictyaml.Split(text)
+	switch {
+	case len(documents) == 0:
+		return nil, nil
+	case len(documents) > 1:
+		return nil, []error{fmt.Errorf("%s: holds more than one document: want one", path)}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(documents[0], &document); err != nil {
+		return nil, []error{fmt.Errorf("%s: %w", path, err)}
+	}
+	return readMapping(path, document.Content[0])
+}
+
+func readMapping(path string, node *yaml.Node) (map[string]fileValue, []error) {
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return nil, nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil, []error{fmt.Errorf("%s:%d: want settings as `name: value`, one on each line", path, node.Line)}
+	}
+	values := map[string]fileValue{}
+	var problems []error
+	for n := 0; n+1 < len(node.Content); n += 2 {
+		key, value := node.Content[n], node.Content[n+1]
+		text, err := readEntry(key, value, values)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s:%d: %w", path, key.Line, err))
+			continue
+		}
+		values[key.Value] = fileValue{text: text, line: key.Line}
+	}
+	return values, problems
+}
+
+func readEntry(key, value *yaml.Node, seen map[string]fileValue) (string, error) {
+	d, known := definitionOf(key.Value)
+	if !known {
+		return "", fmt.Errorf("unknown setting %q%s", key.Value, suggestion(key.Value))
+	}
+	if earlier, twice := seen[key.Value]; twice {
+		return "", fmt.Errorf("%s is set a second time; the first time is on line %d", key.Value, earlier.line)
+	}
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	if value.Kind == yaml.SequenceNode && d.kind() == kindList {
+		return readList(key.Value, value)
+	}
+	if value.Kind != yaml.ScalarNode {
+		return "", fmt.Errorf("%s: want a single value of type %s", key.Value, d.kind())
+	}
+	if value.Tag == "!!null" {
+		return "", fmt.Errorf("%s has no value: give one or remove the line", key.Value)
+	}
+	return value.Value, nil
+}
+
+func readList(name string, node *yaml.Node) (string, error) {
+	var parts []string
+	for _, part := range node.Content {
+		if part.Kind != yaml.ScalarNode || part.Tag == "!!null" {
+			return "", fmt.Errorf("%s: want a list of single values", name)
+		}
+		parts = append(parts, part.Value)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// suggestion names the setting that a misspelt one is closest to, when one is close enough to be meant.
+func suggestion(name string) string {
+	var known []string
+	for _, d := range definitions {
+		known = append(known, d.name)
+	}
+	if near := strictyaml.Nearest(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return "; `slipway config` lists them all"
+}

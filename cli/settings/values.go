@@ -17,30 +17,28 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// addressUse says what an address is for, which decides what may be left out of it.
-type addressUse int
+// listening checks an address to listen on: the host may be empty (every interface), the port 0 (a free one).
+func listening(text string) error { return address(text, 0) }
 
-const (
-	listening       addressUse = iota // the host may be empty (every interface), the port 0 (a free one)
-	listeningOrNone                   // as listening, and the whole may be empty
-	dialling                          // host and port are both needed
-)
-
-func address(into *string, text string, use addressUse) error {
-	*into = text
-	if text == "" && use == listeningOrNone {
+func listeningOrNone(text string) error {
+	if text == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(text)
+	return listening(text)
+}
+
+// dialling checks an address to connect to, which needs both host and port.
+func dialling(text string) error {
+	if host, _, err := net.SplitHostPort(text); err == nil && host == "" {
+		return fmt.Errorf("%q names no host; an example is 127.0.0.1:7233", text)
+	}
+	return address(text, 1)
+}
+
+func address(text string, lowest int) error {
+	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return fmt.Errorf("%q is not host:port; an example is 127.0.0.1:8080", text)
-	}
-	lowest := 0
-	if use == dialling {
-		lowest = 1
-		if host == "" {
-			return fmt.Errorf("%q names no host; an example is 127.0.0.1:7233", text)
-		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < lowest || n > 65535 {
 		return fmt.Errorf("%q has no usable port: want a number from %d to 65535", text, lowest)
@@ -48,11 +46,14 @@ func address(into *string, text string, use addressUse) error {
 	return nil
 }
 
-func baseURL(into *string, text string, needed bool) error {
-	*into = strings.TrimRight(text, "/")
-	if text == "" && !needed {
+func urlOrNone(text string) error {
+	if text == "" {
 		return nil
 	}
+	return aURL(text)
+}
+
+func aURL(text string) error {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return fmt.Errorf("%q is not a URL that starts with http:// or https:// and names a host", text)
@@ -68,105 +69,75 @@ func baseURL(into *string, text string, needed bool) error {
 	return nil
 }
 
-func required(into *string, text string) error {
-	*into = text
+func required(text string) error {
 	if text == "" {
 		return errors.New("must not be empty")
 	}
 	return nil
 }
 
-func oneOf(into *string, text string, choices ...string) error {
-	*into = text
-	if !slices.Contains(choices, text) {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(choices, ", "))
-	}
-	return nil
-}
-
-func boolean(into *bool, text string) error {
-	if text != "true" && text != "false" {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	*into = text == "true"
-	return nil
-}
-
-func integer(into *int, text string) error {
+func positive(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a whole number", text)
+		return 0, fmt.Errorf("%q is not a whole number", text)
 	}
 	if n < 1 {
-		return fmt.Errorf("%d is too small: want at least 1", n)
+		return 0, fmt.Errorf("%d is too small: want at least 1", n)
 	}
-	*into = n
-	return nil
+	return n, nil
 }
 
-// integerUpTo reads a whole number that is not larger than most.
-func integerUpTo(into *int, text string, most int) error {
-	var n int
-	if err := integer(&n, text); err != nil {
-		return err
+// atMost checks that a whole number is not larger than most.
+func atMost(most int) func(string) error {
+	return func(text string) error {
+		if n, err := positive(text); err == nil && n > most {
+			return fmt.Errorf("%d is too large: want at most %d", n, most)
+		}
+		return nil
 	}
-	if n > most {
-		return fmt.Errorf("%d is too large: want at most %d", n, most)
-	}
-	*into = n
-	return nil
 }
 
-func number(into *float32, text string) error {
+func rate(text string) (float32, error) {
 	n, err := strconv.ParseFloat(text, 32)
 	if err != nil {
-		return fmt.Errorf("%q is not a number", text)
+		return 0, fmt.Errorf("%q is not a number", text)
 	}
 	// Written so that NaN is refused too.
 	if !(n > 0 && n < 1e6) {
-		return fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
+		return 0, fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
 	}
-	*into = float32(n)
-	return nil
+	return float32(n), nil
 }
 
-func duration(into *time.Duration, text string) error {
+func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a duration; examples are 90s, 2m and 1h30m", text)
+		return 0, fmt.Errorf("%q is not a duration; examples are 90s, 2m and 1h30m", text)
 	}
 	if d <= 0 {
-		return fmt.Errorf("%s is too short: want more than 0s", text)
+		return 0, fmt.Errorf("%s is too short: want more than 0s", text)
 	}
-	*into = d
-	return nil
+	return d, nil
 }
 
-// wholeSeconds reads a duration that travels in seconds.
-func wholeSeconds(into *time.Duration, text string) error {
-	if err := duration(into, text); err != nil {
-		return err
-	}
-	if *into%time.Second != 0 {
+// wholeSeconds checks a duration that travels in seconds.
+func wholeSeconds(text string) error {
+	if d, err := duration(text); err == nil && d%time.Second != 0 {
 		return fmt.Errorf("%s is not a whole number of seconds", text)
 	}
 	return nil
 }
 
-func namespace(into *string, text string) error {
-	*into = text
-	return namespaceName(text)
-}
-
-func names(into *[]string, text string, check func(string) error) error {
-	parts := splitList(text)
-	for _, part := range parts {
-		if err := check(part); err != nil {
-			return err
+// each checks every part of a list.
+func each(check func(string) error) func(string) error {
+	return func(text string) error {
+		for _, part := range splitList(text) {
+			if err := check(part); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	*into = parts
-	return nil
 }
 
 func namespaceName(text string) error {
@@ -177,13 +148,13 @@ func namespaceName(text string) error {
 }
 
 // parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have no worker.
-func parties(into *[]string, text string) error {
+func parties(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if text != "" && strings.TrimSpace(part) == "" {
 			return fmt.Errorf("%q has an empty party among the others: remove it, or name it", text)
 		}
 	}
-	return names(into, text, partyName)
+	return each(partyName)(text)
 }
 
 // partyName reads "alice", or "alice=queue" for a party whose queue is not called after it.

@@ -9,9 +9,71 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/cli"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
 )
+
+const settingsHelp = `
+
+Every flag can also be given by the environment (SLIPWAY_LISTEN for --listen) or in a YAML file (--config); a flag wins over the
+environment, that over the file. "slipway config" shows each value and where it came from.`
+
+// engineCommand completes a command that runs a part of the engine until its context ends.
+func engineCommand(command *cobra.Command, group settings.Group, run func(context.Context, settings.Settings) error) *cobra.Command {
+	command.Args = cobra.NoArgs
+	app.RegisterSettings(command, group)
+	command.RunE = func(c *cobra.Command, _ []string) error {
+		values, err := app.LoadSettings(c)
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), values)
+	}
+	return command
+}
+
+func serverCommand() *cobra.Command {
+	return engineCommand(&cobra.Command{
+		Use:   "server",
+		Short: "Serve the HTTP API",
+		Long: `Serve the HTTP API. It starts and steers releases; workers carry them out, so at least one has to run as well.
+Any number of servers may run side by side: they keep nothing of their own.` + settingsHelp,
+	}, settings.Server, runServer)
+}
+
+func workerCommand() *cobra.Command {
+	return engineCommand(&cobra.Command{
+		Use:   "worker",
+		Short: "Carry releases out",
+		Long: `Carry releases out. A worker needs Temporal and the cluster that it works on, and connects outwards only.
+With --party it serves only that party's queue, with that party's kubeconfig.` + settingsHelp,
+	}, settings.Worker, runWorker)
+}
+
+func devCommand() *cobra.Command {
+	return engineCommand(&cobra.Command{
+		Use:   "dev",
+		Short: "Server and worker in one process",
+		Long: `Server and worker in one process, against a cluster and a Temporal server that are there already.
+It installs the custom resource definitions unless told otherwise.` + settingsHelp,
+		Example: `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`,
+	}, settings.Dev, runDev)
+}
+
+// scriptCommand is the process in which a worker runs one Lua script of a traffic provider. It is no command for people.
+func scriptCommand(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: scriptbox.Argument, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if code := scriptbox.Child(a.In, a.Out); code != 0 {
+				return &app.ExitError{Code: code}
+			}
+			return nil
+		},
+	}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
