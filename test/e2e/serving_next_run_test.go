@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/harness"
+)
+
+// runOf is the newest run of a workflow.
+func (u *union) runOf(workflowID string) string {
+	described, err := u.Workflows.DescribeWorkflowExecution(context.Background(), workflowID, "")
+	require.NoError(u.t, err)
+	return described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
+
+// An update that waits for a person while its history grows goes on in a new run. Whoever looked at it before approves it there, and everybody sees one operation.
+func TestServingUpdateGoesOnInANewRun(t *testing.T) {
+	t.Parallel()
+	u := unite(t, harness.Shared(t))
+	u.create("long", serving.Policy{})
+	u.WaitServing("long", "Available", harness.ServingAvailable)
+	u.carefully("long")
+	u.update("long", u.better, u.better)
+	w := u.waitAsked("long", u.bob)
+	op := u.Serving(u.Home, "long").Status.Operation
+	require.Equal(t, op.RunID, u.runOf(op.WorkflowID))
+	// The server suggests a new run at 4 MiB.
+	noise := serving.PresenceSignal{Queue: "of nobody", Away: strings.Repeat("x", 256<<10)}
+	for range 18 {
+		require.NoError(t, u.Workflows.SignalWorkflow(context.Background(), op.WorkflowID, "", serving.SignalPresence, noise))
+	}
+	require.Eventually(t, func() bool { return u.runOf(op.WorkflowID) != op.RunID }, harness.Patience, harness.Tick, "it goes on in a new run")
+	require.Equal(t, serving.WaitApproval, u.waitsFor(op.WorkflowID), "lists know whom it waits for")
+	releases := u.waitHistory("long", 2, serving.StateProgressing)
+	require.NotNil(t, releases[0].WaitingFor, "the history asks the run that is there: %+v", releases[0])
+	require.Equal(t, w.Gate, releases[0].WaitingFor.Gate)
+	u.said("long", "approve", `{"gate":"`+w.Gate+`","actor":"ann"}`, http.StatusOK)
+	kd := u.WaitServing("long", "Available", harness.ServingAvailable)
+	require.Equal(t, []string{"v2", "v2"}, []string{u.tag(u.alice, "long"), u.tag(u.bob, "long")})
+	require.Equal(t, op.RunID, kd.Status.Operation.RunID, "it is one operation, whatever run it ends in")
+	require.Len(t, kd.Status.Operation.History, 1)
+	u.waitHistory("long", 2, serving.StateSucceeded)
+	u.noneOpen("long")
+}
