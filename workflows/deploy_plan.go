@@ -12,9 +12,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TypeTaskFailed is the error type of a DeployPlan workflow whose task failed, so that Temporal shows it as failed.
-const TypeTaskFailed = "TaskFailed"
-
 // DeployPlanResult is how a task ended; the whole task is in its record.
 type DeployPlanResult struct {
 	State  plan.TaskState `json:"state"`

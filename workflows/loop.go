@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
@@ -202,50 +201,6 @@ func (l *loop[C]) fits() bool {
 		l.tooLarge = err != nil || len(input) > maxCarried
 	}
 	return !l.tooLarge
-}
-
-// listing is what lists show of a release: its state, and what it waits for since when. The zero since is when that was first seen.
-type listing struct {
-	state, waits string
-	since        time.Time
-	// memo says more where there is more to say.
-	memo *Shown
-	// untold has lists not told of it: that a workflow is over is seen without another write.
-	untold bool
-}
-
-// publish tells Temporal's lists and its UI what the release does. Lists are written on change only: each write is an event.
-func (l *loop[C]) publish() {
-	workflow.SetCurrentDetails(l.ctx, l.driver.details())
-	now, was := l.driver.listed(), l.shown
-	if now.untold {
-		return
-	}
-	waitsAnew := now.waits != was.waits || !now.since.Equal(was.since)
-	var updates []temporal.SearchAttributeUpdate
-	if now.state != was.state {
-		updates = append(updates, AttributeState.ValueSet(now.state))
-	}
-	inherited := was.state == "" && l.info.ContinuedExecutionRunID != "" // attributes go with a workflow into its next run
-	switch {
-	case waitsAnew && now.waits != "":
-		since := now.since
-		if since.IsZero() {
-			since = workflow.Now(l.ctx)
-		}
-		updates = append(updates, AttributeWaitingFor.ValueSet(now.waits), AttributeWaitingSince.ValueSet(since))
-	case waitsAnew, inherited:
-		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
-	}
-	l.shown = now
-	if len(updates) > 0 {
-		if err := workflow.UpsertTypedSearchAttributes(l.ctx, updates...); err != nil {
-			workflow.GetLogger(l.ctx).Error("search attributes", "error", err)
-		}
-		if now.memo != nil {
-			now.memo.remember(l.ctx)
-		}
-	}
 }
 
 // resumes has a run go on from where another one was: lists have been told.

@@ -6,6 +6,8 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -141,4 +143,53 @@ type PreflightOutcome struct {
 	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
 	// Rollout is what the check of a rollout found.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
+}
+
+// RolloutInput starts a Rollout workflow.
+type RolloutInput struct {
+	Spec strategy.Spec `json:"spec"`
+	// Queue is the party's queue.
+	Queue string `json:"queue"`
+	// Record is the name of the release's ReleaseRecord; it is completed at the end.
+	Record    string    `json:"record"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Actor, Reason and Via are who started it, why, and through which front door.
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Via    string `json:"via,omitempty"`
+	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
+	BringHome bool `json:"bringHome,omitempty"`
+	// State is that of a run that was continued as new; nil at a start.
+	State *machine.State `json:"state,omitempty"`
+	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.
+	Newer *RolloutInput `json:"newer,omitempty"`
+}
+
+// RolloutVerbRequest is the payload of every verb of a rollout, as Update and as Signal. All fields are optional.
+type RolloutVerbRequest struct {
+	VerbRequest
+	// Step is the step that the verb was meant for, from 1; 0: the one that waits now.
+	Step int `json:"step,omitempty"`
+	// Gate is waitingFor.gate as the person saw it; "" is not checked.
+	Gate string `json:"gate,omitempty"`
+	// To is where a stop leaves the workload: stable (default), new, frozen.
+	To rollout.StopTo `json:"to,omitempty"`
+	// ToStep is where a jump goes, from 1.
+	ToStep int `json:"toStep,omitempty"`
+}
+
+// SupersedeRequest is the payload of the Update `supersede`: a newer release of the same workload takes the place of this one.
+// This one goes back to stable first, is recorded as over, and the workflow continues as the newer one.
+type SupersedeRequest struct {
+	VerbRequest
+	Input RolloutInput `json:"input"`
+}
+
+// RolloutPreflight is the check of one rollout on its party's queue; PreflightOutcome.Rollout is its result.
+type RolloutPreflight struct {
+	Party   string                   `json:"party"`
+	Queue   string                   `json:"queue"`
+	Request rollout.PreflightRequest `json:"request"`
 }

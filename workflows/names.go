@@ -3,9 +3,8 @@
 package workflows
 
 import (
-	"go.temporal.io/sdk/temporal"
-
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -17,27 +16,25 @@ const (
 	TypeDeployPlan     = "DeployPlan"
 	TypeServiceRelease = "ServiceRelease"
 	TypePreflight      = "Preflight"
+	TypeRollout        = "Rollout"
+	TypeServing        = "Serving"
+	TypeServingStatus  = serving.TypeStatus
+	// TypeServingCheck has a party's worker that has just started look for what should be there.
+	TypeServingCheck = serving.TypeCheck
 )
 
-// QueryState answers the whole status of a release: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout.
+// The error types with which a DeployPlan whose task failed and a Rollout that closes in phase Failed end, so that Temporal shows them as failed.
+const (
+	TypeTaskFailed    = "TaskFailed"
+	TypeRolloutFailed = "RolloutFailed"
+)
+
+// The SlipwayKind of each. Its SlipwayState is the task's state, the rollout's phase, the stage of an operation on a serving; SlipwayName the name, or ID.
+const (
+	KindTask    = "task"
+	KindRollout = "rollout"
+	KindServing = "serving"
+)
+
+// QueryState answers the whole status: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout, ServingState for Serving.
 const QueryState = workloadops.QueryState
-
-// KindTask is the SlipwayKind of a task.
-const KindTask = "task"
-
-// The search attributes. The worker registers them at its start.
-var (
-	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
-	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
-	AttributeName         = temporal.NewSearchAttributeKeyKeyword("SlipwayName")
-	AttributeNamespace    = temporal.NewSearchAttributeKeyKeyword("SlipwayNamespace")
-	AttributeWaitingFor   = temporal.NewSearchAttributeKeyKeyword("SlipwayWaitingFor")
-	AttributeWaitingSince = temporal.NewSearchAttributeKeyTime("SlipwayWaitingSince")
-	AttributeParties      = temporal.NewSearchAttributeKeyKeywordList("SlipwayParties")
-	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
-)
-
-// SearchAttributes are what lists and filters are made of.
-var SearchAttributes = []temporal.SearchAttributeKey{
-	AttributeKind, AttributeState, AttributeName, AttributeNamespace, AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
-}

@@ -27,34 +27,34 @@ func preflightOptions(queue string) workflow.ActivityOptions {
 // Preflight asks each party's worker, without a write, whether requests can be carried out: what cannot be done is refused at the door.
 // It answers one outcome for each party, in the input's order.
 func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, error) {
-	outcomes := make([]PreflightOutcome, len(in.Parties))
+	outcomes := make([]PreflightOutcome, len(in.Parties), len(in.Parties)+1)
 	wg := workflow.NewWaitGroup(ctx)
-	if in.Rollout != nil {
-		outcomes = append(outcomes, PreflightOutcome{Party: in.Rollout.Party})
+	ask := func(outcome *PreflightOutcome, queue, activity string, request, result any, then func()) {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
-			preflightRollout(ctx, *in.Rollout, &outcomes[len(in.Parties)])
+			who := "party " + outcome.Party
+			err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(queue), "preflight of "+who), activity, request).Get(ctx, result)
+			if err == nil {
+				then()
+				return
+			}
+			if outcome.Unreachable, _ = systemTrouble(err, who); outcome.Unreachable == "" {
+				outcome.Unreachable = message(err)
+			}
 		})
+	}
+	if check := in.Rollout; check != nil {
+		outcomes = append(outcomes, PreflightOutcome{Party: check.Party})
+		outcome, result := &outcomes[len(in.Parties)], &rollout.PreflightResult{}
+		ask(outcome, check.Queue, rollout.ActivityPreflight, check.Request, result, func() { outcome.Rollout = result })
 	}
 	for i, party := range in.Parties {
 		outcomes[i].Party = party.Party
 		for from := 0; from < len(party.Requests); from += preflightBatch {
-			wg.Add(1)
-			batch := party.Requests[from:min(from+preflightBatch, len(party.Requests))]
-			workflow.Go(ctx, func(ctx workflow.Context) {
-				defer wg.Done()
-				var result workloadops.PreflightResult
-				err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(party.Queue), "preflight of party "+party.Party),
-					workloadops.ActivityPreflight, workloadops.PreflightRequest{Requests: batch}).Get(ctx, &result)
-				if err != nil {
-					trouble, _ := systemTrouble(err, "party "+party.Party)
-					if trouble == "" {
-						trouble = message(err)
-					}
-					outcomes[i].Unreachable = trouble
-					return
-				}
+			var result workloadops.PreflightResult
+			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}
+			ask(&outcomes[i], party.Queue, workloadops.ActivityPreflight, batch, &result, func() {
 				for _, refusal := range result.Refusals {
 					refusal.Index += from
 					outcomes[i].Refusals = append(outcomes[i].Refusals, refusal)
@@ -64,20 +64,4 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 	}
 	wg.Wait(ctx)
 	return outcomes, nil
-}
-
-// preflightRollout asks the party's worker about one rollout.
-func preflightRollout(ctx workflow.Context, check RolloutPreflight, outcome *PreflightOutcome) {
-	var result rollout.PreflightResult
-	err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(check.Queue), "preflight of party "+check.Party),
-		rollout.ActivityPreflight, check.Request).Get(ctx, &result)
-	if err == nil {
-		outcome.Rollout = &result
-		return
-	}
-	trouble, _ := systemTrouble(err, "party "+check.Party)
-	if trouble == "" {
-		trouble = message(err)
-	}
-	outcome.Unreachable = trouble
 }

@@ -16,9 +16,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TypeRolloutFailed is the error type of a Rollout workflow that closes in phase Failed, so that Temporal shows it as failed.
-const TypeRolloutFailed = "RolloutFailed"
-
 // RolloutResult is how a rollout ended; the whole status is in its record.
 type RolloutResult struct {
 	Phase  rollout.Phase `json:"phase"`
@@ -134,25 +131,11 @@ func (r *rolloutRun) act() {
 		}
 		return
 	}
-	r.wanted = r.wants()
+	r.wanted = r.machine.Next(workflow.Now(r.ctx))
 	if r.wanted.Activity() {
 		r.machine.Start(r.wanted)
 		r.start(r.wanted)
 	}
-}
-
-// changeHalts is since when what is held comes to rest by an activity of its own. It is asked after only when there is one to be made.
-const changeHalts = "rollout-halts"
-
-// wants is what the machine asks for now.
-func (r *rolloutRun) wants() machine.Action {
-	now := workflow.Now(r.ctx)
-	a := r.machine.Next(now)
-	if a.Halts() && workflow.GetVersion(r.ctx, changeHalts, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		r.machine.SkipHalt()
-		return r.machine.Next(now)
-	}
-	return a
 }
 
 func (r *rolloutRun) idle() bool { return r.running == nil && r.wanted.Kind == machine.ActRest }

@@ -25,31 +25,32 @@ func (r *rolloutRun) start(a machine.Action) {
 }
 
 func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction) error {
-	a := running.action
+	a, out := running.action, &running.result
+	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)), workflow.WithActivityOptions(ctx, options(centreForever, a))
 	switch a.Kind {
 	case machine.ActBegin:
-		return execute(ctx, r.partyOptions(a), rollout.ActivityBegin, *a.Begin, &running.result.Begin)
+		return execute(atParty, rollout.ActivityBegin, a.Begin, &out.Begin)
 	case machine.ActMove:
-		return execute(ctx, r.partyOptions(a), rollout.ActivityMove, *a.Move, &running.result.Move)
+		return execute(atParty, rollout.ActivityMove, a.Move, &out.Move)
 	case machine.ActRoute:
-		return execute(ctx, r.partyOptions(a), rollout.ActivityRoute, *a.Route, &running.result.Route)
+		return execute(atParty, rollout.ActivityRoute, a.Route, &out.Route)
 	case machine.ActFinish:
-		return execute(ctx, r.partyOptions(a), rollout.ActivityFinish, *a.Finish, &running.result.Finish)
+		return execute(atParty, rollout.ActivityFinish, a.Finish, &out.Finish)
 	case machine.ActHold:
-		return execute(ctx, centreOptions(a), rollout.ActivityHoldTraffic, *a.Hold, &running.result.Hold)
+		return execute(atCentre, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
 	case machine.ActLeave:
-		return execute(ctx, centreOptions(a), rollout.ActivityLeaveTraffic, *a.Leave, &running.result.Leave)
+		return execute(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
-		return execute(ctx, centreOptions(a), workloadops.ActivityClaimHolder, *a.Holder, &running.result.Holder)
+		return execute(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
 	default:
-		return r.complete(ctx, a)
+		return r.complete(atCentre)
 	}
 }
 
 // complete writes the record. A rollout closes without its record only when that is refused for good.
-func (r *rolloutRun) complete(ctx workflow.Context, a machine.Action) error {
+func (r *rolloutRun) complete(ctx workflow.Context) error {
 	spec := r.in.Spec
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, centreOptions(a)), rollout.ActivityCompleteRollout, rollout.CompleteRequest{
+	err := workflow.ExecuteActivity(ctx, rollout.ActivityCompleteRollout, rollout.CompleteRequest{
 		Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name,
 	}).Get(ctx, nil)
@@ -60,37 +61,32 @@ func (r *rolloutRun) complete(ctx workflow.Context, a machine.Action) error {
 }
 
 // execute runs an activity and keeps its result.
-func execute[Q, A any](ctx workflow.Context, options workflow.ActivityOptions, name string, request Q, result **A) error {
+func execute[Q, A any](ctx workflow.Context, name string, request *Q, result **A) error {
 	var answer A
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), name, request).Get(ctx, &answer); err != nil {
+	if err := workflow.ExecuteActivity(ctx, name, *request).Get(ctx, &answer); err != nil {
 		return err
 	}
 	*result = &answer
 	return nil
 }
 
-// partyOptions are those of an operation on a party's cluster. What is stopped ends before anything else begins: two writers of one workload
-// would undo each other. A party that is known to be away is waited for without a limit.
+// partyOptions are those of an operation on a party's cluster. A party that is known to be away is waited for without a limit.
 func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
 	if a.NoPickUpTimeout {
 		pickUp = 0
 	}
-	o := partyRun(r.in.Queue, pickUp)
-	o.Summary, o.WaitForCancellation = summary(a.Summary), true
-	return o
+	return options(partyRun(r.in.Queue, pickUp), a)
 }
 
-func centreOptions(a machine.Action) workflow.ActivityOptions {
-	o := centreForever
-	o.Summary, o.WaitForCancellation = summary(a.Summary), true
+// options are those of an action. What is stopped ends before anything else begins: two writers of one workload would undo each other.
+func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
+	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), true
 	return o
 }
 
 // maxSummary is the longest summary that Temporal's UI shows, in bytes.
 const maxSummary = 200
-
-func summary(text string) string { return cell(text, maxSummary) }
 
 // rolloutFailure is an activity's error in the machine's terms.
 func rolloutFailure(a *runningAction, party string) machine.Failure {

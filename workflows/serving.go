@@ -15,17 +15,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The workflow types of servings.
-const (
-	TypeServing       = "Serving"
-	TypeServingStatus = serving.TypeStatus
-	// TypeServingCheck has a party's worker that has just started look for what should be there.
-	TypeServingCheck = serving.TypeCheck
-)
-
-// KindServing is the SlipwayKind of an operation on a serving. Its SlipwayState is the stage, SlipwayName the serving's ID.
-const KindServing = "serving"
-
 // ServingResult is how an operation on a serving ended.
 type ServingResult struct {
 	Version string `json:"version,omitempty"`

@@ -136,9 +136,6 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 	m.s.Note = r.Message
 }
 
-// SkipHalt leaves the pods as they are: a rollout that was begun by an earlier build goes on as that one did.
-func (m *Machine) SkipHalt() { m.s.PodsUnsettled = false }
-
 func (m *Machine) moved(a Action, same bool) {
 	if !same {
 		return
