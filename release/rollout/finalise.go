@@ -41,10 +41,10 @@ type FinalMove string
 
 // The moves of finalising.
 const (
-	FinalUnpin   = FinalMove(RouteUnpin)
-	FinalStable  = FinalMove(RouteToStable)
-	FinalNew     = FinalMove(RouteToNew)
-	FinalRemove  = FinalMove(RouteRemoveCanary)
+	finalUnpin   = FinalMove(RouteUnpin)
+	finalStable  = FinalMove(RouteToStable)
+	finalNew     = FinalMove(RouteToNew)
+	finalRemove  = FinalMove(RouteRemoveCanary)
 	finalResume  = FinalMove(FinishResume)
 	FinalRelease = FinalMove(FinishRelease)
 	finalFreeze  = FinalMove(FinishFreeze)
@@ -56,25 +56,25 @@ const (
 
 // finaliseBack is the order of every rollback: traffic leaves the new version before its pods do, and the stable Service is pinned to the
 // stable pods until no new one is left. The claim goes last: what is not yet given back stays somebody's.
-var finaliseBack = []FinalMove{FinalLeave, FinalStable, finalResume, FinalUnpin, FinalRemove, FinalRelease}
+var finaliseBack = []FinalMove{FinalLeave, finalStable, finalResume, finalUnpin, finalRemove, FinalRelease}
 
 // finalising is the order of finalising by style and ending.
 var finalising = map[strategy.Style]map[Ending][]FinalMove{
 	strategy.StylePartition: {
-		EndSuccess:  {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
-		EndNew:      {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
+		EndSuccess:  {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
+		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
 	strategy.StyleCanary: {
 		// The extra workload carries its share until the workload itself is of the new version.
-		EndSuccess:  {FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
-		EndNew:      {FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
+		EndSuccess:  {finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
+		EndNew:      {finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
 	strategy.StyleBlueGreen: {
-		EndSuccess: {FinalNew, FinalUnpin, finalResume, FinalStable, FinalRemove, FinalLeave, FinalRelease},
+		EndSuccess: {finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
 		// A stop may come while there are few new pods: traffic spreads over all of them instead of going to the new ones.
-		EndNew:      {FinalUnpin, FinalStable, FinalRemove, finalResume, FinalLeave, FinalRelease},
+		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
 		EndRollback: finaliseBack,
 	},
 }
@@ -83,7 +83,7 @@ var (
 	finaliseFrozen = []FinalMove{finalFreeze}
 	// finaliseUntouched is a stop to frozen before the first change: there is no split to be left.
 	finaliseUntouched = []FinalMove{FinalLeave, FinalRelease}
-	finaliseGone      = []FinalMove{FinalUnpin, FinalStable, FinalRemove, FinalLeave, finalScalers}
+	finaliseGone      = []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, finalScalers}
 )
 
 // Borrowed is what there is to be given back.
@@ -112,11 +112,11 @@ func FinalMoves(b Borrowed, ending Ending) []FinalMove {
 	var moves []FinalMove
 	for _, move := range table {
 		switch move {
-		case FinalStable, FinalNew:
+		case finalStable, finalNew:
 			if !b.Traffic {
 				continue
 			}
-		case FinalUnpin, FinalRemove:
+		case finalUnpin, finalRemove:
 			if !b.Traffic || !b.Services {
 				continue
 			}
@@ -150,7 +150,7 @@ func RepairMoves(saved Saved, to Side) []FinalMove {
 // Route is the change of the traffic that a move is; false when it is none.
 func (f FinalMove) Route() (RouteAction, bool) {
 	switch f {
-	case FinalUnpin, FinalStable, FinalNew, FinalRemove:
+	case finalUnpin, finalStable, finalNew, finalRemove:
 		return RouteAction(f), true
 	}
 	return "", false

@@ -17,7 +17,8 @@ import (
 func RecoverText(saved Saved, w catalog.Workload) string {
 	r := recovery{saved: saved, w: w, name: w.WorkloadRef.Name, resource: resourceOf(w.WorkloadRef)}
 	lines := slices.Concat(
-		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had nothing to give back."},
+		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had " +
+			"nothing to give back."},
 		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"}, r.commands(SideNew))
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -87,7 +87,6 @@ func Decide(req Request, seen Observed) NextAction {
 	return Claimed(req.Workload, seen.Claim)
 }
 
-// free decides on a workload that nobody holds.
 func free(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Original != nil && !seen.Held:
@@ -120,7 +119,6 @@ func proceed(req Request, seen Observed) NextAction {
 	return operations[req.Operation].goOn(req, seen)
 }
 
-// begin decides on the first change.
 func begin(req Request, seen Observed) NextAction {
 	if reason := Refuses(req, seen); reason != "" {
 		return abort(req, seen, failure.New(failure.Refused, "%s", reason))

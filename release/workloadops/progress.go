@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// GapLimit is the most that counts against the deadline between two reads: time in which no worker ran does not count, beyond that.
-const GapLimit = 30 * time.Second
+// gapLimit is the most that counts against the deadline between two reads: time in which no worker ran does not count, beyond that.
+const gapLimit = 30 * time.Second
 
 // Progress is what an attempt hands on to the next one, and what somebody who watches sees: the heartbeat details of ActivityRun.
 type Progress struct {
@@ -36,11 +36,11 @@ func (p Progress) Elapsed() time.Duration {
 	return time.Duration(p.ElapsedSeconds * float64(time.Second))
 }
 
-// Read counts a read that succeeded. The time since the one before counts, GapLimit at most; none of it after a request that was not
+// Read counts a read that succeeded. The time since the one before counts, gapLimit at most; none of it after a request that was not
 // answered.
 func (p *Progress) Read(now time.Time) {
 	if !p.ReadAt.IsZero() && p.UnreachableSince == nil {
-		gap := min(now.Sub(p.ReadAt), GapLimit)
+		gap := min(now.Sub(p.ReadAt), gapLimit)
 		p.ElapsedSeconds += max(0, gap.Seconds())
 	}
 	p.ReadAt = now

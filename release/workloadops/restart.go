@@ -52,7 +52,6 @@ func byDeletion(req Request, seen Observed) bool {
 	return req.Workload.WorkloadRef.Kind == KindStatefulSet && (req.Method == plan.Parallel || !seen.ready())
 }
 
-// borrow are the settings to change for the time of the restart.
 func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
 	if seen.UpdateType != UpdateRolling {
 		return nil
@@ -90,7 +89,6 @@ func lend(seen Observed, wanted ...Borrowed) []Borrowed {
 	return out
 }
 
-// goOnRestarting decides on a RESTART that is under way.
 func goOnRestarting(req Request, seen Observed) NextAction {
 	if seen.Marker != req.Marker {
 		return abort(req, seen, failure.New(failure.WorkloadFailed,

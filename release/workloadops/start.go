@@ -36,7 +36,6 @@ func startSize(req Request, seen Observed) (target int32, grow bool) {
 	return *req.Workload.Replicas, true
 }
 
-// goOnStarting decides on a START that is under way.
 func goOnStarting(req Request, seen Observed) NextAction {
 	o := seen.Original
 	if seen.Replicas == 0 {
@@ -66,7 +65,6 @@ func goOnStarting(req Request, seen Observed) NextAction {
 	return finish(req, seen, Result{Message: message + note})
 }
 
-// step asks for the next size.
 func step(seen Observed, size int32) *Write {
 	next := *seen.Original
 	next.Asked = number(size)

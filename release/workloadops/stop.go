@@ -34,7 +34,6 @@ func beginStopping(req Request, seen Observed) NextAction {
 	return write(fmt.Sprintf("scale it from %d to %d, remembering %d", seen.Replicas, first, size), w)
 }
 
-// goOnStopping decides on a STOP that is under way.
 func goOnStopping(req Request, seen Observed) NextAction {
 	o := seen.Original
 	if o.Asked != nil && *o.Asked != seen.Replicas {

@@ -76,7 +76,6 @@ func stuckPods(req Request, seen Observed) []Pod {
 	return stuck[:min(1, len(stuck))]
 }
 
-// deletePods deletes pods, for a reason.
 func deletePods(list []Pod, format string, args ...any) NextAction {
 	return NextAction{Action: ActDelete, Delete: list, Reason: fmt.Sprintf(format, args...)}
 }

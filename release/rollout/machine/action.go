@@ -59,7 +59,6 @@ func (a Action) Activity() bool {
 	return a.Kind != ActRest && a.Kind != ActClose && a.Kind != ActSupersede
 }
 
-// party says whether the action is one of the party's activities.
 func (a Action) party() bool {
 	return a.Kind == ActBegin || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
 }

@@ -22,8 +22,8 @@ type Failure struct {
 	Move *rollout.MoveResult
 }
 
-// Trouble is what holds a rollout until somebody decides.
-type Trouble struct {
+// trouble is what holds a rollout until somebody decides.
+type trouble struct {
 	Kind    failure.Kind `json:"kind"`
 	Message string       `json:"message"`
 	// Pods says that it was found on the workload itself rather than on what routes to it.
@@ -46,7 +46,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		m.takeNumbers(*f.Move)
 	}
 	if a.Kind == ActComplete {
-		m.s.Stage = StageOver // nothing is owed to anybody: it closes without its record
+		m.s.Stage = stageOver // nothing is owed to anybody: it closes without its record
 		return
 	}
 	if f.Kind.System() {
@@ -59,7 +59,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 	if a.Kind == ActBegin && m.failedToBegin(f) {
 		return
 	}
-	if a.Kind == ActHold && m.s.Stage == StageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
+	if a.Kind == ActHold && m.s.Stage == stageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
 		m.nextMove() // it was deleted: there is nothing to leave
 		return
 	}
@@ -95,13 +95,13 @@ func (m *Machine) failedToBegin(f Failure) bool {
 
 // trouble holds the rollout, or rolls it back where the policy says so.
 func (m *Machine) trouble(a Action, f Failure, now time.Time) {
-	forward := m.s.Stage == StageHold || m.s.Stage == StageSteps || m.s.Stage == StageFinal && m.s.Ending.Side() == rollout.SideNew
+	forward := m.s.Stage == stageHold || m.s.Stage == stageSteps || m.s.Stage == stageFinal && m.s.Ending.Side() == rollout.SideNew
 	if f.Kind == failure.WorkloadFailed && forward && m.setup.Spec.Policy.OnFailure == strategy.OnFailureRollback {
 		m.policyDecides(rollout.VerbRollback, f.Message+"; the policy rolls back", now)
 		m.rollBack(now)
 		return
 	}
-	m.s.Trouble = &Trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
+	m.s.Trouble = &trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
 	if f.Kind != failure.Drift {
 		m.s.Status.Phase = rollout.PhaseFailed
 	}
@@ -157,7 +157,7 @@ func (m *Machine) makeSafe() (Action, bool) {
 	if m.s.PodsUnsettled && m.inSteps() && !lost(t.Kind) {
 		return m.halt(t.Message), true
 	}
-	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != StageSteps || !m.setup.Spec.Strategy.HasTraffic() {
+	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != stageSteps || !m.setup.Spec.Strategy.HasTraffic() {
 		return Action{}, false
 	}
 	action := rollout.RouteToStable
@@ -174,7 +174,7 @@ func (m *Machine) makeSafe() (Action, bool) {
 
 // waysOut are the verbs other than retry that end what has failed.
 func (m *Machine) waysOut() string {
-	if m.s.Ending == rollout.EndRollback || m.s.Stage == StageAdopt {
+	if m.s.Ending == rollout.EndRollback || m.s.Stage == stageAdopt {
 		return "stop to frozen leaves it as it is"
 	}
 	return "rollback or stop ends it"

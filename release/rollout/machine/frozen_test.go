@@ -96,6 +96,6 @@ func adopting(t *testing.T, left *rollout.Adopted) *world {
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1)), 10)
 	w.adopted = left
 	w.do(w.next())
-	require.Equal(t, StageAdopt, w.m.s.Stage)
+	require.Equal(t, stageAdopt, w.m.s.Stage)
 	return w
 }

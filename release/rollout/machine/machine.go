@@ -48,7 +48,7 @@ type Machine struct {
 // NewMachine begins a rollout.
 func NewMachine(setup Setup, now time.Time) *Machine {
 	spec := setup.Spec
-	m := &Machine{setup: setup, s: State{Stage: StageBegin}}
+	m := &Machine{setup: setup, s: State{Stage: stageBegin}}
 	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
@@ -56,7 +56,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Release,
 	}
 	m.s.Status.Workflow = &setup.Workflow
-	verb, what := VerbStart, "the rollout was started"
+	verb, what := verbStart, "the rollout was started"
 	if setup.BringHome {
 		verb, what = rollout.VerbRollback, "what an earlier release left on the workload is brought home"
 	}
@@ -141,7 +141,7 @@ func (m *Machine) Resting() bool {
 }
 
 // Over says that nothing is left to be done.
-func (m *Machine) Over() bool { return m.s.Stage == StageOver }
+func (m *Machine) Over() bool { return m.s.Stage == stageOver }
 
 // Superseded says whether a newer release takes this one's place when it is over.
 func (m *Machine) Superseded() bool { return m.s.Superseding }
@@ -149,11 +149,11 @@ func (m *Machine) Superseded() bool { return m.s.Superseding }
 // decide is one round of Next: an action, or a change of state after which it is asked again.
 func (m *Machine) decide(now time.Time) (Action, bool) {
 	switch {
-	case m.s.Stage == StageOver && m.s.Superseding:
+	case m.s.Stage == stageOver && m.s.Superseding:
 		return Action{Kind: ActSupersede}, true
-	case m.s.Stage == StageOver:
+	case m.s.Stage == stageOver:
 		return Action{Kind: ActClose}, true
-	case m.s.Stage == StageComplete:
+	case m.s.Stage == stageComplete:
 		return Action{Kind: ActComplete, Summary: "write the record"}, true
 	case m.s.Trouble != nil:
 		if a, needed := m.makeSafe(); needed {
@@ -197,13 +197,13 @@ func (m *Machine) needsGrace(a Action, now time.Time) bool {
 
 func (m *Machine) onStage(now time.Time) (Action, bool) {
 	switch m.s.Stage {
-	case StageBegin:
+	case stageBegin:
 		return m.begin()
-	case StageHold:
+	case stageHold:
 		return m.hold()
-	case StageSteps, StageBack:
+	case stageSteps, stageBack:
 		return m.throughSteps(now)
-	default: // StageAdopt, StageFinal
+	default: // stageAdopt, stageFinal
 		return m.finalise(now)
 	}
 }
@@ -236,7 +236,7 @@ func (m *Machine) hold() (Action, bool) {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
 	switch {
 	case name == "" || m.s.SharedRouted:
-		m.s.Stage = StageSteps
+		m.s.Stage = stageSteps
 		return Action{}, false
 	case m.s.Shared == nil:
 		return m.takePart(name), true
@@ -260,7 +260,7 @@ func (m *Machine) subject() rollout.Subject {
 
 // close ends the rollout in that phase: what is left is the record.
 func (m *Machine) close(phase rollout.Phase) {
-	m.s.Stage, m.s.Closing = StageComplete, phase
+	m.s.Stage, m.s.Closing = stageComplete, phase
 }
 
 func (m *Machine) workload() string {
@@ -269,10 +269,10 @@ func (m *Machine) workload() string {
 }
 
 // inSteps says whether it is at a step, on its way or on its way back.
-func (m *Machine) inSteps() bool { return m.s.Stage == StageSteps || m.s.Stage == StageBack }
+func (m *Machine) inSteps() bool { return m.s.Stage == stageSteps || m.s.Stage == stageBack }
 
 // over says that nothing but the record is left.
-func (m *Machine) over() bool { return m.s.Stage == StageComplete || m.s.Stage == StageOver }
+func (m *Machine) over() bool { return m.s.Stage == stageComplete || m.s.Stage == stageOver }
 
 // reached forgets what kept the party from answering, and what its last answers said of a pod in trouble.
 func (m *Machine) reached() {

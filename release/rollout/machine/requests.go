@@ -17,7 +17,7 @@ func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string)
 // move brings the step's pods, or looks after them while it rests.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back := m.s.Stage == StageBack
+	back := m.s.Stage == stageBack
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
 		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
 		Rest: m.rests() || m.routes(), CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
@@ -60,11 +60,10 @@ func (m *Machine) rests() bool {
 	return !m.s.Promoted && !m.passes() && (p == nil || *p > 0)
 }
 
-// route makes one change of the rollout's own routes.
 func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Action {
 	s := m.setup.Spec.Strategy
 	routings, noCanary := s.Routings, s.DisableGenerateCanaryService
-	if m.s.Stage == StageAdopt && m.s.Adopted != nil {
+	if m.s.Stage == stageAdopt && m.s.Adopted != nil {
 		routings, noCanary = m.s.Adopted.Routings, m.s.Adopted.NoCanary
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
@@ -90,7 +89,6 @@ var routeWords = map[rollout.RouteAction]string{
 	rollout.RouteRemoveCanary: "remove the canary Service",
 }
 
-// trafficWords is what a step asks of the traffic, in words.
 func trafficWords(t strategy.Traffic) string {
 	if t.Weight != nil {
 		return fmt.Sprintf("%d%% of the traffic", *t.Weight)
@@ -121,7 +119,7 @@ func (m *Machine) table() []rollout.FinalMove {
 	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic(), Services: !s.DisableGenerateCanaryService,
 		Shared: s.TrafficRoutingRef != "", Untouched: m.untouched(), Autoscalers: pins}
 	ending := m.s.Ending
-	if a := m.s.Adopted; m.s.Stage == StageAdopt && a != nil {
+	if a := m.s.Adopted; m.s.Stage == stageAdopt && a != nil {
 		b = rollout.Borrowed{Style: a.Style, Traffic: len(a.Routings) > 0, Services: !a.NoCanary, Shared: a.TrafficRouting != ""}
 		ending = rollout.EndRollback
 	}
@@ -153,7 +151,7 @@ func (m *Machine) finalise(now time.Time) (Action, bool) {
 
 func (m *Machine) finalised(now time.Time) {
 	m.s.Status.FinalisingStep = ""
-	if m.s.Stage != StageAdopt {
+	if m.s.Stage != stageAdopt {
 		m.close(m.s.Ending.Phase())
 		return
 	}
@@ -161,15 +159,15 @@ func (m *Machine) finalised(now time.Time) {
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
-	m.s.Stage, m.s.Adopted, m.s.FinalMove, m.s.Claimed, m.s.TakeOver = StageBegin, nil, 0, false, ""
-	m.s.Pinned, m.s.Routed, m.s.CanaryServices, m.s.Status.Traffic, m.s.Leaving = no, no, false, nil, LeavingAsk
+	m.s.Stage, m.s.Adopted, m.s.FinalMove, m.s.Claimed, m.s.TakeOver = stageBegin, nil, 0, false, ""
+	m.s.Pinned, m.s.Routed, m.s.CanaryServices, m.s.Status.Traffic, m.s.Leaving = no, no, false, nil, leavingAsk
 	m.s.Shared, m.s.SharedClaim, m.s.SharedRouted = nil, "", false
 	m.enterStep(m.s.Status.CurrentStepIndex, now)
 }
 
 func (m *Machine) finishPods(action rollout.FinishAction) Action {
 	to := m.s.Ending.Side()
-	if m.s.Stage == StageAdopt {
+	if m.s.Stage == stageAdopt {
 		to = rollout.SideStable
 	}
 	a := m.activity(ActFinish, rollout.WaitPods, map[rollout.FinishAction]string{
@@ -197,30 +195,30 @@ func (m *Machine) takePart(name string) Action {
 // leave leaves the shared TrafficRouting; the last holder restores its routes.
 func (m *Machine) leave() Action {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
-	if m.s.Adopted != nil && m.s.Stage == StageAdopt {
+	if m.s.Adopted != nil && m.s.Stage == stageAdopt {
 		name = m.s.Adopted.TrafficRouting
 		if m.s.Shared == nil { // its holder is dead and forgotten: this release takes its place, so that the routes are given back
 			return m.takePart(name)
 		}
 	}
-	if m.s.Leaving == LeavingRestore {
+	if m.s.Leaving == leavingRestore {
 		return m.sharedRoute(rollout.RouteToStable, "give the routes of TrafficRouting "+name+" back")
 	}
 	return Action{Kind: ActLeave, Summary: "leave TrafficRouting " + name, waits: rollout.WaitTraffic,
 		why:   m.place() + ": leaving TrafficRouting " + name,
-		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holding(name), Restored: m.s.Leaving == LeavingTell}}
+		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holding(name), Restored: m.s.Leaving == leavingTell}}
 }
 
 // place says where the rollout is, for sentences.
 func (m *Machine) place() string {
 	switch m.s.Stage {
-	case StageAdopt:
+	case stageAdopt:
 		return "bringing home what an earlier release left"
-	case StageFinal:
+	case stageFinal:
 		return finalWords[m.s.Ending]
-	case StageBack:
+	case stageBack:
 		return m.stepOf() + " of the way back"
-	case StageSteps:
+	case stageSteps:
 		return m.stepOf()
 	default:
 		return "before the first step"

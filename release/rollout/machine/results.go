@@ -48,7 +48,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 	case ActLeave:
 		m.left(*r.Leave, same)
 	case ActComplete:
-		m.s.Stage = StageOver
+		m.s.Stage = stageOver
 	}
 	if same && (a.Kind != ActRoute || !m.s.PutBackPods) {
 		m.s.PutBack, m.s.PutBackPods = false, false
@@ -75,9 +75,9 @@ func (m *Machine) begun(r rollout.BeginResult) {
 		return
 	}
 	if r.Adopted != nil {
-		m.s.Adopted, m.s.Stage, m.s.FinalMove, m.s.Leaving, m.s.StableHash = r.Adopted, StageAdopt, 0, LeavingAsk, r.StableHash
+		m.s.Adopted, m.s.Stage, m.s.FinalMove, m.s.Leaving, m.s.StableHash = r.Adopted, stageAdopt, 0, leavingAsk, r.StableHash
 		if m.s.Ending == rollout.EndFrozen {
-			m.s.Stage = StageFinal // it stays as it was found
+			m.s.Stage = stageFinal // it stays as it was found
 		}
 		return
 	}
@@ -88,10 +88,10 @@ func (m *Machine) begun(r rollout.BeginResult) {
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
 	if m.s.Ending != rollout.EndNone {
-		m.s.Stage, m.s.FinalMove = StageFinal, 0
+		m.s.Stage, m.s.FinalMove = stageFinal, 0
 		return
 	}
-	m.s.Stage = StageHold
+	m.s.Stage = stageHold
 }
 
 // holderKnown decides on the claim in the way: only a dead workflow's is taken over.
@@ -103,8 +103,8 @@ func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
 		return
 	}
 	switch {
-	case m.s.Stage != StageBegin:
-		m.s.Trouble = &Trouble{Kind: failure.Claimed,
+	case m.s.Stage != stageBegin:
+		m.s.Trouble = &trouble{Kind: failure.Claimed,
 			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workload(), holder, r.Reason)}
 		m.s.Status.Phase = rollout.PhaseFailed
 	case m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew || m.setup.BringHome:
@@ -112,7 +112,6 @@ func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
 	}
 }
 
-// giveUp closes a rollout that has done nothing.
 func (m *Machine) giveUp(why string) {
 	m.s.Claimed, m.s.Note = false, why
 	m.close(rollout.PhaseFailed)
@@ -140,8 +139,8 @@ func (m *Machine) moved(a Action, same bool) {
 	if !same {
 		return
 	}
-	checked := m.s.Check != CheckNone || a.Move.Look
-	m.s.Check = CheckNone
+	checked := m.s.Check != checkNone || a.Move.Look
+	m.s.Check = checkNone
 	_, needed := m.before()
 	switch {
 	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
@@ -168,13 +167,13 @@ func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Ti
 		m.s.SharedRouted = true
 		return
 	case a.shared:
-		m.s.Leaving = LeavingTell
+		m.s.Leaving = leavingTell
 		return
 	}
 	m.routeFacts(a)
 	switch {
 	case !same:
-	case m.s.Stage == StageFinal || m.s.Stage == StageAdopt:
+	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
 		m.s.FinalMove++
 	case a.Route.Action == rollout.RouteEnsure:
 		m.s.Status.CurrentStepState = rollout.StatePaused
@@ -182,7 +181,7 @@ func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Ti
 }
 
 func (m *Machine) routeFacts(a Action) {
-	split := func(done TriState, canary int32, matches []strategy.Match) {
+	split := func(done triState, canary int32, matches []strategy.Match) {
 		m.s.Routed = done
 		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches}
 	}
@@ -224,11 +223,11 @@ func (m *Machine) left(r rollout.LeaveTrafficResult, same bool) {
 	if !same {
 		return
 	}
-	if m.s.Leaving == LeavingAsk && r.Restore {
+	if m.s.Leaving == leavingAsk && r.Restore {
 		if len(r.Shared.Routings) > 0 || m.s.Shared == nil { // a TrafficRouting that was deleted no longer says what it asked
 			m.s.Shared = &r.Shared
 		}
-		m.s.SharedClaim, m.s.Leaving = r.Claim, LeavingRestore
+		m.s.SharedClaim, m.s.Leaving = r.Claim, leavingRestore
 		if len(m.s.Shared.Routings) > 0 {
 			return
 		}
@@ -238,7 +237,7 @@ func (m *Machine) left(r rollout.LeaveTrafficResult, same bool) {
 
 func (m *Machine) nextMove() {
 	m.s.FinalMove++
-	m.s.Leaving = LeavingAsk
+	m.s.Leaving = leavingAsk
 }
 
 // Stopped says that the action was stopped half way, as Interrupts asked.
@@ -256,9 +255,9 @@ func (m *Machine) Observed() {
 
 // lookAgain has the pods looked at when a step rests and a hint came meanwhile.
 func (m *Machine) lookAgain() bool {
-	again := m.s.Observed && m.s.Check == CheckNone && m.s.Status.CurrentStepState == rollout.StatePaused
+	again := m.s.Observed && m.s.Check == checkNone && m.s.Status.CurrentStepState == rollout.StatePaused
 	if again {
-		m.s.Observed, m.s.Check = false, CheckLook
+		m.s.Observed, m.s.Check = false, checkLook
 	}
 	return again
 }

@@ -29,14 +29,14 @@ func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		command rollout.Command
-		stage   Stage
+		stage   stage
 		phase   rollout.Phase
 	}{
-		{"a rollback need not wait for what it does not take", rollout.Command{Verb: rollout.VerbRollback}, StageFinal, rollout.PhaseRolledBack},
-		{"nor need a stop", rollout.Command{Verb: rollout.VerbStop}, StageFinal, rollout.PhaseRolledBack},
-		{"nor a stop that leaves everything", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, StageFinal, rollout.PhaseCancelled},
-		{"nor a finish without steps", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, StageFinal, rollout.PhaseHealthy},
-		{"nor a newer release", rollout.Command{Verb: rollout.VerbSupersede}, StageFinal, rollout.PhaseRolledBack},
+		{"a rollback need not wait for what it does not take", rollout.Command{Verb: rollout.VerbRollback}, stageFinal, rollout.PhaseRolledBack},
+		{"nor need a stop", rollout.Command{Verb: rollout.VerbStop}, stageFinal, rollout.PhaseRolledBack},
+		{"nor a stop that leaves everything", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, stageFinal, rollout.PhaseCancelled},
+		{"nor a finish without steps", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, stageFinal, rollout.PhaseHealthy},
+		{"nor a newer release", rollout.Command{Verb: rollout.VerbSupersede}, stageFinal, rollout.PhaseRolledBack},
 	} {
 		w := holding(t, nil)
 		outcome, message := w.m.Command(tc.command, w.now)

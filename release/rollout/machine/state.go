@@ -13,7 +13,7 @@ type State struct {
 	// Status is without its history, which the log has.
 	Status rollout.Status `json:"status"`
 	Log    audit.Log      `json:"log"`
-	Stage  Stage          `json:"stage"`
+	Stage  stage          `json:"stage"`
 	// Ending is where the rollout is being brought to, "" while it goes through its steps.
 	Ending rollout.Ending `json:"ending,omitempty"`
 	// FinalMove is the next move of the finalising table, an index.
@@ -31,8 +31,8 @@ type State struct {
 	// Stuck says that a new pod of the step is in trouble that may pass, and which.
 	Stuck string `json:"stuck,omitempty"`
 	// Pinned and Routed say what may have been done to the Services and the routes.
-	Pinned TriState `json:"pinned,omitempty"`
-	Routed TriState `json:"routed,omitempty"`
+	Pinned triState `json:"pinned,omitempty"`
+	Routed triState `json:"routed,omitempty"`
 	// CanaryServices says that there may be canary Services.
 	CanaryServices bool `json:"canaryServices,omitempty"`
 	// Template is the new template's digest, "" until it is known. StableHash and CanaryHash are values of the pods' revision label.
@@ -43,7 +43,7 @@ type State struct {
 	From     int32 `json:"from,omitempty"`
 	Counting bool  `json:"counting,omitempty"`
 	// Check has the pods looked at, or seen to, once more while a step rests.
-	Check Check `json:"check,omitempty"`
+	Check check `json:"check,omitempty"`
 	// UID is the workload's own.
 	UID string `json:"uid,omitempty"`
 	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.
@@ -58,7 +58,7 @@ type State struct {
 	Expired bool `json:"expired,omitempty"`
 	// PausedBy says who holds it, in words.
 	PausedBy string   `json:"pausedBy,omitempty"`
-	Trouble  *Trouble `json:"trouble,omitempty"`
+	Trouble  *trouble `json:"trouble,omitempty"`
 	// GraceUntil is until when routes are left to take effect, RestUntil until when a step rests, ExpiresAt when its approval expires.
 	GraceUntil *time.Time `json:"graceUntil,omitempty"`
 	RestUntil  *time.Time `json:"restUntil,omitempty"`
@@ -80,7 +80,7 @@ type State struct {
 	SharedClaim  string                 `json:"sharedClaim,omitempty"`
 	SharedRouted bool                   `json:"sharedRouted,omitempty"`
 	// Leaving is how far leaving the TrafficRouting is.
-	Leaving Leaving `json:"leaving,omitempty"`
+	Leaving leaving `json:"leaving,omitempty"`
 	// Superseding says that a newer release takes this one's place when it is over.
 	Superseding bool `json:"superseding,omitempty"`
 	// Closing is the phase in which it closes.
@@ -89,54 +89,54 @@ type State struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Stage is which part of its way a rollout is on.
-type Stage string
+// stage is which part of its way a rollout is on.
+type stage string
 
 // The stages.
 const (
-	// StageBegin claims the workload.
-	StageBegin Stage = "Begin"
-	// StageAdopt brings home what an earlier release left.
-	StageAdopt Stage = "Adopt"
-	// StageHold takes part in a shared TrafficRouting.
-	StageHold Stage = "Hold"
-	// StageSteps goes through the steps, StageBack through the steps of a rollback in batches.
-	StageSteps Stage = "Steps"
-	StageBack  Stage = "Back"
-	// StageFinal finalises.
-	StageFinal Stage = "Final"
-	// StageComplete writes the record; StageOver: nothing is left to do.
-	StageComplete Stage = "Complete"
-	StageOver     Stage = "Over"
+	// stageBegin claims the workload.
+	stageBegin stage = "Begin"
+	// stageAdopt brings home what an earlier release left.
+	stageAdopt stage = "Adopt"
+	// stageHold takes part in a shared TrafficRouting.
+	stageHold stage = "Hold"
+	// stageSteps goes through the steps, stageBack through the steps of a rollback in batches.
+	stageSteps stage = "Steps"
+	stageBack  stage = "Back"
+	// stageFinal finalises.
+	stageFinal stage = "Final"
+	// stageComplete writes the record; stageOver: nothing is left to do.
+	stageComplete stage = "Complete"
+	stageOver     stage = "Over"
 )
 
-// TriState is whether a thing was done: not, perhaps (it was asked), or surely.
-type TriState string
+// triState is whether a thing was done: not, perhaps (it was asked), or surely.
+type triState string
 
 // The values of a TriState.
 const (
-	no    TriState = ""
-	maybe TriState = "maybe"
-	yes   TriState = "yes"
+	no    triState = ""
+	maybe triState = "maybe"
+	yes   triState = "yes"
 )
 
-// Check is a Move that is made while a step rests.
-type Check string
+// check is a Move that is made while a step rests.
+type check string
 
 // The checks.
 const (
-	CheckNone Check = ""
-	// CheckLook looks at what somebody else has changed; CheckMove sees to the step's pods again.
-	CheckLook Check = "look"
-	CheckMove Check = "move"
+	checkNone check = ""
+	// checkLook looks at what somebody else has changed; checkMove sees to the step's pods again.
+	checkLook check = "look"
+	checkMove check = "move"
 )
 
-// Leaving is how far the leaving of a shared TrafficRouting is.
-type Leaving string
+// leaving is how far the leaving of a shared TrafficRouting is.
+type leaving string
 
 // The parts of leaving: asked whether it is the last holder, restoring the routes, telling so.
 const (
-	LeavingAsk     Leaving = ""
-	LeavingRestore Leaving = "restore"
-	LeavingTell    Leaving = "tell"
+	leavingAsk     leaving = ""
+	leavingRestore leaving = "restore"
+	leavingTell    leaving = "tell"
 )

@@ -22,7 +22,7 @@ func (m *Machine) enterStep(n int, now time.Time) {
 	s := &m.s.Status
 	s.CurrentStepIndex, s.CurrentStepState = n, rollout.StateBeforeUpgrade
 	m.s.Visit++
-	m.s.RestUntil, m.s.ExpiresAt, m.s.Expired, m.s.Check, m.s.SpentSeconds = nil, nil, false, CheckNone, 0
+	m.s.RestUntil, m.s.ExpiresAt, m.s.Expired, m.s.Check, m.s.SpentSeconds = nil, nil, false, checkNone, 0
 	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &now, nil
 }
 
@@ -38,13 +38,13 @@ func (m *Machine) goToStep(n int, now time.Time) {
 func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	s := &m.s.Status
 	switch {
-	case m.s.Check != CheckNone || m.lookAgain():
-		return m.move(m.s.Check == CheckLook), true
+	case m.s.Check != checkNone || m.lookAgain():
+		return m.move(m.s.Check == checkLook), true
 	case s.Paused && m.s.PodsUnsettled:
 		return m.halt("it is paused, " + m.s.PausedBy), true
 	case s.Paused:
 		return Action{Kind: ActRest, waits: rollout.WaitResume, why: fmt.Sprintf("%s: paused, %s; resume goes on", m.place(), m.s.PausedBy)}, true
-	case m.s.Stage == StageBack && m.setup.Spec.Strategy.HasTraffic() && m.s.Routed != no: // traffic goes back before the first pod
+	case m.s.Stage == stageBack && m.setup.Spec.Strategy.HasTraffic() && m.s.Routed != no: // traffic goes back before the first pod
 		return m.routeOnly(rollout.RouteToStable)
 	case m.s.Counting:
 		return m.count()
@@ -82,9 +82,8 @@ func (m *Machine) count() (Action, bool) {
 	return Action{}, false
 }
 
-// routes says whether the current step moves traffic.
 func (m *Machine) routes() bool {
-	return m.s.Stage == StageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
+	return m.s.Stage == stageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
 }
 
 // before is what the Services and routes need before the step's pods move: the stable Service pinned to the stable pods while there are to
@@ -92,7 +91,7 @@ func (m *Machine) routes() bool {
 func (m *Machine) before() (Action, bool) {
 	st := m.setup.Spec.Strategy
 	switch {
-	case m.s.Stage != StageSteps || !st.HasTraffic():
+	case m.s.Stage != stageSteps || !st.HasTraffic():
 	case m.step().Routes() && st.DisableGenerateCanaryService:
 	case m.step().Routes():
 		takesAll := st.Style == strategy.StylePartition && m.takesAll()
@@ -136,7 +135,7 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 		return Action{Kind: ActRest, Until: m.s.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: rollout.WaitTimer,
 			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.s.RestUntil))}, true
 	}
-	m.note(rollout.Command{Verb: VerbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
+	m.note(rollout.Command{Verb: verbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
 		fmt.Sprintf("the pause of %s, %s, has elapsed: it goes on", m.stepOf(), time.Duration(*step.PauseSeconds)*time.Second), now)
 	m.s.Status.CurrentStepState = rollout.StateReady
 	return Action{}, false
@@ -173,7 +172,7 @@ func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
 // expire is policy.onExpiry.
 func (m *Machine) expire(now time.Time) {
 	m.s.ExpiresAt = nil
-	if m.setup.Spec.Policy.OnExpiry == strategy.OnFailureRollback && m.s.Stage == StageSteps {
+	if m.setup.Spec.Policy.OnExpiry == strategy.OnFailureRollback && m.s.Stage == stageSteps {
 		m.policyDecides(rollout.VerbRollback, fmt.Sprintf("nobody approved %s in time: the policy rolls back", m.stepOf()), now)
 		m.rollBack(now)
 		return
@@ -182,7 +181,6 @@ func (m *Machine) expire(now time.Time) {
 	m.policyDecides(rollout.VerbPause, fmt.Sprintf("nobody approved %s in time: it waits for a resume", m.stepOf()), now)
 }
 
-// nextStep goes on to the next step, or to finalising after the last.
 func (m *Machine) nextStep(now time.Time) {
 	s := &m.s.Status
 	s.Steps[s.CurrentStepIndex-1].FinishedAt = &now
@@ -191,7 +189,7 @@ func (m *Machine) nextStep(now time.Time) {
 		return
 	}
 	s.CurrentStepState = rollout.StateCompleted
-	if m.s.Stage == StageBack {
+	if m.s.Stage == stageBack {
 		m.finish(rollout.EndRollback)
 	} else {
 		m.finish(rollout.EndSuccess)
@@ -201,9 +199,9 @@ func (m *Machine) nextStep(now time.Time) {
 // rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.
 func (m *Machine) rollBack(now time.Time) {
 	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
-	if m.s.Stage == StageSteps && inBatches && m.s.Moved && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
+	if m.s.Stage == stageSteps && inBatches && m.s.Moved && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
 		m.turn()
-		m.s.Ending, m.s.Stage, m.s.Counting, m.s.Promoted = rollout.EndRollback, StageBack, true, false
+		m.s.Ending, m.s.Stage, m.s.Counting, m.s.Promoted = rollout.EndRollback, stageBack, true, false
 		m.goToStep(1, now)
 		return
 	}
@@ -214,17 +212,17 @@ func (m *Machine) rollBack(now time.Time) {
 func (m *Machine) finish(ending rollout.Ending) {
 	m.turn()
 	m.s.Ending = ending
-	if m.s.Stage == StageBegin || m.s.Stage == StageAdopt && ending != rollout.EndFrozen && ending != rollout.EndGone {
+	if m.s.Stage == stageBegin || m.s.Stage == stageAdopt && ending != rollout.EndFrozen && ending != rollout.EndGone {
 		return
 	}
-	m.s.Stage, m.s.FinalMove, m.s.Leaving = StageFinal, 0, LeavingAsk
+	m.s.Stage, m.s.FinalMove, m.s.Leaving = stageFinal, 0, leavingAsk
 }
 
 // turn drops what held the rollout, and stops what is being carried out.
 func (m *Machine) turn() {
 	m.epoch++
 	m.interrupted = m.running != nil && m.running.stoppable()
-	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", CheckNone, false
+	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
 	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
 	m.s.RestUntil, m.s.ExpiresAt = nil, nil
 	m.s.Status.Phase = rollout.PhaseProgressing

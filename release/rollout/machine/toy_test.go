@@ -58,7 +58,7 @@ func (w *world) next() Action {
 	if s.FinishedAt == nil {
 		require.NotNil(w.t, s.WaitingFor, "it is always said what is waited for")
 	}
-	if a.Kind == ActRest && a.Until == nil && !w.gone && (s.Paused || w.m.s.Trouble != nil && !w.m.s.Trouble.Pods) && (w.m.s.Stage == StageSteps || w.m.s.Stage == StageBack) {
+	if a.Kind == ActRest && a.Until == nil && !w.gone && (s.Paused || w.m.s.Trouble != nil && !w.m.s.Trouble.Pods) && (w.m.s.Stage == stageSteps || w.m.s.Stage == stageBack) {
 		require.False(w.t, w.loose, "what is held is at rest: %v", w.actions)
 	}
 	if a.Kind == ActMove && !a.Move.Halt {

@@ -12,8 +12,8 @@ import (
 
 // What a rollout's history tells beside the verbs that people send: who started it, and that the pause of a step has elapsed.
 const (
-	VerbStart   rollout.Verb = "start"
-	VerbElapsed rollout.Verb = "elapsed"
+	verbStart   rollout.Verb = "start"
+	verbElapsed rollout.Verb = "elapsed"
 )
 
 // Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
@@ -90,10 +90,10 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 
 // walking says whether the rollout goes through steps, or is about to.
 func (m *Machine) walking() bool {
-	if m.s.Stage == StageBack {
+	if m.s.Stage == stageBack {
 		return true
 	}
-	return m.s.Stage != StageFinal && !m.over() && m.s.Ending == rollout.EndNone
+	return m.s.Stage != stageFinal && !m.over() && m.s.Ending == rollout.EndNone
 }
 
 // notWalking is why a verb about steps is refused while the rollout is being brought to its end, or is held.
@@ -114,7 +114,7 @@ func (m *Machine) notWalking(verb rollout.Verb) string {
 func (m *Machine) pausing() bool {
 	s := m.s.Status
 	return m.walking() && m.s.Trouble == nil && !s.Paused && !m.s.Expired && !m.s.Promoted && m.inSteps() &&
-		s.CurrentStepState == rollout.StatePaused && m.s.Check == CheckNone && !m.passes()
+		s.CurrentStepState == rollout.StatePaused && m.s.Check == checkNone && !m.passes()
 }
 
 func (m *Machine) approve() (done, refusal string) {
@@ -196,11 +196,11 @@ func (m *Machine) retry() (done, refusal string) {
 	}
 	if m.s.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
 		m.s.Visit++
-		m.s.Check = CheckNone
+		m.s.Check = checkNone
 		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
-		m.s.Check = CheckMove
+		m.s.Check = checkMove
 	}
 	if m.s.PutBack {
 		return "what was edited is put back to what this release wrote, and it goes on", ""
@@ -229,7 +229,7 @@ func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) 
 	}
 	failed := m.s.Trouble != nil && m.s.Trouble.Kind != failure.Drift && !lost(m.s.Trouble.Kind)
 	switch why := m.notWalking(rollout.VerbJump); {
-	case m.s.Stage == StageBack:
+	case m.s.Stage == stageBack:
 		return "", "it is on its way back: no jump is possible, wait until it is over"
 	case why != "" && (!failed || !m.walking()):
 		return "", why

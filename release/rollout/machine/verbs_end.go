@@ -33,7 +33,7 @@ func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) 
 }
 
 // abandon ends a rollout whose workload somebody else has taken: nothing of it may be written any more.
-func (m *Machine) abandon(c rollout.Command, t *Trouble) (done, refusal string) {
+func (m *Machine) abandon(c rollout.Command, t *trouble) (done, refusal string) {
 	if c.To == rollout.StopToStable || c.To == rollout.StopToNew {
 		return "", fmt.Sprintf("%s: it cannot be brought to %s, since the workload is somebody else's now; stop to frozen abandons it", t.Message,
 			c.To)
@@ -45,7 +45,7 @@ func (m *Machine) abandon(c rollout.Command, t *Trouble) (done, refusal string) 
 }
 
 func (m *Machine) stopToStable() (done, refusal string) {
-	if m.s.Stage == StageBack {
+	if m.s.Stage == stageBack {
 		m.finish(rollout.EndRollback)
 		return "it goes back to stable at once, without the steps that are left", ""
 	}
@@ -63,7 +63,7 @@ func (m *Machine) noWayBack() (done, refusal string) {
 		return "", m.alreadyBack()
 	case m.s.Ending == rollout.EndFrozen:
 		return "", "it is being frozen: roll it back when that is over"
-	case m.s.Stage == StageAdopt:
+	case m.s.Stage == stageAdopt:
 		return m.adoptThenEnd()
 	case m.releasing():
 		return "", "it is all but over, the workload is being released: start a release of the earlier version instead"
@@ -93,7 +93,7 @@ func (m *Machine) stopToNew() (done, refusal string) {
 		return "", "it is finishing to the new version already"
 	case m.s.Ending != rollout.EndNone:
 		return "", "it is on its way back: it cannot be finished to the new version any more"
-	case m.s.Stage == StageAdopt || m.setup.BringHome:
+	case m.s.Stage == stageAdopt || m.setup.BringHome:
 		return "", "what an earlier release left is being brought home: wait for the first step"
 	}
 	m.finish(rollout.EndNew)
@@ -105,7 +105,7 @@ func (m *Machine) stopToFrozen() (done, refusal string) {
 	if m.s.Superseding {
 		return "", "a newer release takes its place: it cannot be frozen, retry brings it home"
 	}
-	finalising := m.s.Stage == StageFinal || m.s.Stage == StageAdopt
+	finalising := m.s.Stage == stageFinal || m.s.Stage == stageAdopt
 	if finalising && (m.s.Trouble == nil || m.s.Ending == rollout.EndFrozen) {
 		return "", "it is being brought to its end: it cannot be frozen now, wait until that is over"
 	}
@@ -130,7 +130,7 @@ func (m *Machine) rollback(now time.Time) (done, refusal string) {
 		return done, refusal
 	}
 	m.rollBack(now)
-	if m.s.Stage == StageBack {
+	if m.s.Stage == stageBack {
 		return "it goes back to stable through the steps", ""
 	}
 	return "it goes back to stable, traffic first", ""
@@ -138,7 +138,7 @@ func (m *Machine) rollback(now time.Time) (done, refusal string) {
 
 // releasing says whether the last move of finalising is under way, after which nothing of the release is left on the workload.
 func (m *Machine) releasing() bool {
-	return m.s.Stage == StageFinal && m.s.Status.FinalisingStep == string(rollout.FinalRelease)
+	return m.s.Stage == stageFinal && m.s.Status.FinalisingStep == string(rollout.FinalRelease)
 }
 
 // supersede gives way to a newer release of the same workload: back to stable first.
@@ -153,14 +153,14 @@ func (m *Machine) supersede() (done, refusal string) {
 		return "", "it is being brought to its end: start the release again when that is over"
 	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone:
 		return "", "a blue-green release cannot be superseded: roll it back first, then start the newer one"
-	case t != nil && (m.s.Ending == rollout.EndRollback || m.s.Stage == StageAdopt):
+	case t != nil && (m.s.Ending == rollout.EndRollback || m.s.Stage == stageAdopt):
 		return "", "it cannot go back to stable: " + m.held().why
 	}
 	m.s.Superseding = true
 	switch none := m.s.Ending == rollout.EndNone; {
-	case none && m.s.Stage == StageAdopt:
+	case none && m.s.Stage == stageAdopt:
 		m.s.Ending = rollout.EndRollback
-	case none, m.s.Stage == StageBack:
+	case none, m.s.Stage == stageBack:
 		m.finish(rollout.EndRollback)
 	}
 	return "it goes back to stable, traffic first; then the newer release begins", ""

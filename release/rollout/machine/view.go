@@ -117,7 +117,7 @@ func (m *Machine) gate() string {
 
 func (m *Machine) nextIndex() int {
 	s := &m.s.Status
-	if m.s.Stage == StageFinal || m.over() || s.CurrentStepIndex >= m.steps() {
+	if m.s.Stage == stageFinal || m.over() || s.CurrentStepIndex >= m.steps() {
 		return -1
 	}
 	return s.CurrentStepIndex + 1
@@ -132,7 +132,7 @@ const (
 func (m *Machine) stepState(n int) string {
 	s := &m.s.Status
 	step := s.Steps[n-1]
-	over := m.s.Stage == StageFinal || m.over()
+	over := m.s.Stage == stageFinal || m.over()
 	switch {
 	case step.FinishedAt != nil:
 		return string(rollout.StateCompleted)

@@ -114,7 +114,6 @@ func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAct
 	return begins(result, seen)
 }
 
-// begins ends a Begin with that answer.
 func begins(result rollout.BeginResult, seen Observed) NextAction {
 	result.Replicas, result.Generation = seen.Replicas, seen.Generation
 	d := done(result.Message)

@@ -28,7 +28,6 @@ var (
 	gateDeadline = json.RawMessage("2147483647")
 )
 
-// deploymentStrategy is spec.strategy of a Deployment.
 type deploymentStrategy struct {
 	Type          string             `json:"type,omitempty"`
 	RollingUpdate *deploymentRolling `json:"rollingUpdate,omitempty"`
@@ -62,7 +61,6 @@ func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
 	return min(unavailable, size), surge
 }
 
-// deployment is what the three styles of a Deployment have in common.
 type deployment struct{ inPlace }
 
 func (deployment) Pointers() []string {
@@ -166,7 +164,6 @@ func place(t task, seen Observed) NextAction {
 	return set(growing(unavailable, surge), t.write("place", gated(unavailable, surge)))
 }
 
-// grow asks for the next pods beyond those there are.
 func grow(t task, seen Observed) NextAction {
 	unavailable, surge := nextLimits(t, seen)
 	return set(growing(unavailable, surge), t.write("grow", seen.changed(gated(unavailable, surge)...)))

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// maxEdited is how many changed fields are named.
 const maxEdited = 3
 
 // Edited names the fields in which one pod template differs from another, as people know them: "image of container app (x:2, was x:1)",

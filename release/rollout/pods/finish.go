@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// finish is one decision on a move of finalising.
 type finish struct {
 	tech    Technique
 	req     rollout.FinishRequest

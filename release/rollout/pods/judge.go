@@ -42,7 +42,6 @@ func takeOver(s rollout.Subject, seen Observed) NextAction {
 	return set(reason, &workloadops.Write{Step: "take-over", Held: seen.Claim, Fresh: true, Claim: s.Claim})
 }
 
-// deadlineOf is how long the pods may take.
 func deadlineOf(s rollout.Subject) time.Duration {
 	return time.Duration(s.DeadlineSeconds) * time.Second
 }

@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// move is one decision on a Move.
 type move struct {
 	tech Technique
 	req  rollout.MoveRequest
@@ -84,7 +83,6 @@ func drifted(s rollout.Subject, seen Observed) NextAction {
 	return drift(s, "changed its pod template")
 }
 
-// plan works out the task.
 func (m *move) plan() {
 	seen, saved := m.seen, m.seen.Saved
 	size := seen.Replicas
@@ -115,7 +113,6 @@ func (m *move) plan() {
 	}
 }
 
-// target is how many pods are to be new.
 func (m *move) target(size int32) int32 {
 	target := strategy.Target(m.req.Replicas, size)
 	if m.req.KeepStable {

@@ -50,7 +50,6 @@ type AutoscalerChange struct {
 
 func next(a workloadops.NextAction) NextAction { return NextAction{NextAction: a} }
 
-// look asks for the pods.
 func look(reason string) NextAction { return next(workloadops.Next(workloadops.ActLook, reason)) }
 
 // done says that the pods are where the technique should bring them, or that the move is over.
@@ -59,7 +58,6 @@ func done(reason string) NextAction { return next(workloadops.Next(workloadops.A
 // wait says that the technique waits for the cluster; the framework adds what the pods say, and judges their trouble and the deadline.
 func wait(reason string) NextAction { return next(workloadops.Next(workloadops.ActWait, reason)) }
 
-// set is a write of the technique; the framework adds the claim.
 func set(reason string, w *workloadops.Write) NextAction {
 	return next(workloadops.NextAction{Action: workloadops.ActWrite, Reason: reason, Write: w})
 }

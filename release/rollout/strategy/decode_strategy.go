@@ -78,7 +78,6 @@ func (r *Reader) blueGreen(d *draft, v strictyaml.Value) {
 	r.common(d, v, m)
 }
 
-// common reads what canary and blueGreen have in common.
 func (r *Reader) common(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
 	d.body = v.Path()
 	d.DisableGenerateCanaryService = m.Optional("disableGenerateCanaryService").Truth()

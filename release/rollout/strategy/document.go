@@ -17,7 +17,6 @@ const (
 	documentKind  = "Rollout"
 )
 
-// document is a Rollout document in one form.
 type document struct {
 	draft
 	namespace, name string
@@ -47,7 +46,6 @@ func (r *Reader) Metadata(v strictyaml.Value) (namespace, name string, annotatio
 	return namespace, name, Annotations{field: field.Path(), texts: field.StringMap()}
 }
 
-// document reads a whole Rollout document, as it is written or as kubectl prints it.
 func (r *Reader) document(v strictyaml.Value) document {
 	m := v.Mapping("apiVersion", "kind", "metadata", "spec", "status")
 	version := oneOf(m.Optional("apiVersion"), versionBeta, versionAlpha)
@@ -115,7 +113,6 @@ type Annotations struct {
 	texts map[string]string
 }
 
-// at is the path of an annotation.
 func (a Annotations) at(key string) string { return strictyaml.Join(a.field, key) }
 
 // The annotations of a Rollout document that mean something.

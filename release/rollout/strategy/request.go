@@ -135,7 +135,6 @@ func (r *Reader) party(v strictyaml.Value) string {
 	return party
 }
 
-// change reads what the new version differs in.
 func (r *Reader) change(m strictyaml.Mapping) Change {
 	images, patch := m.Field("images"), m.Field("templatePatch")
 	switch {

@@ -30,7 +30,6 @@ var kinds = []kind{
 const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of apps.kruise.io/v1alpha1, StatefulSet of " +
 	"apps.kruise.io/v1beta1 and v1alpha1"
 
-// kindOf is what is known about a workload's kind.
 func kindOf(ref catalog.WorkloadRef) (kind, bool) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kind == ref.Kind && slices.Contains(k.apiVersions, ref.APIVersion) })
 	if i < 0 {
@@ -44,7 +43,6 @@ func isDeployment(ref catalog.WorkloadRef) bool {
 	return ref.APIVersion == "apps/v1" && ref.Kind == catalog.Deployment
 }
 
-// workloadRef reads a reference to a workload.
 func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
 	if !v.Present() {
 		r.Refuse(v.Path(), "is required: name the workload by apiVersion, kind and name")

@@ -8,7 +8,6 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxSteps is how many steps a strategy has at most.
 const maxSteps = 50
 
 // partitionPercentLimit is up to which share of the pods a partition step may route: the stable version keeps its own
@@ -104,7 +103,6 @@ func (r *Reader) checkTraffic(d *draft, i int) {
 	r.refuseUnrouted(d, i)
 }
 
-// refuseUnrouted refuses what a step asks of traffic that this rollout does not move.
 func (r *Reader) refuseUnrouted(d *draft, i int) {
 	step := d.Steps[i]
 	for _, asked := range []struct {

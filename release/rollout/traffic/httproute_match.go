@@ -39,7 +39,6 @@ func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible
 	return m, true, nil
 }
 
-// bothPaths is the path that meets both.
 func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Object, possible bool, err error) {
 	kind, value := PathOf(own)
 	mine := Object{"type": kind, "value": value}

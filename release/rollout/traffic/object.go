@@ -13,7 +13,6 @@ import (
 // Object is an object, or a part of one, as JSON: map[string]any, []any, string, bool, int64, float64 and nil.
 type Object = map[string]any
 
-// clone copies an object deeply.
 func clone[T any](value T) T {
 	c, ok := runtime.DeepCopyJSONValue(value).(T)
 	if !ok {
@@ -67,7 +66,6 @@ func digStrings(o Object, path ...string) map[string]string {
 	return out
 }
 
-// annotationsOf are an object's annotations.
 func annotationsOf(o Object) map[string]string { return digStrings(o, "metadata", "annotations") }
 
 // Number reads a JSON number.

@@ -57,19 +57,19 @@ func (v Version) selector(own map[string]string) map[string]string {
 	return out
 }
 
-// PathSelector is the place that pinning changes.
-const PathSelector = "/spec/selector"
+// pathSelector is the place that pinning changes.
+const pathSelector = "/spec/selector"
 
 // Pinned derives the stable Service that selects one version's pods only.
 func Pinned(v Version) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
-		jsonpatch.Put(original, PathSelector, anyMap(v.selector(SelectorOf(original))))
-		return original, []string{PathSelector}, nil
+		jsonpatch.Put(original, pathSelector, anyMap(v.selector(SelectorOf(original))))
+		return original, []string{pathSelector}, nil
 	}
 }
 
 // CanarySelectorPaths are the places of a canary Service that are ours to keep.
-var CanarySelectorPaths = []string{PathSelector}
+var CanarySelectorPaths = []string{pathSelector}
 
 // createdMetadata is the metadata of an object that is made beside another: its labels and annotations, without those that speak of the
 // other alone, the claim, and an owner reference, so that it goes when the other is deleted.

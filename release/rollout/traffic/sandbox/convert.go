@@ -48,7 +48,6 @@ func fromJSON(state *lua.LState, value any) lua.LValue {
 	}
 }
 
-// origin is the metatable of that name.
 func origin(state *lua.LState, name string) *lua.LTable {
 	meta := state.NewTypeMetatable(name)
 	meta.RawSetString(metaName, lua.LString(name))
