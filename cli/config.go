@@ -63,7 +63,8 @@ func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 	return nil
 }
 
-// configFlags are the flags that were given, among those of one command, with its defaults; without a command they are given back as they are.
+// configFlags are the flags that were given, among those of one command, with its defaults; without a command they are given back as
+// they are.
 func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error) {
 	if forCommand == "" {
 		return given, nil

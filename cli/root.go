@@ -70,7 +70,8 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 			root.AddCommand(c)
 		}
 	}
-	add(groupRelease, plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a), rollout.Command(a), serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a), repair.Command(a))
+	add(groupRelease, plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a), rollout.Command(a),
+		serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a), repair.Command(a))
 	add(groupEngine, append(engine, configCommand(a), healthcheck.Command(a))...)
 	add(groupOther, versionCommand(a))
 	root.SetHelpCommandGroupID(groupOther)
@@ -102,7 +103,6 @@ func refuseStrays(a *app.App, command *cobra.Command) {
 	}
 }
 
-// helpColumns is how wide help is at most.
 const helpColumns = 100
 
 // wrapHelp keeps the help of every command within a terminal.

@@ -100,7 +100,8 @@ func (f Finding) String() string {
 func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	var all []Finding
 	for _, p := range problems {
-		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: namingCommands(p.Reason)}})
+		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line,
+			Reason: namingCommands(p.Reason)}})
 	}
 	return all
 }
@@ -146,7 +147,8 @@ func Explain(err error, most int) string {
 			fmt.Fprintf(&text, "The rollout is %s now: %s\n", problem.Rollout.Phase, render.OneLine(problem.Rollout.Reason))
 		}
 		if problem.Serving != nil {
-			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase, render.Because(render.ReasonAndMessage(problem.Serving.Reason, render.OneLine(problem.Serving.Message))))
+			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase,
+				render.Because(render.ReasonAndMessage(problem.Serving.Reason, render.OneLine(problem.Serving.Message))))
 		}
 		if problem.Holder != "" {
 			fmt.Fprintf(&text, "In the way: %s\n", render.OneLine(problem.Holder))
@@ -184,7 +186,7 @@ var commandNouns = map[string]struct {
 
 // namingCommands puts the commands that people type here in the place of the HTTP requests that a message names.
 func namingCommands(text string) string {
-	return httpCall.ReplaceAllStringFunc(text, func(call string) string {
+	text = httpCall.ReplaceAllStringFunc(text, func(call string) string {
 		match := httpCall.FindStringSubmatch(call)
 		method, what, known := match[1], commandNouns[match[2]], commandNouns[match[2]].noun != ""
 		if !known {
@@ -216,4 +218,5 @@ func namingCommands(text string) string {
 		}
 		return strings.TrimSpace("slipway " + what.noun + " " + verb + " " + name)
 	})
+	return strings.ReplaceAll(text, "supersede: true", "--supersede")
 }

@@ -22,7 +22,8 @@ import (
 // protobufPrefix is what protobuf's errors begin with, a blank that varies included.
 var protobufPrefix = regexp.MustCompile(`^proto:\s+(syntax error )?(\(line [0-9:]+\):\s*)?`)
 
-// ProtoJSONCause is what is wrong with a message. Lines are left out: they are not those of a file that was YAML, or whose document is not the first.
+// ProtoJSONCause is what is wrong with a message. Lines are left out: they are not those of a file that was YAML, or whose document
+// is not the first.
 func ProtoJSONCause(err error) string {
 	return render.OneLine(protobufPrefix.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
@@ -42,7 +43,8 @@ var kusciaHints = []struct{ words, hint string }{
 	{"kusciadeployments.kuscia.secretflow", "`slipway serving list` shows the servings that there are."},
 	{"can not get appimage", "Register the AppImage first: kubectl apply -f FILE, or slipway appimage apply -f FILE."},
 	{"appimages.kuscia.secretflow", "`slipway appimage list` shows the AppImages that there are."},
-	{"serving \"", "Change it with `slipway serving update -f FILE`, or choose another serving_id. One that was deleted is gone when its parties are cleaned up."},
+	{"serving \"", "Change it with `slipway serving update -f FILE`, or choose another serving_id. One that was deleted is gone " +
+		"when its parties are cleaned up."},
 	{"is not known: create a Party", "`slipway party list` shows the parties that there are."},
 	{"does not exist", "An update changes parties that the serving has; to add or remove one, use kubectl apply."},
 }
@@ -72,7 +74,6 @@ func newKusciaError(code int, message string) *KusciaError {
 	return e
 }
 
-// kusciaAnswer is an answer of Kuscia's API.
 type kusciaAnswer struct {
 	Status *struct {
 		Code    int    `json:"code"`
@@ -86,13 +87,15 @@ func KusciaData(response *http.Response, err error) (json.RawMessage, error) {
 	answer, err := Read[kusciaAnswer](response, err)
 	var stranger *strangerError
 	if errors.As(err, &stranger) && strings.HasPrefix(stranger.status, fmt.Sprint(http.StatusUnauthorized)) {
-		return nil, fmt.Errorf("the engine wants the token of Kuscia's API, and --token-file gave none or another: give the file that the engine has as --kuscia-token-file")
+		return nil, fmt.Errorf("the engine wants the token of Kuscia's API, and --token-file gave none or another: give the file that " +
+			"the engine has as --kuscia-token-file")
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case answer.Value.Status == nil:
-		return nil, &strangerError{address: response.Request.URL.String(), status: response.Status, contentType: response.Header.Get("Content-Type")}
+		return nil, &strangerError{address: response.Request.URL.String(), status: response.Status,
+			contentType: response.Header.Get("Content-Type")}
 	case answer.Value.Status.Code != 0:
 		return nil, newKusciaError(answer.Value.Status.Code, answer.Value.Status.Message)
 	}
@@ -112,7 +115,8 @@ type KusciaToken struct{ file string }
 
 // Flags adds --token-file.
 func (k *KusciaToken) Flags(command *cobra.Command) {
-	command.Flags().StringVar(&k.file, "token-file", "", "`file` of the token of Kuscia's API, where the engine asks for one (--kuscia-protocol TLS or MTLS)")
+	command.Flags().StringVar(&k.file, "token-file", "",
+		"`file` of the token of Kuscia's API, where the engine asks for one (--kuscia-protocol TLS or MTLS)")
 	_ = command.MarkFlagFilename("token-file")
 }
 

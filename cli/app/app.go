@@ -1,4 +1,5 @@
-// Package app is what all commands share: the streams and the screen, flags, names, exit codes, forms of output and the connection to the engine.
+// Package app is what all commands share: the streams and the screen, flags, names, exit codes, forms of output and the connection
+// to the engine.
 package app
 
 import (

@@ -34,7 +34,8 @@ func Command(a *app.App) *cobra.Command {
 	var token apiclient.KusciaToken
 	n := newNoun(a, &token)
 	get := n.GetCommand("Show an AppImage")
-	get.Long = `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with kubectl get aimg NAME -o yaml. What
+	get.Long = `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with
+kubectl get aimg NAME -o yaml. What
 "-o json" prints "slipway appimage apply" takes.`
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"}, Short: "AppImages: the applications that servings run"}
 	command.AddCommand(applyCommand(n, &token), n.ListCommand("List the AppImages", noun.ListOptions{}), get, n.DeleteCommand(
@@ -66,10 +67,7 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *images {
 		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[*kusciapb.QueryAppImageResponseData], error) {
 			return query(ctx, api, *token, name)
 		},
-		Describe: func(_ string, i *kusciapb.QueryAppImageResponseData) error {
-			describe(a, i)
-			return nil
-		},
+		Describe: describe,
 		Delete: func(ctx context.Context, api *client.Client, name string) error {
 			_, err := apiclient.KusciaData(api.DeleteKusciaAppImage(ctx, client.KusciaMessage{"name": name}, token.Shown))
 			return err
@@ -77,7 +75,6 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *images {
 	}
 }
 
-// page reads one page of the list.
 func page(data json.RawMessage, err error) (all []image, next string, _ error) {
 	if err != nil {
 		return nil, "", err
@@ -99,7 +96,8 @@ func page(data json.RawMessage, err error) (all []image, next string, _ error) {
 	return all, page.Next, nil
 }
 
-func query(ctx context.Context, api *client.Client, token apiclient.KusciaToken, name string) (apiclient.Reply[*kusciapb.QueryAppImageResponseData], error) {
+func query(ctx context.Context, api *client.Client, token apiclient.KusciaToken,
+	name string) (apiclient.Reply[*kusciapb.QueryAppImageResponseData], error) {
 	reply := apiclient.Reply[*kusciapb.QueryAppImageResponseData]{Value: &kusciapb.QueryAppImageResponseData{}}
 	data, err := apiclient.KusciaData(api.QueryKusciaAppImage(ctx, client.KusciaMessage{"name": name}, token.Shown))
 	if err != nil {
@@ -121,7 +119,7 @@ func templateInWords(t *kusciapb.DeployTemplate) string {
 	return t.GetName() + " for " + t.GetRole()
 }
 
-func describe(a *app.App, image *kusciapb.QueryAppImageResponseData) {
+func describe(a *app.App, _ string, image *kusciapb.QueryAppImageResponseData) error {
 	a.Printf(a.Out, "AppImage %s is %s\n", render.OneLine(image.GetName()), render.OneLine(imageInWords(image)))
 	table := render.NewTable("TEMPLATE", "REPLICAS", "CONTAINER", "PORTS")
 	for _, t := range image.GetDeployTemplates() {
@@ -138,12 +136,14 @@ func describe(a *app.App, image *kusciapb.QueryAppImageResponseData) {
 		}
 	}
 	a.Printf(a.Out, "\n%s", table)
+	return nil
 }
 
 func applyCommand(n *images, token *apiclient.KusciaToken) *cobra.Command {
 	requests := map[string]*kusciapb.CreateAppImageRequest{}
 	return n.ApplyCommand(`A file holds AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia's requests
-(CreateAppImageRequest), separated by "---". An AppImage that says what Kuscia's request cannot, such as the number of a port, is refused with
+(CreateAppImageRequest), separated by "---". An AppImage that says what Kuscia's request cannot, such as the number
+of a port, is refused with
 the paths: register it with kubectl apply. Servings that run an AppImage take the change over with their next update.`,
 		`  slipway appimage apply -f image.yaml`, manifest.Application{
 			Read: func(files []string, _ string) (documents []manifest.Document, err error) {
@@ -165,7 +165,8 @@ the paths: register it with kubectl apply. Servings that run an AppImage take th
 }
 
 // Apply registers an AppImage, unless it is there as it should be. One that is there and is another is changed, where that is wanted.
-func Apply(ctx context.Context, api *client.Client, token apiclient.KusciaToken, image *kusciapb.CreateAppImageRequest, change bool) (outcome string, err error) {
+func Apply(ctx context.Context, api *client.Client, token apiclient.KusciaToken, image *kusciapb.CreateAppImageRequest,
+	change bool) (outcome string, err error) {
 	body, err := manifest.Body(image)
 	if err != nil {
 		return "", err

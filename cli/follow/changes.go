@@ -43,7 +43,8 @@ func (d Decision) String() string {
 	if actor == "" {
 		actor = "somebody"
 	}
-	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(d.Verb), actor, render.OneLine(d.Via), render.OneLine(d.Outcome), render.OneLine(d.Message))
+	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(d.Verb), actor, render.OneLine(d.Via), render.OneLine(d.Outcome),
+		render.OneLine(d.Message))
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
 	}

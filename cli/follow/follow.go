@@ -48,7 +48,8 @@ type Follower[T any] struct {
 	lastID  string
 }
 
-// Run reports to tell until the release is over, the context ends, or the API refuses; what it returns is nil only when the release is over.
+// Run reports to tell until the release is over, the context ends, or the API refuses; what it returns is nil only when the release
+// is over.
 func (f *Follower[T]) Run(ctx context.Context, tell func(Update[T])) error {
 	pause := FirstBackoff
 	for {
@@ -103,7 +104,8 @@ func (f *Follower[T]) once(parent context.Context, tell func(Update[T])) (seen b
 		return false, err
 	}
 	defer response.Body.Close()
-	watched := &listener{stream: response.Body, silence: f.Silence, timer: time.AfterFunc(f.Silence, func() { cancel(silentError(f.Silence)) })}
+	watched := &listener{stream: response.Body, silence: f.Silence,
+		timer: time.AfterFunc(f.Silence, func() { cancel(silentError(f.Silence)) })}
 	defer watched.timer.Stop()
 	err = ReadEvents(watched, func(e Event) error {
 		f.lastID = e.ID

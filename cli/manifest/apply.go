@@ -80,7 +80,8 @@ func (what Application) Documents(a *app.App, files []string, name string) ([]Do
 	}
 	if name != "" && len(documents) == 1 {
 		if own := documents[0].Name; documents[0].Kind != "" && own != name {
-			return nil, app.Usagef("the %s in %s calls itself %s, %s says %s: leave one of them out", what.Noun, documents[0].File, own, what.NameFlag, name)
+			return nil, app.Usagef("the %s in %s calls itself %s, %s says %s: leave one of them out", what.Noun, documents[0].File, own,
+				what.NameFlag, name)
 		}
 		documents[0].Name = name
 	}

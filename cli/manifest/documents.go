@@ -88,7 +88,8 @@ func ReadMapping(file string, text []byte) (map[string]any, error) {
 		return fields, nil
 	}
 	reason, line := render.OneLine(err.Error()), FirstLine(text)
-	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "unmarshal errors: ", "json: "} {
+	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ",
+		"unmarshal errors: ", "json: "} {
 		reason = strings.TrimSpace(strings.TrimPrefix(reason, step))
 	}
 	if said := lineSaid.FindStringSubmatch(reason); said != nil {
@@ -113,7 +114,8 @@ func nameByFile(documents []Document, file string) {
 	documents[0].Name = name
 }
 
-// ReadDocument tells a whole object from a spec alone. A text that is not sound is passed on as a spec: the strict reader says what is wrong.
+// ReadDocument tells a whole object from a spec alone. A text that is not sound is passed on as a spec: the strict reader says what
+// is wrong.
 func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
 	plain := Document{File: file, Body: text}
 	var root yaml.Node
@@ -129,7 +131,6 @@ func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
 	return d, object.findings
 }
 
-// objectReader reads one whole object strictly.
 type objectReader struct {
 	file     string
 	text     []byte
@@ -203,7 +204,8 @@ func (r *objectReader) readMetadata(node *yaml.Node) (name string) {
 			name = value.Value
 		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields":
 		case "namespace":
-			r.refuse(key, "metadata.namespace", "cannot be chosen over the API, which keeps everything in the engine's own namespace: remove it, or use kubectl")
+			r.refuse(key, "metadata.namespace", "cannot be chosen over the API, which keeps everything in the engine's own namespace: "+
+				"remove it, or use kubectl")
 		default:
 			r.refuse(key, "metadata."+key.Value, "cannot be set over the API: remove it, or use kubectl")
 		}
@@ -275,7 +277,8 @@ func checkNames(documents []Document, what Application) []apiclient.Finding {
 		}
 		taken[d.Name] = d.File
 		if reason != "" {
-			findings = append(findings, apiclient.Finding{File: d.File, Wrong: strictyaml.FieldError{Line: FirstLine(d.Body), Reason: "this document " + reason}})
+			findings = append(findings, apiclient.Finding{File: d.File,
+				Wrong: strictyaml.FieldError{Line: FirstLine(d.Body), Reason: "this document " + reason}})
 		}
 	}
 	return findings
@@ -291,8 +294,8 @@ func FirstLine(text []byte) int {
 	return 1
 }
 
-// Locate adds to findings without a line the line on which their field stands in the document that was sent. What the catalogue says against
-// a plan has a field and no line, since the catalogue does not see the text.
+// Locate adds to findings without a line the line on which their field stands in the document that was sent. What the catalogue says
+// against a plan has a field and no line, since the catalogue does not see the text.
 func Locate(body []byte, problems []client.FieldProblem) []client.FieldProblem {
 	var root yaml.Node
 	if yaml.Unmarshal(body, &root) != nil || len(root.Content) == 0 {

@@ -94,9 +94,9 @@ func (r *KusciaReader) Read(a *app.App, files []string) error {
 	return nil
 }
 
-// refuse notes what is wrong with a field.
 func (r *KusciaReader) refuse(file string, line int, field, format string, args ...any) {
-	r.findings = append(r.findings, apiclient.Finding{File: file, Wrong: strictyaml.FieldError{Line: line, Field: field, Reason: fmt.Sprintf(format, args...)}})
+	r.findings = append(r.findings, apiclient.Finding{File: file,
+		Wrong: strictyaml.FieldError{Line: line, Field: field, Reason: fmt.Sprintf(format, args...)}})
 }
 
 // read takes in one document: Kuscia's request has no kind, an object has.
@@ -130,7 +130,8 @@ func (r *KusciaReader) read(file string, text []byte) {
 	}
 }
 
-// decodeRequest reads Kuscia's request. What the engine would leave aside, as Kuscia does, is refused: it is a mistake. ok is false when it is refused.
+// decodeRequest reads Kuscia's request. What the engine would leave aside, as Kuscia does, is refused: it is a mistake. ok is false
+// when it is refused.
 func (r *KusciaReader) decodeRequest(file string, text []byte, request proto.Message) (body []byte, ok bool) {
 	body = bytes.TrimSpace(text)
 	if !json.Valid(body) {
@@ -191,7 +192,6 @@ func yamlCause(err error) string {
 	return render.OneLine(text)
 }
 
-// readDeclared takes in a KusciaDeployment.
 func (r *KusciaReader) readDeclared(file string, text []byte, mapping *yaml.Node) {
 	if wrong := unexpressible(file, mapping); len(wrong) > 0 {
 		r.findings = append(r.findings, wrong...)

@@ -31,14 +31,16 @@ func UpdateTo(whole *kusciapb.CreateServingRequest) *kusciapb.UpdateServingReque
 			p.UpdateStrategy = &kusciapb.UpdateStrategy{Type: string(appsv1.RollingUpdateDeploymentStrategyType)}
 		}
 	}
-	return &kusciapb.UpdateServingRequest{ServingId: whole.GetServingId(), ServingInputConfig: whole.GetServingInputConfig(), Parties: whole.GetParties()}
+	return &kusciapb.UpdateServingRequest{ServingId: whole.GetServingId(), ServingInputConfig: whole.GetServingInputConfig(),
+		Parties: whole.GetParties()}
 }
 
 func servingParties(kd *objects.KusciaDeployment) []*kusciapb.ServingParty {
 	parties := make([]*kusciapb.ServingParty, len(kd.Spec.Parties))
 	for i, p := range kd.Spec.Parties {
 		parties[i] = &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
-			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: updateStrategy(p.Template.Strategy), Resources: containerResources(p.Template.Spec)}
+			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: updateStrategy(p.Template.Strategy),
+			Resources: containerResources(p.Template.Spec)}
 	}
 	return parties
 }
@@ -88,8 +90,8 @@ func quantityText(list corev1.ResourceList, name corev1.ResourceName) string {
 var requestFields = strings.NewReplacer("spec.inputConfig", "serving_input_config", "spec.", "", "template.replicas", "replicas",
 	"serviceNamePrefix", "service_name_prefix", "metadata.annotations."+objects.AnnotationAffinityMode, "affinity_mode")
 
-// Unchangeable are what a document says otherwise than the serving that there is, and what no update can change: it would be left as it is in
-// silence.
+// Unchangeable are what a document says otherwise than the serving that there is, and what no update can change: it would be left as
+// it is in silence.
 func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData) []apiclient.Finding {
 	var findings []apiclient.Finding
 	refuse := func(field, format string, args ...any) {
@@ -157,10 +159,11 @@ var servingFields = []string{
 	"spec.parties[].template.spec.containers[].resources.requests.memory",
 }
 
-// writtenByServer are what kubectl shows of an object and nobody asks for: an object that comes from there has them. The revision has edited AppImages run,
-// which every update does by itself.
+// writtenByServer are what kubectl shows of an object and nobody asks for: an object that comes from there has them. The revision
+// has edited AppImages run, which every update does by itself.
 var writtenByServer = []string{
-	"status", "metadata.uid", "metadata.resourceVersion", "metadata.generation", "metadata.creationTimestamp", "metadata.managedFields", "metadata.selfLink",
+	"status", "metadata.uid", "metadata.resourceVersion", "metadata.generation", "metadata.creationTimestamp",
+	"metadata.managedFields", "metadata.selfLink",
 	"metadata.annotations.kubectl.kubernetes.io/last-applied-configuration", "spec.revision",
 }
 

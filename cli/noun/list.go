@@ -72,7 +72,6 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	return command
 }
 
-// list is one call of `list`.
 type list[Item, Object any] struct {
 	*Noun[Item, Object]
 	api   *client.Client

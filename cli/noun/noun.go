@@ -42,13 +42,12 @@ type Noun[Item, Object any] struct {
 
 	// Read reads one object, Describe shows it to people, and Encode, unless it is nil, writes it as YAML.
 	Read     func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object], error)
-	Describe func(name string, object Object) error
+	Describe func(a *app.App, name string, object Object) error
 	Encode   func(Object) ([]byte, error)
 	// Delete deletes one object.
 	Delete func(ctx context.Context, api *client.Client, name string) error
 }
 
-// plural is the word for several objects.
 func (n *Noun[Item, Object]) plural() string {
 	if n.Plural != "" {
 		return n.Plural
@@ -56,7 +55,6 @@ func (n *Noun[Item, Object]) plural() string {
 	return n.Name + "s"
 }
 
-// one is "a plan", "an AppImage".
 func (n *Noun[Item, Object]) one() string {
 	if strings.ContainsAny(n.Name[:1], "AEIOU") {
 		return "an " + n.Name
@@ -80,7 +78,6 @@ func (n *Noun[Item, Object]) names(args []string) ([]string, error) {
 	return names, nil
 }
 
-// arguments accepts at least so many names.
 func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -93,7 +90,6 @@ func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
 	}
 }
 
-// oneArgument accepts the name of one object.
 func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
 	if n.Place == nil {
 		return app.ExactName(n.one(), n.Argument)
@@ -121,7 +117,6 @@ func (n *Noun[Item, Object]) ReadingOne(command *cobra.Command, check func() err
 	return n.called(n.App.Reading, command, check, call)
 }
 
-// called completes a command that takes one name.
 func (n *Noun[Item, Object]) called(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command, command *cobra.Command,
 	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
 	command.Args = n.oneArgument()
@@ -148,27 +143,27 @@ func (n *Noun[Item, Object]) flags(command *cobra.Command) {
 // GetCommand is `get`: one object, as a drawing or a document.
 func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 	a := n.App
-	return n.ReadingOne(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil, func(c *cobra.Command, api *client.Client, name string) error {
-		answer, err := n.Read(c.Context(), api, name)
-		switch {
-		case err != nil:
-			return err
-		case a.Output == app.Names: // a document does not say what it is called
-			a.Printf(a.Out, "%s\n", name)
-			return nil
-		case a.Output == app.YAML && n.Encode != nil:
-			text, err := n.Encode(answer.Value)
-			a.Printf(a.Out, "%s", text)
-			return err
-		}
-		if done, err := a.PrintObject(answer.Raw); done || err != nil {
-			return err
-		}
-		return n.Describe(name, answer.Value)
-	})
+	return n.ReadingOne(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil,
+		func(c *cobra.Command, api *client.Client, name string) error {
+			answer, err := n.Read(c.Context(), api, name)
+			switch {
+			case err != nil:
+				return err
+			case a.Output == app.Names: // a document does not say what it is called
+				a.Printf(a.Out, "%s\n", name)
+				return nil
+			case a.Output == app.YAML && n.Encode != nil:
+				text, err := n.Encode(answer.Value)
+				a.Printf(a.Out, "%s", text)
+				return err
+			}
+			if done, err := a.PrintObject(answer.Raw); done || err != nil {
+				return err
+			}
+			return n.Describe(a, name, answer.Value)
+		})
 }
 
-// deleted is the outcome of one deletion.
 type deleted struct {
 	Name    string `json:"name"`
 	Deleted bool   `json:"deleted"`

@@ -31,8 +31,10 @@ type Verb struct {
 	Again func(name string) string
 }
 
-// Sender makes a Send of a call of the generated client. The client's parameters of a verb say the front door only, which every request does.
-func Sender[Params, Body any](call func(*client.Client, context.Context, string, *Params, Body, ...client.RequestEditorFn) (*http.Response, error),
+// Sender makes a Send of a call of the generated client. The client's parameters of a verb say the front door only, which every
+// request does.
+func Sender[Params, Body any](call func(*client.Client, context.Context, string, *Params, Body,
+	...client.RequestEditorFn) (*http.Response, error),
 ) func(context.Context, *client.Client, string, Body) (*http.Response, error) {
 	return func(ctx context.Context, api *client.Client, name string, body Body) (*http.Response, error) {
 		return call(api, ctx, name, nil, body)
@@ -58,7 +60,8 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb, tell func(Object) string) *cobr
 		}
 		answer, err := apiclient.Read[Object](v.Send(c.Context(), api, name, who))
 		if apiclient.OutcomeUnknown(err) {
-			n.App.Printf(n.App.Err, "Whether the command arrived is not known. Repeated with the same key it counts once:\n  slipway %s %s %s --key %s\n",
+			n.App.Printf(n.App.Err, "Whether the command arrived is not known. Repeated with the same key it counts once:\n  slipway %s "+
+				"%s %s --key %s\n",
 				n.Command, v.Name, v.Again(name), who.Key)
 		}
 		if err != nil {

@@ -24,7 +24,8 @@ import (
 // Command is `slipway party`.
 func Command(a *app.App) *cobra.Command {
 	n := parties(a)
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"}, Short: "Parties: whose clusters there are, and whether their workers are there"}
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"},
+		Short: "Parties: whose clusters there are, and whether their workers are there"}
 	command.AddCommand(applyCommand(n), n.ListCommand("List the parties, and which of them can be reached", noun.ListOptions{}),
 		n.GetCommand("Show a party, and who of it is there"), n.DeleteCommand(
 			`Delete parties. Their clusters and workers stay as they are. A party that an open release names is refused. Where the home cluster has a
@@ -48,20 +49,18 @@ func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PartyState], error) {
 			return apiclient.Read[client.PartyState](api.GetParty(ctx, name))
 		},
-		Describe: func(_ string, p client.PartyState) error {
-			describe(a, p)
-			return nil
-		},
+		Describe: describe,
 		Delete: func(ctx context.Context, api *client.Client, name string) error {
 			return apiclient.NoContent(api.DeleteParty(ctx, name))
 		},
 	}
 }
 
-func describe(a *app.App, p client.PartyState) {
+func describe(a *app.App, _ string, p client.PartyState) error {
 	reachable := map[party.Reachability]string{party.Reachable: "can be reached", party.Unreachable: "cannot be reached",
 		party.Unknown: "may be reachable or not"}[p.Reachable]
-	a.Printf(a.Out, "party %s %s: %s\nits workers poll queue %s\n", render.OneLine(p.Name), reachable, render.OneLine(p.Reason), render.OneLine(p.Queue))
+	a.Printf(a.Out, "party %s %s: %s\nits workers poll queue %s\n", render.OneLine(p.Name), reachable, render.OneLine(p.Reason),
+		render.OneLine(p.Queue))
 	if p.Namespace != "" {
 		a.Printf(a.Out, "its workloads are in namespace %s unless a request says otherwise\n", render.OneLine(p.Namespace))
 	}
@@ -73,18 +72,20 @@ func describe(a *app.App, p client.PartyState) {
 		a.Printf(a.Out, "labels %s\n", render.OneLine(strings.Join(labels, ", ")))
 	}
 	if len(p.Workers) == 0 {
-		return
+		return nil
 	}
 	table := render.NewTable("WORKER", "HOST", "UP", "LAST SEEN")
 	for _, w := range p.Workers {
 		table.Add(w.Identity, w.Host, a.Age(w.StartedAt), a.Age(w.LastSeenAt))
 	}
 	a.Printf(a.Out, "\n%s", table)
+	return nil
 }
 
 func applyCommand(n *noun.Noun[client.PartyState, client.PartyState]) *cobra.Command {
 	return n.ApplyCommand(`A file holds either one party's document (queue, namespace, labels; all of them optional), which is called by
---name or else after the file (alice.yaml is party alice), or any number of Party objects (apiVersion slipway.io/v1alpha1), separated by "---".
+--name or else after the file (alice.yaml is party alice), or any number of Party objects (apiVersion
+slipway.io/v1alpha1), separated by "---".
 
 Every document is checked before the first one is sent.`, `  slipway party apply -f parties.yaml
   echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Application{

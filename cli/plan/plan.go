@@ -44,7 +44,7 @@ func Command(a *app.App) *cobra.Command {
 			}
 			return answer, err
 		},
-		Describe: func(name string, p client.PlanDocument) error {
+		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
 			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p), names))
 			return nil
 		},
@@ -134,37 +134,40 @@ With --watch the task is followed to its end, and the exit code says how it ende
 		Args:              app.ExactName("a plan", "NAME"),
 		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.Writing(command, func([]string) error { return options.Check(command) }, func(c *cobra.Command, api *client.Client, args []string) error {
-		started, err := startTask(c.Context(), a, api, args[0], who)
-		if err != nil {
-			return err
-		}
-		id := started.Value.ID
-		if options.Watch {
-			if a.Output == app.Table {
-				a.Printf(a.Err, "task %s\n", id)
+	a.Writing(command, func([]string) error { return options.Check(command) },
+		func(c *cobra.Command, api *client.Client, args []string) error {
+			started, err := startTask(c.Context(), a, api, args[0], who)
+			if err != nil {
+				return err
 			}
-			return task.Watch(c.Context(), a, api, id, options)
-		}
-		if done, err := a.PrintObject(started.Raw); done || err != nil {
-			return err
-		}
-		a.Printf(a.Out, "plan %s runs as task %s\n", args[0], id)
-		a.Printf(a.Err, "Follow it with: slipway task watch %s\n", id)
-		return nil
-	})
+			id := started.Value.ID
+			if options.Watch {
+				if a.Output == app.Table {
+					a.Printf(a.Err, "task %s\n", id)
+				}
+				return task.Watch(c.Context(), a, api, id, options)
+			}
+			if done, err := a.PrintObject(started.Raw); done || err != nil {
+				return err
+			}
+			a.Printf(a.Out, "plan %s runs as task %s\n", args[0], id)
+			a.Printf(a.Err, "Follow it with: slipway task watch %s\n", id)
+			return nil
+		})
 	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
 	options.StartFlags(command, task.Words)
 	return command
 }
 
 // startTask executes the plan. When nobody can say whether the task was started, the error says how to ask again without starting another.
-func startTask(ctx context.Context, a *app.App, api *client.Client, name string, who app.Who) (apiclient.Reply[client.ExecuteResult], error) {
+func startTask(ctx context.Context, a *app.App, api *client.Client, name string,
+	who app.Who) (apiclient.Reply[client.ExecuteResult], error) {
 	who.Complete()
 	task, err := apiclient.Read[client.ExecuteResult](api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &who.Key},
 		client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason}))
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan run %s --key %s\n",
+		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan "+
+			"run %s --key %s\n",
 			name, who.Key)
 	}
 	return task, err

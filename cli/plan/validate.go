@@ -42,7 +42,6 @@ the document alone is checked, and the output says so. The exit code is 1 when t
 	return command
 }
 
-// validation is what was found in one document.
 type validation struct {
 	File string `json:"file"`
 	Name string `json:"name,omitempty"`
@@ -135,7 +134,8 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	case len(document.Items) == len(items):
 		return "nothing was checked against the catalogue: that takes an item without errors", false
 	case len(items) > 0:
-		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", render.Count(len(items), "item"), whose(len(items))), true
+		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", render.Count(len(items), "item"),
+			whose(len(items))), true
 	}
 	return "checked against the catalogue", true
 }
@@ -150,7 +150,8 @@ func whose(n int) string {
 // validateHere checks a document by the engine's own rules, as far as they need no catalogue.
 func validateHere(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
-	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: []client.FieldProblem{}, Warnings: []client.FieldProblem{}, Waves: []client.Wave{}}
+	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: []client.FieldProblem{}, Warnings: []client.FieldProblem{},
+		Waves: []client.Wave{}}
 	for _, e := range wrong {
 		result.Errors = append(result.Errors, client.FieldProblem{Item: e.Item, Field: e.Field, Line: e.Line, Reason: e.Reason})
 	}

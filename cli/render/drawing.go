@@ -169,7 +169,6 @@ func (l Line) wrapped(width int) []Line {
 	return append(lines, line)
 }
 
-// width is how many columns the line takes.
 func (l Line) width() int {
 	columns := 0
 	for _, s := range l {

@@ -34,7 +34,6 @@ type left struct {
 	edited bool
 }
 
-// holder is the workflow of the claim.
 func (l left) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
 
 // nothingLeftError: there is nothing to repair.
@@ -68,7 +67,8 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	there = there && object.GetLabels()[claims.LabelRollout] != ""
 	switch {
 	case !there && l.claim != "":
-		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what it has begun", w, l.holder()))
+		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what "+
+			"it has begun", w, l.holder()))
 	case !there:
 		return l, nothingLeftError(fmt.Sprintf("%s carries nothing of a rollout: there is nothing to repair", w))
 	}
@@ -110,8 +110,10 @@ func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template s
 // newTemplate reads the new version's pod template from where it still stands: the extra workload, or the revision that was made of it.
 func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[string]any, error) {
 	w, saved := l.workload, l.saved
-	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}, saved.Canary, []string{"data", "spec", "template"}
-	nothing := fmt.Errorf("%s has no pod of the new version yet, and nothing says what that is: bring it home to stable, and start the release again", w)
+	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}, saved.Canary,
+		[]string{"data", "spec", "template"}
+	nothing := fmt.Errorf("%s has no pod of the new version yet, and nothing says what that is: bring it home to stable, and start "+
+		"the release again", w)
 	switch {
 	case saved.CanaryWorkload != "":
 		resource.Resource, name, path = "deployments", saved.CanaryWorkload, []string{"spec", "template"}
@@ -125,7 +127,8 @@ func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[strin
 		return nil, nothing
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, is not there: bring the workload home to stable, and start the release again",
+		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, is not there: bring the workload home to stable, "+
+			"and start the release again",
 			w, strings.TrimSuffix(resource.Resource, "s"), name)
 	}
 	if err != nil {
@@ -153,8 +156,8 @@ func takeAway(template map[string]any, added *strategy.PodMetadata) {
 	}
 }
 
-// templatePatch is the patch that makes one pod template of another, of the kind that a Change of that API version has: a strategic merge patch
-// for apps/v1, a JSON merge patch otherwise.
+// templatePatch is the patch that makes one pod template of another, of the kind that a Change of that API version has: a strategic
+// merge patch for apps/v1, a JSON merge patch otherwise.
 func templatePatch(apiVersion string, from, to map[string]any) (json.RawMessage, error) {
 	before, err := json.Marshal(from)
 	if err != nil {

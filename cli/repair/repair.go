@@ -16,7 +16,8 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a workload to the stable version
+const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a
+workload to the stable version
 or to the new one. It needs only a kubeconfig: no engine, no Temporal. It reads the original settings from the objects themselves
 and restores them in the order in which a rollout ends, so that no Service is ever without pods.
 
@@ -34,7 +35,6 @@ You can interrupt it and run it again at any time. The exit codes:
   124  --timeout passed: run it again to continue
   130  ended by Ctrl-C: run it again to continue`
 
-// options say what is repaired, and how.
 type options struct {
 	where                     app.Place
 	kind, kubeconfig, context string
@@ -72,7 +72,8 @@ func Command(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, QPS: qPS, Burst: burst, UserAgent: version.UserAgent()})
+			config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, QPS: qPS, Burst: burst,
+				UserAgent: version.UserAgent()})
 			if err != nil {
 				return err
 			}
@@ -86,8 +87,10 @@ func Command(a *app.App) *cobra.Command {
 	}
 	f := command.Flags()
 	o.where.NamespaceFlag(command)
-	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: deployment, statefulset, daemonset, cloneset, advancedstatefulset or advanceddaemonset")
-	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"), "kubeconfig `file` of the workload's cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
+	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: deployment, statefulset, daemonset, cloneset, "+
+		"advancedstatefulset or advanceddaemonset")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"),
+		"kubeconfig `file` of the workload's cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig; empty: its current one")
 	f.StringVar(&o.to, "to", "", "which version to bring it home to: `side` stable or new")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do it without asking")
@@ -101,19 +104,23 @@ func Command(a *app.App) *cobra.Command {
 // describe says what stands on the workload, and what will be done.
 func describe(a *app.App, w left, moves []rollout.FinalMove, to rollout.Side) {
 	s := w.saved
-	a.Printf(a.Out, "%s carries rollout %s (%s): stable revision %s, new revision %s\n", w.workload, render.OneLine(s.Name), string(s.Style), render.OrDash(s.Stable), render.OrDash(s.Canary))
+	a.Printf(a.Out, "%s carries rollout %s (%s): stable revision %s, new revision %s\n", w.workload, render.OneLine(s.Name),
+		string(s.Style), render.OrDash(s.Stable), render.OrDash(s.Canary))
 	if w.claim == "" {
 		a.Printf(a.Out, "nobody holds it: the split was frozen, or a release of the workload has ended without it\n")
 	} else {
 		a.Printf(a.Out, "workflow %s holds it\n", render.OneLine(w.holder()))
-		a.Printf(a.Err, "If that still runs, stop it first: slipway rollout stop %s; or terminate it in Temporal, or end the engine's processes.\n",
+		a.Printf(a.Err, "If that still runs, stop it first: slipway rollout stop %s; or terminate it in Temporal, or end the engine's "+
+			"processes.\n",
 			app.Arguments("", w.workload.Namespace, s.Name))
 	}
 	if w.edited {
-		a.Printf(a.Err, "warning: somebody has edited its pod template since the last step; --to new makes that version whole, --to stable takes it away\n")
+		a.Printf(a.Err, "warning: somebody has edited its pod template since the last step; --to new makes that version whole, --to "+
+			"stable takes it away\n")
 	}
 	if s.TrafficRouting != "" {
-		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they stay as they are until the engine gives them back\n", render.OneLine(s.TrafficRouting))
+		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they stay as they are until the engine "+
+			"gives them back\n", render.OneLine(s.TrafficRouting))
 	}
 	a.Printf(a.Out, "to bring it home to the %s version:\n", to)
 	for n, move := range moves {
@@ -135,7 +142,8 @@ func moveInWords(move rollout.FinalMove, to rollout.Side) string {
 	case string(rollout.FinishRelease):
 		return "take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim"
 	case string(rollout.FinishResumeAndRelease):
-		return fmt.Sprintf("give the workload its settings back, wait until every pod is of the %s version and ready, and take the rollout's annotations away", to)
+		return fmt.Sprintf("give the workload its settings back, wait until every pod is of the %s version and ready, and take the "+
+			"rollout's annotations away", to)
 	}
 	return string(move)
 }

@@ -40,7 +40,6 @@ const (
 	away = 5 * time.Second
 )
 
-// repair says what it will do and does it.
 func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload, o options) error {
 	ctx, cancel := context.WithTimeoutCause(parent, o.timeout, follow.ErrTimeout)
 	defer cancel()
@@ -73,12 +72,12 @@ func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload
 	}
 	a.Printf(a.Out, "%s is whole, of the %s version; nothing of the rollout is left on it\n", w, to)
 	if found.claim != "" {
-		a.Printf(a.Err, "When the engine is back, end its rollout there: slipway rollout stop %s --to frozen\n", app.Arguments("", w.Namespace, found.saved.Name))
+		a.Printf(a.Err, "When the engine is back, end its rollout there: slipway rollout stop %s --to frozen\n",
+			app.Arguments("", w.Namespace, found.saved.Name))
 	}
 	return nil
 }
 
-// broken says why the repair ended half way.
 func broken(ctx context.Context, a *app.App, o options, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), follow.ErrTimeout):
@@ -90,7 +89,6 @@ func broken(ctx context.Context, a *app.App, o options, err error) error {
 	return err
 }
 
-// repairer brings one workload home.
 type repairer struct {
 	app     *app.App
 	hands   hands
@@ -108,7 +106,8 @@ type repairer struct {
 
 // run takes the claim, or acts under the one that stands there, and makes the moves.
 func (r *repairer) run(ctx context.Context, moves []rollout.FinalMove) error {
-	r.subject = rollout.Subject{Workload: r.left.workload, Name: r.left.saved.Name, Claim: r.left.claim, DeadlineSeconds: int64(r.timeout / time.Second)}
+	r.subject = rollout.Subject{Workload: r.left.workload, Name: r.left.saved.Name, Claim: r.left.claim,
+		DeadlineSeconds: int64(r.timeout / time.Second)}
 	switch saved := r.left.saved.Claim; {
 	case r.left.claim == "":
 		// A frozen split: what routes to the workload is still held by the claim under which it was made.

@@ -216,7 +216,6 @@ func routesAreBack(s rollout.Status) bool {
 	return ending && s.Traffic.CanaryWeight == 0 && len(s.Traffic.Matches) == 0
 }
 
-// trafficInWords says where requests go.
 func trafficInWords(s rollout.Status) string {
 	t := s.Traffic
 	switch {
@@ -230,10 +229,8 @@ func trafficInWords(s rollout.Status) string {
 	return fmt.Sprintf("%d %% goes to the new version, %d %% to the stable one", t.CanaryWeight, t.StableWeight)
 }
 
-// barWidth is how many characters show 100 %.
 const barWidth = 20
 
-// bar shows a share in percent.
 func bar(percent int32) string {
 	full := int(min(max(percent, 0), 100)) * barWidth / 100
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"

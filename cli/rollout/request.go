@@ -150,14 +150,16 @@ type flagValue struct {
 // complete adds what the flags say. A flag may complete a file, and set images anew; what contradicts the file is refused.
 func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
 	added := []flagValue{
-		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name}, {"rolloutId", "rollout-id", r.rolloutID},
+		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name},
+		{"rolloutId", "rollout-id", r.rolloutID},
 	}
 	if r.workload != "" {
 		ref, err := app.ParseWorkload(r.workload)
 		if err != nil {
 			return nil, err
 		}
-		added = append(added, flagValue{"workloadRef", "workload", map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
+		added = append(added, flagValue{"workloadRef", "workload",
+			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
 	}
 	for _, part := range []struct{ field, flag, file string }{
 		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile}, {"policy", "policy-file", r.policyFile},

@@ -26,7 +26,8 @@ func Command(a *app.App) *cobra.Command {
 		Use: n.Command, Aliases: []string{"rollouts", "ro"},
 		Short: "Rollouts: canary and blue-green releases of one workload, step by step",
 	}
-	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n), n.GetCommand("Show a rollout: its steps, its split, what it waits for, who decided what"),
+	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n),
+		n.GetCommand("Show a rollout: its steps, its split, what it waits for, who decided what"),
 		watchCommand(n), waitCommand(n), historyCommand(n))
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
@@ -37,10 +38,11 @@ func Command(a *app.App) *cobra.Command {
 }
 
 // phases are the phases in the order in which people read them.
-var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy, rollout.PhaseRolledBack, rollout.PhaseCancelled}
+var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy, rollout.PhaseRolledBack,
+	rollout.PhaseCancelled}
 
-// waitKinds are what a rollout can wait for.
-var waitKinds = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty, rollout.WaitDrift,
+var waitKinds = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic,
+	rollout.WaitParty, rollout.WaitDrift,
 	rollout.WaitResume}
 
 func newNoun(a *app.App) *rollouts {
@@ -56,13 +58,14 @@ func newNoun(a *app.App) *rollouts {
 			if w := r.WaitingFor; w != nil {
 				wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
 			}
-			return []string{app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
+			return []string{app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), wait, since, a.Age(r.CreatedAt),
+				r.Summary, r.Reason}
 		},
 		Empty: "There are no such rollouts.",
 		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
 			return readOne(ctx, api, nameOf(where.Party, key))
 		},
-		Describe: func(_ string, s client.Rollout) error {
+		Describe: func(_ *app.App, _ string, s client.Rollout) error {
 			a.Draw(append(Whole(a.Drawing(), s), footer(a.Drawing(), s)...))
 			return nil
 		},
@@ -92,7 +95,8 @@ func footer(d render.Drawing, s rollout.Status) []string {
 }
 
 // pages reads the rollouts that the filters let through, newest first.
-func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int, *string) ([]client.RolloutSummary, string, error) {
+func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
+	*string) ([]client.RolloutSummary, string, error) {
 	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string, error) {
 		params.Limit, params.Cursor = &limit, cursor
 		if where.Namespace != "" {
@@ -126,7 +130,8 @@ func listCommand(n *rollouts) *cobra.Command {
   slipway rollout list -n shop --steps`
 	f := command.Flags()
 	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+app.Joined(phases))
-	f.StringSliceVar(&waitsFor, "waiting-for", nil, "only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(waitKinds))
+	f.StringSliceVar(&waitsFor, "waiting-for", nil,
+		"only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(waitKinds))
 	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
 	app.FlagChoices(command, "phase", phases...)
 	app.FlagChoices(command, "waiting-for", waitKinds...)
@@ -183,12 +188,15 @@ func historyCommand(n *rollouts) *cobra.Command {
 			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
 		return page.Value.Items, page.Value.NextCursor, err
 	}
-	command := noun.HistoryCommand(n, "releases", page, []string{"STARTED", "PHASE", "TOOK", "BY", "WHAT", "WHY"}, func(r client.RolloutRelease) []string {
-		s := r.Rollout
-		return []string{render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor, newVersion(s), r.Reason}
-	})
+	command := noun.HistoryCommand(n, "releases", page, []string{"STARTED", "PHASE", "TOOK", "BY", "WHAT", "WHY"},
+		func(r client.RolloutRelease) []string {
+			s := r.Rollout
+			return []string{render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor,
+				newVersion(s), r.Reason}
+		})
 	command.Short = "List the releases of a rollout's name, newest first"
-	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are kept. With -o json or yaml each
+	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are
+kept. With -o json or yaml each
 is there whole, with who decided what.`
 	command.Example = `  slipway rollout history shop/web --limit 5`
 	return command

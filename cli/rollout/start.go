@@ -74,7 +74,8 @@ With --watch the rollout is followed to its end, and the exit code says how it e
 }
 
 // startOne starts it. When nobody can say whether it was started, the error says how to ask again without starting another.
-func startOne(ctx context.Context, a *app.App, api *client.Client, body requestBody, key string) (apiclient.Reply[client.RolloutStarted], error) {
+func startOne(ctx context.Context, a *app.App, api *client.Client, body requestBody,
+	key string) (apiclient.Reply[client.RolloutStarted], error) {
 	started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(ctx,
 		&client.StartRolloutParams{IdempotencyKey: &key}, apiclient.JSONBody, bytes.NewReader(body.text)))
 	var problem *apiclient.ProblemError
@@ -110,7 +111,8 @@ rollout start" takes. Nothing is stored and no cluster is changed. The exit code
 }
 
 func validate(ctx context.Context, a *app.App, api *client.Client, body requestBody) error {
-	answer, err := apiclient.Read[client.RolloutValidateResult](api.ValidateRolloutWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body.text)))
+	answer, err := apiclient.Read[client.RolloutValidateResult](api.ValidateRolloutWithBody(ctx, apiclient.JSONBody,
+		bytes.NewReader(body.text)))
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,8 @@ Without a terminal, give --step, --gate or --yes. If the rollout has moved on me
 var Verbs = []verb{
 	{rollout.VerbApprove, "Approve the step that waits", "Approve the step that waits for a person, or cut a timed pause short. " + gatedHelp,
 		"the error rate is fine", true, sender((*client.Client).ApproveRollout)},
-	{rollout.VerbPromote, "Finish without the waits that are left", "Go through the steps that are left without their pauses and approvals. " + gatedHelp,
+	{rollout.VerbPromote, "Finish without the waits that are left",
+		"Go through the steps that are left without their pauses and approvals. " + gatedHelp,
 		"verified by hand", true, sender((*client.Client).PromoteRollout)},
 	{rollout.VerbPause, "Pause a rollout",
 		"Pause a rollout. A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed.",
@@ -58,7 +59,8 @@ var Verbs = []verb{
 }
 
 // sender sends a verb to the rollout of a name. Which party's it is stands in the query.
-func sender[Params any](call func(*client.Client, context.Context, string, string, *Params, client.RolloutVerbRequest, ...client.RequestEditorFn) (*http.Response, error),
+func sender[Params any](call func(*client.Client, context.Context, string, string, *Params, client.RolloutVerbRequest,
+	...client.RequestEditorFn) (*http.Response, error),
 ) func(context.Context, *client.Client, app.Name, client.RolloutVerbRequest) (*http.Response, error) {
 	return func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
 		return call(api, ctx, n.Namespace, n.Name, nil, body, func(_ context.Context, r *http.Request) error {
@@ -106,7 +108,6 @@ func verbs(n *rollouts) []noun.Verb {
 	return all
 }
 
-// said is what a person says along with a verb.
 type said struct {
 	verb verb
 	body client.RolloutVerbRequest

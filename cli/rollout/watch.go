@@ -27,8 +27,8 @@ const exitCodes = `  0    Healthy: the new version serves
   124  --timeout passed
   130  ended by Ctrl-C; the rollout goes on`
 
-// words are what the help says of a watch.
-var words = follow.Words{Noun: "rollout", End: "to its end", Interrupted: "the party's cluster is out of reach", Paused: "it waits for a person",
+var words = follow.Words{Noun: "rollout", End: "to its end", Interrupted: "the party's cluster is out of reach",
+	Paused: "it waits for a person",
 	Failed: "somebody may retry it or roll it back"}
 
 // over says whether nothing of the rollout will change any more.
@@ -38,7 +38,8 @@ func over(s rollout.Status) bool {
 
 // waitsForPerson says whether nothing happens until somebody decides.
 func waitsForPerson(s rollout.Status) bool {
-	return s.WaitingFor != nil && slices.Contains([]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift, rollout.WaitResume}, s.WaitingFor.Kind)
+	return s.WaitingFor != nil && slices.Contains([]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift, rollout.WaitResume},
+		s.WaitingFor.Kind)
 }
 
 // ends says with which exit code the watch ends in this state of the rollout; ok is false while it goes on.
@@ -59,7 +60,8 @@ func ends(o follow.Options, s rollout.Status) (code int, ok bool) {
 }
 
 func watchCommand(n *rollouts) *cobra.Command {
-	command := n.WatchCommand(`Follow a rollout to its end. A terminal shows steps, split and what it waits for as they change; a pipe gets one line for each
+	command := n.WatchCommand(`Follow a rollout to its end. A terminal shows steps, split and what it waits for as they
+change; a pipe gets one line for each
 change, and -o json or yaml the whole rollout at each change. A lost connection is opened again, however long that takes.
 
 A rollout that waits for a person has this command wait as well, unless told otherwise. The exit code says how it ended:
@@ -72,7 +74,6 @@ A rollout that waits for a person has this command wait as well, unless told oth
 	return command
 }
 
-// watched says how a rollout is followed.
 func watched(api *client.Client, name app.Name) follow.Watched[rollout.Status] {
 	return follow.Watched[rollout.Status]{
 		Called: "rollout " + name.String(), Again: "slipway rollout watch " + name.Arguments(),

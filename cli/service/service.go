@@ -26,7 +26,8 @@ func Command(a *app.App) *cobra.Command {
 	get.Long = "Show a service. With -o yaml or json it is the document that `slipway service apply --id ID -f -` takes."
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "The catalogue: what a plan's serviceId stands for"}
 	command.AddCommand(applyCommand(n), n.ListCommand("List the services", noun.ListOptions{}), get, n.DeleteCommand(
-		"Delete services from the catalogue. Their workloads stay as they are. A service that a plan uses is not deleted, and the error names the plans."))
+		"Delete services from the catalogue. Their workloads stay as they are. A service that a plan uses is not deleted, and the "+
+			"error names the plans."))
 	return command
 }
 
@@ -51,17 +52,14 @@ func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Service], error) {
 			return apiclient.Read[client.Service](api.GetService(ctx, id))
 		},
-		Describe: func(id string, s client.Service) error {
-			describe(a, id, s)
-			return nil
-		},
+		Describe: describe,
 		Delete: func(ctx context.Context, api *client.Client, id string) error {
 			return apiclient.NoContent(api.DeleteService(ctx, id))
 		},
 	}
 }
 
-func describe(a *app.App, id string, s catalog.Service) {
+func describe(a *app.App, id string, s catalog.Service) error {
 	a.Printf(a.Out, "service %s%s\nan operation on it may take %ds\n\n", id, render.Because(s.DisplayName), s.Deadline())
 	table := render.NewTable("PARTY", "WORKLOAD", "LABELS", "REPLICAS")
 	for _, w := range s.Workloads {
@@ -78,6 +76,7 @@ func describe(a *app.App, id string, s catalog.Service) {
 	if s.Build != nil {
 		a.Printf(a.Out, "\nbuilt by a Job into %s\n", render.OneLine(s.Build.Image+s.Build.Package))
 	}
+	return nil
 }
 
 func applyCommand(n *noun.Noun[client.ServiceSummary, client.Service]) *cobra.Command {

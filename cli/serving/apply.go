@@ -19,11 +19,14 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-const filesHelp = ` A file holds Kuscia's request as JSON or YAML (%s), or a KusciaDeployment, which is translated to that request; several documents
-are separated by "---". A field that the request does not have is refused with its path, and so is one that it would leave aside: kubectl apply takes
+const filesHelp = ` A file holds Kuscia's request as JSON or YAML (%s), or a KusciaDeployment, which is translated to
+that request; several documents
+are separated by "---". A field that the request does not have is refused with its path, and so is one that it would
+leave aside: kubectl apply takes
 the whole KusciaDeployment.
 
-An AppImage among the documents is registered first. Kuscia's request for one has no port numbers, and lacks more: an AppImage that says such is
+An AppImage among the documents is registered first. Kuscia's request for one has no port numbers, and lacks more: an
+AppImage that says such is
 refused, and has to be registered with kubectl apply.
 
 %s
@@ -42,21 +45,25 @@ type mode struct {
 
 var modes = []mode{
 	{name: "apply", short: "Create servings, or update those that there are", request: "CreateServingRequest",
-		end: `A serving that does not exist is created. One that exists is updated to what the file says; nothing happens if it is so already. What
+		end: `A serving that does not exist is created. One that exists is updated to what the file says; nothing happens
+if it is so already. What
 no update can change, such as the initiator, is refused with its path. --watch follows the serving, and the exit code says how it ended:`,
 		example: `  slipway serving apply -f secretflow-serving.yaml --watch`, send: (*sending).apply},
 	{name: "create", short: "Declare servings", request: "CreateServingRequest",
-		end: "The answer comes when the serving is declared; --watch follows it until it is Available or has Failed, and the exit code says how it ended:",
+		end: "The answer comes when the serving is declared; --watch follows it until it is Available or has Failed, and the exit " +
+			"code says how it ended:",
 		example: `  slipway serving create -f serving.json --watch
   slipway serving create -f secretflow-serving.yaml`, send: (*sending).create},
-	{name: "update", short: "Change servings: input configuration, images, replicas, strategies, resources", request: "UpdateServingRequest", updates: true,
-		end: `An update changes what the file says, of the parties that it names, and leaves the rest as it is. It is all or nothing: when a party fails, all
+	{name: "update", short: "Change servings: input configuration, images, replicas, strategies, resources",
+		request: "UpdateServingRequest", updates: true,
+		end: `An update changes what the file says, of the parties that it names, and leaves the rest as it is. It is all
+or nothing: when a party fails, all
 go back to the version before. --watch follows it, and the exit code says how it ended:`,
 		example: `  slipway serving update -f serving.json --watch
-  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`, send: (*sending).update},
+  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`,
+		send: (*sending).update},
 }
 
-// sending is a call of one of these commands.
 type sending struct {
 	*app.App
 	mode    mode

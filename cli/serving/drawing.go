@@ -74,7 +74,8 @@ func waitLines(d render.Drawing, v serving.View) []render.Line {
 		hints = []render.Hint{{Command: "slipway serving resume " + render.OneLine(v.ID), Effect: "go on"}}
 	}
 	if v.Operation.Kind == serving.KindUpdate {
-		hints = append(hints, render.Hint{Command: "slipway serving stop " + render.OneLine(v.ID), Effect: "every party goes back to the version of before"})
+		hints = append(hints, render.Hint{Command: "slipway serving stop " + render.OneLine(v.ID),
+			Effect: "every party goes back to the version of before"})
 	}
 	return append([]render.Line{{{Text: d.WaitsFor(waitInWords(w), w.Since.Time), Colour: render.Yellow}}}, render.Hints(hints)...)
 }

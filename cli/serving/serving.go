@@ -24,23 +24,27 @@ func Command(a *app.App) *cobra.Command {
 	get := n.GetCommand("Show a serving: its state, its parties, where they are reached")
 	get.Long = `Show a serving: its state, its parties with their replicas, where they are reached, and why it does not serve if it does not.
 
--o json and -o yaml give the data of Kuscia's query: the input configuration, the parties as they were asked for, and the status. Slipway's own
+-o json and -o yaml give the data of Kuscia's query: the input configuration, the parties as they were asked for, and
+the status. Slipway's own
 view, which the table is made of, is what "serving list" and "serving watch" give to programs.`
 	get.Example = `  slipway serving get serving-01
   slipway serving get serving-01 -o json | jq -r .status.state`
 	token.Flags(get)
-	remove := n.DeleteCommand(`Delete servings. The answer comes at once; what their parties run is removed after it, by a party that is away when it returns. Until then
+	remove := n.DeleteCommand(`Delete servings. The answer comes at once; what their parties run is removed after it, by
+a party that is away when it returns. Until then
 "slipway serving watch ID" shows what is left, and no other serving can have the ID.`)
 	token.Flags(remove)
 	command := &cobra.Command{
 		Use: n.Command, Aliases: []string{"servings"}, Short: "Servings: what several parties run together",
-		Long: `Servings: what several parties run together. A serving is declared with Kuscia's requests, as files, or with a KusciaDeployment; the engine
+		Long: `Servings: what several parties run together. A serving is declared with Kuscia's requests, as files, or with
+a KusciaDeployment; the engine
 brings every party to it, and an update that fails in one party is taken back in all.`,
 	}
 	for _, mode := range modes {
 		command.AddCommand(filesCommand(a, mode, &token))
 	}
-	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}), watchCommand(n), historyCommand(n))
+	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}), watchCommand(n),
+		historyCommand(n))
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, inWords))
 	}
@@ -62,7 +66,8 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 			if w := waitOf(s); w != nil {
 				wait, since = waitInWords(w), a.Age(w.Since.Time)
 			}
-			return []string{s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), operationInWords(s), wait, since, a.Age(s.CreatedAt),
+			return []string{s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), operationInWords(s), wait, since,
+				a.Age(s.CreatedAt),
 				render.ReasonAndMessage(s.Reason, s.Message)}
 		},
 		Empty: "There are no servings: declare one with `slipway serving create -f FILE`.",
@@ -73,7 +78,7 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 			data, err := apiclient.KusciaData(api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": id}, token.Shown))
 			return apiclient.Reply[serving.View]{Raw: data}, err
 		},
-		Describe: func(_ string, v serving.View) error {
+		Describe: func(_ *app.App, _ string, v serving.View) error {
 			a.Draw(whole(a.Drawing(), v))
 			return nil
 		},
@@ -86,16 +91,19 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 
 func historyCommand(n *servings) *cobra.Command {
 	page := func(ctx context.Context, api *client.Client, id string, limit int, cursor *string) ([]serving.Release, string, error) {
-		page, err := apiclient.Read[client.ServingHistory](api.GetServingHistory(ctx, id, &client.GetServingHistoryParams{Limit: &limit, Cursor: cursor}))
+		page, err := apiclient.Read[client.ServingHistory](api.GetServingHistory(ctx, id,
+			&client.GetServingHistoryParams{Limit: &limit, Cursor: cursor}))
 		return page.Value.Items, page.Value.NextCursor, err
 	}
 	titles := []string{"STARTED", "OPERATION", "GENERATION", "STATE", "TOOK", "VERSION", "WHAT HAPPENED"}
 	command := noun.HistoryCommand(n, "operations", page, titles, func(r serving.Release) []string {
-		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State), n.App.Took(&r.StartedAt, r.FinishedAt),
+		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State),
+			n.App.Took(&r.StartedAt, r.FinishedAt),
 			r.Version, render.Clipped(render.OneLine(r.Message), 100)}
 	})
 	command.Short = "List the operations on a serving, newest first"
-	command.Long = `List the operations on a serving, newest first: the one that is under way, and the past ones that are kept, also when the serving was deleted.
+	command.Long = `List the operations on a serving, newest first: the one that is under way, and the past ones that
+are kept, also when the serving was deleted.
 With -o json or yaml each is there whole, with what every party was asked to run and who decided what.`
 	command.Example = `  slipway serving history serving-01 --limit 5`
 	return command

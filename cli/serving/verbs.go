@@ -64,7 +64,6 @@ func verbs(n *servings) []noun.Verb {
 	return all
 }
 
-// said is what a person says along with a verb.
 type said struct {
 	body client.ServingVerbRequest
 	// yes approves what is shown without asking.
@@ -78,7 +77,8 @@ func (o *said) flags(command *cobra.Command) {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask: take the party that waits now")
 }
 
-// gateOfNothing is the gate of an approval at which nobody was seen to wait: whoever comes to wait while it is on its way is not meant by it.
+// gateOfNothing is the gate of an approval at which nobody was seen to wait: whoever comes to wait while it is on its way is not
+// meant by it.
 const gateOfNothing = "nobody-waited"
 
 // confirm shows what is about to be approved, asks, and has exactly that approved: its gate goes along. A party that the caller named

@@ -28,11 +28,11 @@ const exitCodes = `  0    Available: every party runs what was asked, with all r
   124  --timeout passed
   130  ended by Ctrl-C; the serving goes on`
 
-// words are what the help says of a watch.
-var words = follow.Words{Noun: "serving", End: "until it is Available or has Failed", Interrupted: "a party is out of reach", Paused: "it waits for a person"}
+var words = follow.Words{Noun: "serving", End: "until it is Available or has Failed", Interrupted: "a party is out of reach",
+	Paused: "it waits for a person"}
 
-// ends says with which exit code the watch ends in this state of the serving; ok is false while it goes on. What is under way may still change
-// everything, but for a way back that fails: it is tried again, and nobody should wait for it.
+// ends says with which exit code the watch ends in this state of the serving; ok is false while it goes on. What is under way may
+// still change everything, but for a way back that fails: it is tried again, and nobody should wait for it.
 func ends(o follow.Options, v serving.View) (code int, ok bool) {
 	op := v.Operation
 	switch {
@@ -61,7 +61,8 @@ func operationFailed(v serving.View) bool {
 }
 
 func watchCommand(n *servings) *cobra.Command {
-	command := n.WatchCommand(`Follow a serving until it is Available or has Failed. A terminal shows the parties as they change; a pipe gets one line for each change,
+	command := n.WatchCommand(`Follow a serving until it is Available or has Failed. A terminal shows the parties as
+they change; a pipe gets one line for each change,
 and -o json or yaml the whole serving at each change. A lost connection is opened again, however long that takes.
 
 A party that is away, or a person who is to approve, is waited for, unless told otherwise. A serving that is being deleted is followed until
@@ -144,7 +145,8 @@ func decisions(v serving.View) []follow.Decision {
 		if d.Party != "" {
 			what += " of " + d.Party
 		}
-		all = append(all, follow.Decision{At: d.At.Time, Verb: what, Actor: d.Actor, Via: d.Via, Outcome: d.Outcome, Message: d.Message, Reason: d.Reason})
+		all = append(all, follow.Decision{At: d.At.Time, Verb: what, Actor: d.Actor, Via: d.Via, Outcome: d.Outcome, Message: d.Message,
+			Reason: d.Reason})
 	}
 	return all
 }
@@ -165,7 +167,8 @@ func epilogue(v serving.View) string {
 	}
 	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, countParties(v.TotalParties), does)
 	if operationFailed(v) {
-		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f FILE", render.OneLine(v.ID))
+		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f "+
+			"FILE", render.OneLine(v.ID))
 	}
 	return text
 }

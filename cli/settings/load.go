@@ -19,7 +19,6 @@ func Load(flags *pflag.FlagSet) (Settings, Provenance, error) {
 	return load(flags, os.LookupEnv, os.Environ())
 }
 
-// load is Load with the environment given.
 func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []string) (Settings, Provenance, error) {
 	provenance := Provenance{UnknownEnv: unknownEnv(environ)}
 	var problems Errors

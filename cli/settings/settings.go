@@ -6,8 +6,8 @@ package settings
 
 import "time"
 
-// Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command does not take
-// (Register) holds its default.
+// Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command
+// does not take (Register) holds its default.
 type Settings struct {
 	Listen                 string
 	KusciaListen           string

@@ -128,7 +128,6 @@ func wholeSeconds(text string) error {
 	return nil
 }
 
-// each checks every part of a list.
 func each(check func(string) error) func(string) error {
 	return func(text string) error {
 		for _, part := range splitList(text) {
@@ -147,7 +146,8 @@ func namespaceName(text string) error {
 	return nil
 }
 
-// parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have no worker.
+// parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have
+// no worker.
 func parties(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if text != "" && strings.TrimSpace(part) == "" {

@@ -7,7 +7,6 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// detail is how much of a task is drawn.
 type detail int
 
 const (
@@ -184,7 +183,8 @@ func serviceLine(d render.Drawing, s plan.ServiceStatus, c render.Columns) rende
 		reason = "" // that it waits for its turn is plain to see
 	}
 	return c.Line("  ", render.Span{Text: string(s.ServiceID)}, render.Span{Text: Operation(s.Deployment, s.Method)},
-		render.Span{Text: string(s.State), Colour: itemColour(s.State)}, render.Span{Text: d.Took(s.StartedAt, s.FinishedAt)}, render.Span{Text: reason})
+		render.Span{Text: string(s.State), Colour: itemColour(s.State)}, render.Span{Text: d.Took(s.StartedAt, s.FinishedAt)},
+		render.Span{Text: reason})
 }
 
 func workloadLines(s plan.ServiceStatus) []render.Line {

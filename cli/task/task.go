@@ -19,7 +19,6 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// allStates are the states of a task in the order in which a task goes through them.
 var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
@@ -28,10 +27,12 @@ type tasks = noun.Noun[client.TaskSummary, client.Task]
 // Command is `slipway task`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
-	remove := n.DeleteCommand("Delete tasks that are over, with their records and reports. A task that can still go on is refused: stop it first.")
+	remove := n.DeleteCommand("Delete tasks that are over, with their records and reports. A task that can still go on is refused: " +
+		"stop it first.")
 	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted))
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Tasks: follow, pause, resume and stop what runs"}
-	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"), watchCommand(n), reportCommand(n), remove)
+	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"), watchCommand(n),
+		reportCommand(n), remove)
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
 			return "task " + t.ID + " is " + string(t.State) + ": " + render.OneLine(t.Reason)
@@ -58,7 +59,7 @@ func newNoun(a *app.App) *tasks {
 			}
 			return answer, err
 		},
-		Describe: func(_ string, t client.Task) error {
+		Describe: func(_ *app.App, _ string, t client.Task) error {
 			a.Draw(append(Whole(a.Drawing(), t), footer(a.Drawing(), t)...))
 			return nil
 		},
@@ -81,7 +82,8 @@ func footer(d render.Drawing, t plan.Task) []string {
 }
 
 func decision(d audit.Entry) follow.Decision {
-	return follow.Decision{At: d.At, Verb: string(d.Verb), Actor: d.Actor, Via: d.Via, Outcome: string(d.Outcome), Message: d.Message, Reason: d.Reason}
+	return follow.Decision{At: d.At, Verb: string(d.Verb), Actor: d.Actor, Via: d.Via, Outcome: string(d.Outcome),
+		Message: d.Message, Reason: d.Reason}
 }
 
 // pages reads the tasks that the filters let through, newest first.
@@ -106,7 +108,6 @@ func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *str
 	return page.Value.Items, page.Value.NextCursor, err
 }
 
-// planNames are the names of the plans, for shell completion.
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
 	plans, _, err := PageOfPlans(ctx, api, apiclient.PageSize, nil)
 	for _, p := range plans {
@@ -136,10 +137,10 @@ func listCommand(n *tasks) *cobra.Command {
 	return command
 }
 
-// verbs are the verbs that steer a task.
 func verbs(n *tasks) []noun.Verb {
 	var all []noun.Verb
-	add := func(v noun.Verb, legalIn []plan.TaskState, send func(context.Context, *client.Client, string, client.VerbRequest) (*http.Response, error)) {
+	add := func(v noun.Verb, legalIn []plan.TaskState,
+		send func(context.Context, *client.Client, string, client.VerbRequest) (*http.Response, error)) {
 		v.Example = "shop-20261102093000-k3v9q"
 		v.Complete = completion(n, legalIn...)
 		v.Send = func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
@@ -156,7 +157,8 @@ func verbs(n *tasks) []noun.Verb {
 		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).ResumeTask))
 	add(noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task for good", Because: "the release is called off",
 		Long: "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed."},
-		[]plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).StopTask))
+		[]plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
+		noun.Sender((*client.Client).StopTask))
 	return all
 }
 

@@ -35,7 +35,8 @@ spec alone, which is called NAME. -n says the namespace where a document does no
 			},
 		})
 	apply.Aliases = []string{"put"}
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"}, Short: "Traffic routings: routes that several rollouts share"}
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"},
+		Short: "Traffic routings: routes that several rollouts share"}
 	command.AddCommand(apply, n.ListCommand("List the traffic routings, with who holds them", noun.ListOptions{}),
 		n.GetCommand("Show a traffic routing, and who holds it"),
 		n.DeleteCommand("Delete traffic routings. One that a rollout holds is refused: its routes would have nobody to give them back."))
@@ -65,7 +66,7 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 			namespace, name, _ := strings.Cut(key, "/")
 			return apiclient.Read[client.TrafficRouting](api.GetTrafficRouting(ctx, namespace, name))
 		},
-		Describe: func(name string, t client.TrafficRouting) error {
+		Describe: func(_ *app.App, name string, t client.TrafficRouting) error {
 			a.Printf(a.Out, "traffic routing %s is %s%s\n", name, t.Status.Phase, render.Because(t.Status.Message))
 			for _, holder := range t.Status.Holders {
 				a.Printf(a.Out, "held by %s\n", render.OneLine(holder))
@@ -100,7 +101,8 @@ func readAll(a *app.App, files []string, where app.Place, argument string) ([]ma
 	case len(documents) == 0:
 		return nil, fmt.Errorf("there is no document in %s", strings.Join(files, ", "))
 	case argument != "" && len(documents) > 1:
-		return nil, app.Usagef("NAME names one traffic routing, and there are %d documents: write whole objects with metadata.name", len(documents))
+		return nil, app.Usagef("NAME names one traffic routing, and there are %d documents: write whole objects with metadata.name",
+			len(documents))
 	}
 	return documents, nil
 }

@@ -54,5 +54,6 @@ func identity() string {
 
 // newRESTConfig finds the cluster that the settings name.
 func newRESTConfig(s settings.Settings) (*rest.Config, error) {
-	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst, UserAgent: version.UserAgent()})
+	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst,
+		UserAgent: version.UserAgent()})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,12 +15,10 @@ import (
 
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/kuscia"
-	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 )
 
-// apiParts are what the HTTP API is made of.
 type apiParts struct {
 	fx.In
 
@@ -42,50 +39,31 @@ func newAPI(p apiParts) (*api.API, error) {
 	})
 }
 
-// httpServer is the listener of the HTTP API.
-type httpServer struct {
-	api      *api.API
-	server   *http.Server
-	listener net.Listener
-	log      *slog.Logger
-	down     fx.Shutdowner
-}
-
 // headerTimeout bounds how long a client may take over its headers. Bodies and event streams may take longer.
 const headerTimeout = 10 * time.Second
 
 // newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
-func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner, registry *prometheus.Registry) (*httpServer, error) {
-	listener, err := net.Listen("tcp", s.Listen)
+func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner, registry *prometheus.Registry) (*listener, error) {
+	address, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
 	}
 	server := &http.Server{Handler: measured(a, registry), ReadHeaderTimeout: headerTimeout}
-	return &httpServer{api: a, listener: listener, log: log, down: down, server: server}, nil
+	end := func(ctx context.Context) error {
+		a.Close() // event streams would keep a graceful shutdown waiting
+		return server.Shutdown(ctx)
+	}
+	return &listener{what: "HTTP", where: []any{"address", "http://" + address.Addr().String()}, Listener: address, serve: server.Serve,
+		end: end, log: log, down: down}, nil
 }
 
 // measured counts and times requests by method and status. An event stream counts when it ends.
 func measured(handler http.Handler, registry *prometheus.Registry) http.Handler {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_http_request_duration_seconds",
-		Help: "How long HTTP requests took, event streams included.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}, []string{"code", "method"})
-	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_http_requests_in_flight", Help: "HTTP requests that are being answered, event streams included."})
+		Help: "How long HTTP requests took, event streams included.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)},
+		[]string{"code", "method"})
+	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_http_requests_in_flight",
+		Help: "HTTP requests that are being answered, event streams included."})
 	registry.MustRegister(seconds, inFlight)
 	return promhttp.InstrumentHandlerInFlight(inFlight, promhttp.InstrumentHandlerDuration(seconds, handler))
-}
-
-func (h *httpServer) start(context.Context) error {
-	go func() {
-		if err := h.server.Serve(h.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			h.log.Error("HTTP is not served any more", "error", err)
-			_ = h.down.Shutdown(fx.ExitCode(app.ExitFailure))
-		}
-	}()
-	h.log.Info("serving HTTP", "address", "http://"+h.listener.Addr().String())
-	return nil
-}
-
-// stop ends event streams first: they would keep a graceful shutdown waiting.
-func (h *httpServer) stop(ctx context.Context) error {
-	h.api.Close()
-	return h.server.Shutdown(ctx)
 }

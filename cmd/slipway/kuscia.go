@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 
 	"slipway.io/slipway/api/kuscia"
-	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 )
@@ -89,7 +87,8 @@ func checkKuscia(s settings.Settings) error {
 	}
 	for _, listen := range []struct{ name, address string }{{"kuscia-listen", s.KusciaListen}, {"kuscia-grpc-listen", s.KusciaGRPCListen}} {
 		if listen.address != "" && !isLoopback(listen.address) {
-			return fmt.Errorf("--%s %s can be reached by others, and with --kuscia-protocol NOTLS anybody could change servings: choose TLS or MTLS, "+
+			return fmt.Errorf("--%s %s can be reached by others, and with --kuscia-protocol NOTLS anybody could change servings: choose "+
+				"TLS or MTLS, "+
 				"listen on 127.0.0.1, or say --kuscia-insecure", listen.name, listen.address)
 		}
 	}
@@ -110,31 +109,23 @@ const (
 	kusciaIdleTimeout = 300 * time.Second
 )
 
-// kusciaListener is Kuscia's API on one address; nil where it is not served.
-type kusciaListener struct {
-	what     string
-	listener net.Listener
-	serve    func(net.Listener) error
-	end      func(ctx context.Context) error
-	log      *slog.Logger
-	down     fx.Shutdowner
-}
-
-func newKusciaHTTP(p kusciaParts) (*kusciaListener, error) {
-	server := &http.Server{Handler: p.Handler, ReadTimeout: kusciaReadTimeout, ReadHeaderTimeout: kusciaReadTimeout, IdleTimeout: kusciaIdleTimeout}
+func newKusciaHTTP(p kusciaParts) (*listener, error) {
+	server := &http.Server{Handler: p.Handler, ReadTimeout: kusciaReadTimeout, ReadHeaderTimeout: kusciaReadTimeout,
+		IdleTimeout: kusciaIdleTimeout}
 	serve := server.Serve
 	if p.Security.TLS != nil {
 		server.TLSConfig = p.Security.TLS.Clone()
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
-	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen, &kusciaListener{serve: serve, end: server.Shutdown})
+	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen, &listener{serve: serve, end: server.Shutdown})
 }
 
-func newKusciaGRPC(p kusciaParts) (*kusciaListener, error) {
+func newKusciaGRPC(p kusciaParts) (*listener, error) {
 	server := kuscia.NewGRPCServer(p.Service, p.Security)
-	return p.listen("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen, &kusciaListener{serve: server.Serve, end: func(ctx context.Context) error {
-		return endGRPC(ctx, server)
-	}})
+	return p.listen("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen,
+		&listener{serve: server.Serve, end: func(ctx context.Context) error {
+			return endGRPC(ctx, server)
+		}})
 }
 
 // endGRPC lets calls that are under way finish, as long as the context permits.
@@ -154,36 +145,15 @@ func endGRPC(ctx context.Context, server *grpc.Server) error {
 }
 
 // listen takes the address at once, so that a port in use is an error before anything is started.
-func (p kusciaParts) listen(what, setting, address string, k *kusciaListener) (*kusciaListener, error) {
+func (p kusciaParts) listen(over, setting, address string, l *listener) (*listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	taken, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or none with --%s=", what, err, setting,
-			"SLIPWAY_"+strings.ToUpper(strings.ReplaceAll(setting, "-", "_")), setting)
+		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or none with --%s=", over, err,
+			setting, "SLIPWAY_"+strings.ToUpper(strings.ReplaceAll(setting, "-", "_")), setting)
 	}
-	k.what, k.listener, k.log, k.down = what, listener, p.Log, p.Down
-	return k, nil
-}
-
-func (k *kusciaListener) start(context.Context) error {
-	if k == nil {
-		return nil
-	}
-	go func() {
-		if err := k.serve(k.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			k.log.Error("Kuscia's API is not served any more", "over", k.what, "error", err)
-			_ = k.down.Shutdown(fx.ExitCode(app.ExitFailure))
-		}
-	}()
-	k.log.Info("serving Kuscia's API", "over", k.what, "address", k.listener.Addr().String())
-	return nil
-}
-
-func (k *kusciaListener) stop(ctx context.Context) error {
-	if k == nil {
-		return nil
-	}
-	return k.end(ctx)
+	l.what, l.where, l.Listener, l.log, l.down = "Kuscia's API", []any{"over", over, "address", taken.Addr().String()}, taken, p.Log, p.Down
+	return l, nil
 }

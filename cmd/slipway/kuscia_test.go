@@ -83,17 +83,17 @@ func TestKusciasListeners(t *testing.T) {
 	require.NoError(t, err)
 	remote, err := newKusciaGRPC(p)
 	require.NoError(t, err)
-	for _, k := range []*kusciaListener{web, remote} {
+	for _, k := range []*listener{web, remote} {
 		require.NoError(t, k.start(t.Context()))
 	}
-	address := web.listener.Addr().String()
+	address := web.Addr().String()
 	answer, err := http.Post("http://"+address+"/api/v1/serving/query", "application/json", strings.NewReader(`{}`))
 	require.NoError(t, err)
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, `{"status":{"code":11100,"message":"serving id can not be empty","details":[]},"data":null}`, string(body)) //nolint:testifylint // clients look for its very bytes
-	conn, err := grpc.NewClient(remote.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(remote.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
 	shown, err := kusciapb.NewServingServiceClient(conn).QueryServing(t.Context(), &kusciapb.QueryServingRequest{})
@@ -103,12 +103,12 @@ func TestKusciasListeners(t *testing.T) {
 	_, err = newKusciaHTTP(kusciaOn(t, settings.Settings{KusciaListen: address}))
 	require.ErrorContains(t, err, "cannot serve Kuscia's API over HTTP: listen tcp "+address)
 	require.ErrorContains(t, err, "choose another address with --kuscia-listen (SLIPWAY_KUSCIA_LISTEN), or none with --kuscia-listen=")
-	_, err = newKusciaGRPC(kusciaOn(t, settings.Settings{KusciaGRPCListen: remote.listener.Addr().String()}))
+	_, err = newKusciaGRPC(kusciaOn(t, settings.Settings{KusciaGRPCListen: remote.Addr().String()}))
 	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or none with --kuscia-grpc-listen=")
 
-	for _, k := range []*kusciaListener{web, remote} {
+	for _, k := range []*listener{web, remote} {
 		require.NoError(t, k.stop(context.Background()))
-		_, err := net.Dial("tcp", k.listener.Addr().String())
+		_, err := net.Dial("tcp", k.Addr().String())
 		require.Error(t, err, "nobody listens after the end")
 	}
 }
@@ -120,7 +120,7 @@ func TestKusciaNowhere(t *testing.T) {
 	require.NoError(t, err)
 	remote, err := newKusciaGRPC(p)
 	require.NoError(t, err)
-	for _, k := range []*kusciaListener{web, remote} {
+	for _, k := range []*listener{web, remote} {
 		require.Nil(t, k)
 		require.NoError(t, k.start(t.Context()))
 		require.NoError(t, k.stop(t.Context()))

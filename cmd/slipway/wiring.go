@@ -38,7 +38,8 @@ func runServer(ctx context.Context, s settings.Settings) error {
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule, servingControllerModule, kusciaModule)
+	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule,
+		servingControllerModule, kusciaModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
@@ -137,12 +138,14 @@ var workloadModule = fx.Module("workload",
 			}
 			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Logger: log})
 		},
-		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings, log *slog.Logger) (*workload.Activities, error) {
+		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings,
+			log *slog.Logger) (*workload.Activities, error) {
 			typed, objects, err := kube.NewClients(config)
 			if err != nil {
 				return nil, err
 			}
-			activities := workload.New(typed, objects, workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
+			activities := workload.New(typed, objects,
+				workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
@@ -151,7 +154,8 @@ var workloadModule = fx.Module("workload",
 
 // partyServingModule is what the servings of this process's party run, and who watches it.
 var partyServingModule = fx.Module("party-servings",
-	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings, log *slog.Logger) (*partyservings.Activities, error) {
+	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings,
+		log *slog.Logger) (*partyservings.Activities, error) {
 		typed, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
@@ -172,13 +176,15 @@ var partyServingModule = fx.Module("party-servings",
 
 // servingControllerModule starts what KusciaDeployments ask for.
 var servingControllerModule = fx.Module("serving-controller",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings, log *slog.Logger) error {
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings,
+		log *slog.Logger) error {
 		objects, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
 		}
 		controller, err := servingcontroller.New(store, objects, temporal, servingcontroller.Options{
-			Presence: presence.Finder{Temporal: temporal, Namespace: s.TemporalNamespace}, Servings: s.ServingNamespace, UnreachableBudget: s.UnreachableBudget, Log: log,
+			Presence: presence.Finder{Temporal: temporal, Namespace: s.TemporalNamespace}, Servings: s.ServingNamespace,
+			UnreachableBudget: s.UnreachableBudget, Log: log,
 		})
 		if err != nil {
 			return err
@@ -201,14 +207,16 @@ var driftModule = fx.Module("drift",
 	}),
 )
 
-var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
+var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities, routes *traffic.Activities,
+	servings *partyservings.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
 		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings}},
 	}
 })
 
-var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities, servings *partyservings.Activities) []worker.Queue {
+var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities,
+	servings *partyservings.Activities) []worker.Queue {
 	var queues []worker.Queue
 	for _, name := range partyQueueNames(s) {
 		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, servings}})
@@ -234,7 +242,8 @@ func partyQueueNames(s settings.Settings) []string {
 
 var serverModule = fx.Module("server",
 	fx.Provide(newAPI),
-	fx.Invoke(func(lc fx.Lifecycle, a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner, registry *prometheus.Registry) error {
+	fx.Invoke(func(lc fx.Lifecycle, a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner,
+		registry *prometheus.Registry) error {
 		server, err := newHTTPServer(a, s, log, down, registry)
 		if err != nil {
 			return err
@@ -245,7 +254,8 @@ var serverModule = fx.Module("server",
 )
 
 // healthModule answers for a worker that serves no API, where --metrics-listen says so.
-var healthModule = fx.Invoke(func(lc fx.Lifecycle, fleet *worker.Fleet, s settings.Settings, registry *prometheus.Registry, log *slog.Logger) error {
+var healthModule = fx.Invoke(func(lc fx.Lifecycle, fleet *worker.Fleet, s settings.Settings, registry *prometheus.Registry,
+	log *slog.Logger) error {
 	if s.MetricsListen == "" {
 		return nil
 	}
