@@ -123,7 +123,8 @@ func (r *taskRun) rest() (until time.Time, summary string) { return time.Time{},
 
 func (r *taskRun) next() any {
 	in := r.in
-	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: r.task.StartedAt, Services: r.task.Services, Interruptions: r.task.Interruptions}
+	t := r.task
+	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: t.StartedAt, Services: t.Services, Interruptions: t.Interruptions}
 	return in
 }
 
@@ -131,8 +132,8 @@ func (r *taskRun) next() any {
 func (r *taskRun) begin() {
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var a beginAnswer
-		a.err = workflow.ExecuteActivity(withActivity(ctx, centreForever, "check that this is the plan's live task"),
-			workloadops.ActivityBeginTask, r.request()).Get(ctx, &a.result)
+		a.err = perform(withActivity(ctx, centreForever, "check that this is the plan's live task"),
+			workloadops.ActivityBeginTask, r.request(), &a.result)
 		r.beginAnswer = &a
 	})
 }
@@ -211,6 +212,10 @@ func (r *taskRun) act() {
 	r.conclude()
 }
 
+func (r *taskRun) itemWorkflowID(n int) string {
+	return plan.ItemWorkflowID(r.in.Task, n+1, r.in.Items[n].ServiceID)
+}
+
 func (r *taskRun) startItem(n int) {
 	it := r.in.Items[n]
 	now := workflow.Now(r.ctx)
@@ -218,7 +223,7 @@ func (r *taskRun) startItem(n int) {
 	s.State, s.Reason, s.StartedAt = plan.ItemRunning, "being released", &now
 	r.machine.Began(n)
 	ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: plan.ItemWorkflowID(r.in.Task, n+1, it.ServiceID),
+		WorkflowID: r.itemWorkflowID(n),
 		TaskQueue:  QueueEngine,
 		// A task that is terminated leaves its items to end on their own: they give back what they borrowed.
 		ParentClosePolicy: parentClosePolicy,
@@ -239,7 +244,7 @@ func (r *taskRun) startItem(n int) {
 func (r *taskRun) end(f finishedItem) {
 	if f.err != nil {
 		f.result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
-			Reason: "its workflow ended without a result (" + message(f.err) + "): look at " + plan.ItemWorkflowID(r.in.Task, f.n+1, r.in.Items[f.n].ServiceID)}
+			Reason: fmt.Sprintf("its workflow ended without a result (%s): look at %s", message(f.err), r.itemWorkflowID(f.n))}
 	}
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[f.n]
@@ -267,7 +272,7 @@ func (r *taskRun) conclude() {
 	r.task.FinishedAt = &now
 	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord, r.request()).Get(ctx, nil)
+		err := perform(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord, r.request(), nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("the record could not be written", "task", r.in.Task, "error", err)
 		}
@@ -347,7 +352,7 @@ func (r *taskRun) superseded() (newer, why string) {
 	var result workloadops.BeginTaskResult
 	again := r.request()
 	again.Reclaim = true
-	err := workflow.ExecuteActivity(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again).Get(r.ctx, &result)
+	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again, &result)
 	if err != nil {
 		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
 	}

@@ -60,7 +60,9 @@ type workerInterceptor struct {
 	interceptor.WorkerInterceptorBase
 }
 
-func (*workerInterceptor) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (*workerInterceptor) InterceptWorkflow(
+	_ workflow.Context, next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
 	i := &inboundInterceptor{}
 	i.Next = next
 	return i
@@ -75,8 +77,8 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, &i.box), in)
 }
 
-// HandleSignal is called as the event comes in, before any code of the workflow runs. A signal is read when it is taken out: an error here would fail the
-// workflow's task for ever.
+// HandleSignal is called as the event comes in, before any code of the workflow runs. A signal is read when it is taken out: an error here
+// would fail the workflow's task for ever.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
 	if workflow.GetInfo(ctx).WorkflowType.Name == TypeServingStatus { // it takes observations from a channel, and nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
@@ -93,7 +95,8 @@ func decodePayload(payloads *commonpb.Payloads, into any) error {
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }
 
-// decodeStrictly reads the payload of a verb: a key that its type does not know is refused, since {"stp":2} is a misspelt step rather than none.
+// decodeStrictly reads the payload of a verb: a key that its type does not know is refused, since {"stp":2} is a misspelt step rather than
+// none.
 func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil

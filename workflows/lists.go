@@ -25,14 +25,15 @@ var (
 
 // SearchAttributes are what lists and filters are made of.
 var SearchAttributes = []temporal.SearchAttributeKey{
-	AttributeKind, AttributeState, AttributeName, AttributeNamespace, AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
+	AttributeKind, AttributeState, AttributeName, AttributeNamespace,
+	AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
 }
 
 // CutMarker ends a list that was cut.
 const CutMarker = "…"
 
-// FitList cuts a list to what one search attribute holds, and ends it with a marker where it was cut: the server refuses 2,048 bytes and more
-// of it as JSON.
+// FitList cuts a list to what one search attribute holds, and ends it with a marker where it was cut: the server refuses 2,048 bytes and
+// more of it as JSON.
 func FitList(list []string) []string {
 	const most = 2000
 	size := 0
@@ -47,8 +48,8 @@ func FitList(list []string) []string {
 // MemoShown is the memo in which a release keeps what lists show of it beside its search attributes: Shown.
 const MemoShown = "shown"
 
-// Shown says why a release waits. It is written when its state or what it waits for changes, and only while there is more to say than the search attributes
-// do: it counts for a reader as long as they agree with it.
+// Shown says why a release waits. It is written when its state or what it waits for changes, and only while there is more to say than the
+// search attributes do: it counts for a reader as long as they agree with it.
 type Shown struct {
 	// State is the search attribute's: a rollout's phase, a task's state.
 	State  string `json:"state"`
@@ -57,7 +58,8 @@ type Shown struct {
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
 }
 
-// MemoStartedAt is the memo in which a task that goes on in another run keeps when it started itself: lists know the start of its newest run alone.
+// MemoStartedAt is the memo in which a task that goes on in another run keeps when it started itself: lists know the start of its newest
+// run alone.
 const MemoStartedAt = "startedAt"
 
 // rememberStart writes when a task started, for the runs after this one.

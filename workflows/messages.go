@@ -30,7 +30,8 @@ type DeployPlanInput struct {
 	State *DeployPlanState `json:"state,omitempty"`
 	// MaxConcurrent is how many services are released at once at most.
 	MaxConcurrent int `json:"maxConcurrent"`
-	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most; 0: DefaultConcurrentWorkloads.
+	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most; 0:
+	// DefaultConcurrentWorkloads.
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
@@ -85,7 +86,8 @@ type ServiceReleaseResult struct {
 	Abandoned bool `json:"abandoned,omitempty"`
 }
 
-// VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional: an empty payload means "now, by whoever sent it".
+// VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional: an empty payload means "now, by whoever sent
+// it".
 type VerbRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -95,8 +97,8 @@ type VerbRequest struct {
 	Via string `json:"via,omitempty"`
 }
 
-// VerbResponse is what became of a verb, whatever it was sent to. A refused one is an answer, not an error: it belongs to the record. It is small, since each
-// is an event of the history: who wants the whole state asks for it.
+// VerbResponse is what became of a verb, whatever it was sent to. A refused one is an answer, not an error: it belongs to the record. It is
+// small, since each is an event of the history: who wants the whole state asks for it.
 type VerbResponse struct {
 	Outcome audit.Outcome `json:"outcome"`
 	Message string        `json:"message"`

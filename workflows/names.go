@@ -23,18 +23,21 @@ const (
 	TypeServingCheck = serving.TypeCheck
 )
 
-// The error types with which a DeployPlan whose task failed and a Rollout that closes in phase Failed end, so that Temporal shows them as failed.
+// The error types with which a DeployPlan whose task failed and a Rollout that closes in phase Failed end, so that Temporal shows them as
+// failed.
 const (
 	TypeTaskFailed    = "TaskFailed"
 	TypeRolloutFailed = "RolloutFailed"
 )
 
-// The SlipwayKind of each. Its SlipwayState is the task's state, the rollout's phase, the stage of an operation on a serving; SlipwayName the name, or ID.
+// The SlipwayKind of each. Its SlipwayState is the task's state, the rollout's phase, the stage of an operation on a serving; SlipwayName
+// the name, or ID.
 const (
 	KindTask    = "task"
 	KindRollout = "rollout"
 	KindServing = "serving"
 )
 
-// QueryState answers the whole status: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout, ServingState for Serving.
+// QueryState answers the whole status: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout,
+// ServingState for Serving.
 const QueryState = workloadops.QueryState

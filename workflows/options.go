@@ -13,11 +13,17 @@ const parentClosePolicy = enumspb.PARENT_CLOSE_POLICY_ABANDON
 // unlimited is said outright: Temporal's test suite takes an unset MaximumAttempts for 10.
 const unlimited = 1 << 30
 
+// again tries for as long as it takes, after 1 s at first and each time that much later, up to 15 s.
+func again(later float64) *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: later, MaximumInterval: 15 * time.Second,
+		MaximumAttempts: unlimited}
+}
+
 // centreForever is for what must happen however long the home cluster is away: nothing else can go on without it.
 var centreForever = workflow.ActivityOptions{
 	TaskQueue:           QueueEngine,
 	StartToCloseTimeout: 10 * time.Second,
-	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
+	RetryPolicy:         again(2),
 }
 
 // centreBriefly is for a question that somebody waits for.
@@ -46,7 +52,7 @@ func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 		ScheduleToStartTimeout: pickUp,
 		StartToCloseTimeout:    time.Minute,
 		HeartbeatTimeout:       heartbeatTimeout,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited},
+		RetryPolicy:            again(1.5),
 	}
 }
 
@@ -62,6 +68,11 @@ func partyRestore(queue string) workflow.ActivityOptions {
 	o := partyRun(queue, 0)
 	o.HeartbeatTimeout = 0
 	return o
+}
+
+// perform runs an activity with the options of its context, and reads what it answers into result.
+func perform(ctx workflow.Context, activity string, request, result any) error {
+	return workflow.ExecuteActivity(ctx, activity, request).Get(ctx, result)
 }
 
 // withActivity is the context of one activity with its summary.

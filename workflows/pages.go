@@ -55,7 +55,8 @@ func (p *page) latest(history []audit.Entry) {
 	p.say("\nLatest decisions:\n\n")
 	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
 		d := history[i]
-		p.say("* %s `%s` by %s (%s): **%s** — %s\n", stamp(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
+		p.say("* %s `%s` by %s (%s): **%s** — %s\n",
+			stamp(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
 	}
 }
 
@@ -95,7 +96,8 @@ func (p *page) services(services []plan.ServiceStatus) {
 	var now, next []string
 	for _, s := range services {
 		counts[s.State]++
-		row := fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n", s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, cell(s.Reason, maxDetailCell))
+		row := fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n",
+			s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, cell(s.Reason, maxDetailCell))
 		switch s.State {
 		case plan.ItemRunning, plan.ItemFailed:
 			now = append(now, row)
@@ -146,7 +148,8 @@ func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool)
 	}
 	p.table("workload | state | what", rows)
 	if interrupted {
-		p.say("\n**Interrupted.** Mend the trouble, then resume the task: `slipway task resume %s`, or the signal `resume` on its workflow.\n", in.Task)
+		p.say("\n**Interrupted.** Mend the trouble, then resume the task: `slipway task resume %s`, or the signal `resume` on its workflow.\n",
+			in.Task)
 	} else {
 		p.say("\nHow far its pods are: see Pending Activities.\n")
 	}
@@ -167,7 +170,8 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 	if s.FinishedAt != nil {
 		p.say("# %s\n\n", outcomeWords[s.Phase])
 	}
-	p.say("## %s — %s %s/%s (%s, %s)\n\n%s\n\n", s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
+	p.say("## %s — %s %s/%s (%s, %s)\n\n%s\n\n",
+		s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
 	if w := s.WaitingFor; w != nil {
 		what, until := string(w.Kind), ""
 		if s.Phase == rollout.PhaseFailed {
@@ -208,7 +212,8 @@ func (p *page) steps(s rollout.Status) {
 		if len(step.Matches) > 0 {
 			traffic = fmt.Sprintf("%d matches", len(step.Matches))
 		}
-		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s |\n", step.Index, cell(step.Replicas.String(), 20), traffic, step.Pause, step.State))
+		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s |\n",
+			step.Index, cell(step.Replicas.String(), 20), traffic, step.Pause, step.State))
 	}
 	p.table("step | pods | traffic | pause | state", rows)
 	p.more(len(s.Steps) - len(rows))

@@ -22,8 +22,8 @@ type RolloutResult struct {
 	Reason string        `json:"reason"`
 }
 
-// Rollout is one canary or blue-green release of one workload. The machine of release/rollout decides: one activity, or one rest, at a time.
-// Temporal's Cancel means stop to stable.
+// Rollout is one canary or blue-green release of one workload. The machine of release/rollout decides: one activity, or one rest, at a
+// time. Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
 	if err := errors.Join(r.offer(), r.answerUpdate(supersedeEntry, readSupersede)); err != nil {
@@ -190,7 +190,8 @@ var rolloutMenu = menuOf(commandOf, validateRolloutVerb,
 )
 
 func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
-	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep}
+	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key,
+		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep}
 }
 
 func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
@@ -208,7 +209,8 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 // UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → VerbResponse.
 const UpdateSupersede = string(rollout.VerbSupersede)
 
-var supersedeEntry = menuEntry{rollout.VerbSupersede, "A newer release of the same workload takes this one's place: this one goes back to stable first."}
+var supersedeEntry = menuEntry{rollout.VerbSupersede,
+	"A newer release of the same workload takes this one's place: this one goes back to stable first."}
 
 // readSupersede reads a newer release, which comes with its command.
 func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {

@@ -17,7 +17,8 @@ import (
 // borrowed and ends. It never closes while it owes a workload its settings. Its history is bounded, however many workloads there are.
 func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
+	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning,
+		budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
 	offerSignals(r.ctx,
 		menuEntry{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
 		menuEntry{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."})
@@ -96,13 +97,14 @@ func (r *itemRun) again() ServiceReleaseInput {
 func (r *itemRun) load() error {
 	var loaded workloadops.LoadItemResult
 	err := r.persist(r.ctx, "the engine's home cluster", func(int64) error {
-		return workflow.ExecuteActivity(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
-			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}).Get(r.ctx, &loaded)
+		return perform(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
+			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &loaded)
 	})
 	if err != nil {
 		return err
 	}
-	holder := workloadops.Holder{WorkflowID: workflow.GetInfo(r.ctx).WorkflowExecution.ID, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}
+	self := workflow.GetInfo(r.ctx).WorkflowExecution
+	holder := workloadops.Holder{WorkflowID: self.ID, RunID: self.RunID}
 	r.orders = loaded.Workloads
 	r.works, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
 	for i := range r.orders {

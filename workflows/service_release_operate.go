@@ -21,11 +21,13 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 	if err != nil {
 		w.State, w.Message = plan.ItemFailed, message(err)
 		if done := detailsOf(err).Effect; done != nil {
-			w.Changed, w.FromRevision, w.ToRevision, w.FromReplicas, w.ToReplicas = done.Changed, done.FromRevision, done.ToRevision, done.FromReplicas, done.ToReplicas
+			w.Changed, w.FromRevision, w.ToRevision = done.Changed, done.FromRevision, done.ToRevision
+			w.FromReplicas, w.ToReplicas = done.FromReplicas, done.ToReplicas
 		}
 	} else {
 		w.State, w.Message, w.Changed = plan.ItemSucceeded, result.Message, result.Changed
-		w.FromRevision, w.ToRevision, w.FromReplicas, w.ToReplicas = result.FromRevision, result.ToRevision, result.FromReplicas, result.ToReplicas
+		w.FromRevision, w.ToRevision = result.FromRevision, result.ToRevision
+		w.FromReplicas, w.ToReplicas = result.FromReplicas, result.ToReplicas
 	}
 	r.show()
 }
@@ -52,12 +54,15 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 	return result, err
 }
 
-// attempt runs the operation once more: over a queue that nobody polled while everything of ours was down, and over the claim of a dead workflow.
-func (r *itemRun) attempt(ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result) error {
+// attempt runs the operation once more: over a queue that nobody polled while everything of ours was down, and over the claim of a dead
+// workflow.
+func (r *itemRun) attempt(
+	ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result,
+) error {
 	askedAgain := false
 	pickUp := r.budget
 	for {
-		err := workflow.ExecuteActivity(withActivity(ctx, partyRun(queue, pickUp), summary), workloadops.ActivityRun, *request).Get(ctx, result)
+		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), workloadops.ActivityRun, *request, result)
 		switch {
 		case isScheduleToStart(err) && !askedAgain:
 			// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
@@ -83,8 +88,8 @@ const secondPickUp = 20 * time.Second
 // holder asks the centre whether the workflow that holds a workload is dead.
 func (r *itemRun) holder(ctx workflow.Context, claim string) (workloadops.ClaimHolderResult, error) {
 	var answer workloadops.ClaimHolderResult
-	err := workflow.ExecuteActivity(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"), workloadops.ActivityClaimHolder,
-		workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}).Get(ctx, &answer)
+	err := perform(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"),
+		workloadops.ActivityClaimHolder, workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}, &answer)
 	return answer, asSystem(err)
 }
 
@@ -94,27 +99,30 @@ func (r *itemRun) giveUp(ctx workflow.Context, order workloadops.WorkloadOrder, 
 	if err := r.giveBack(ctx, order, request, summary); err != nil {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed is given back", string(failure.WorkloadFailed), nil)
+	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed is given back",
+		string(failure.WorkloadFailed), nil)
 }
 
-// giveBack restores what an operation borrowed. It is owed, however long the party is away or its cluster refuses: once it is known why it cannot be done,
-// the server alone tries it again, which costs no history.
+// giveBack restores what an operation borrowed. It is owed, however long the party is away or its cluster refuses: once it is known why it
+// cannot be done, the server alone tries it again, which costs no history.
 func (r *itemRun) giveBack(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request, summary string) error {
 	r.reason = "waits until " + partyName(request) + " answers, to give back what was borrowed"
 	r.show()
 	restore := workloadops.RestoreRequest{Request: request}
 	for {
-		err := workflow.ExecuteActivity(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), workloadops.ActivityRestore, restore).Get(ctx, nil)
+		err := perform(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), workloadops.ActivityRestore, restore, nil)
 		if err == nil {
 			return nil
 		}
 		if restore.Persist { // somebody has reset or failed the activity by hand: it stays owed
-			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreAgain, workflow.TimerOptions{Summary: "before the next try to give back"}).Get(ctx, nil); err != nil {
+			pause := workflow.TimerOptions{Summary: "before the next try to give back"}
+			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreAgain, pause).Get(ctx, nil); err != nil {
 				return err
 			}
 		}
 		restore.Persist = true
-		r.reason = fmt.Sprintf("cannot give back what was borrowed yet: %s; it is tried again every %s: Pending Activities shows the latest try", message(err), workloadops.RestoreAgain)
+		r.reason = fmt.Sprintf("cannot give back what was borrowed yet: %s; it is tried again every %s: Pending Activities shows the latest try",
+			message(err), workloadops.RestoreAgain)
 		r.show()
 	}
 }
@@ -161,7 +169,8 @@ func (r *itemRun) report(interrupted bool, reason string) {
 	if parent == nil {
 		return
 	}
-	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
+	report := ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason}
+	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 }
 
 func partyName(request workloadops.Request) string {

@@ -13,8 +13,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// DefaultConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once, unless it is told otherwise: the server fails
-// the task of a workflow with more than 2,000 pending activities, for ever.
+// DefaultConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once, unless it is told otherwise:
+// the server fails the task of a workflow with more than 2,000 pending activities, for ever.
 const DefaultConcurrentWorkloads = 100
 
 // atOnce is how many workloads may be under way at once.
@@ -25,9 +25,9 @@ func (r *itemRun) atOnce() int {
 	return cmp.Or(r.in.MaxConcurrentWorkloads, DefaultConcurrentWorkloads)
 }
 
-// walk releases the workloads, as many at once as may be. SEQUENTIAL takes them in the catalogue's order, but one that misses a pod before all others: no
-// second pod of the service may be missing beside it. A workload that fails ends it there: what comes after is not touched. PARALLEL ends the others too, but
-// begins none once a workload was given up.
+// walk releases the workloads, as many at once as may be. SEQUENTIAL takes them in the catalogue's order, but one that misses a pod before
+// all others: no second pod of the service may be missing beside it. A workload that fails ends it there: what comes after is not touched.
+// PARALLEL ends the others too, but begins none once a workload was given up.
 //
 // When the history is long it begins nothing more: once what is under way has ended, the item is continued as new.
 func (r *itemRun) walk() (leaves bool) {
@@ -106,8 +106,8 @@ func (r *itemRun) begin(pending []int) {
 // askAtOnce bounds one activity's payload, and its time.
 const askAtOnce = 300
 
-// next is the workload that is taken next; errAbandoned when the item was told to give up meanwhile. One question asks a party's worker for all of its
-// workloads. What else keeps a party from answering is found out by the operation itself.
+// next is the workload that is taken next; errAbandoned when the item was told to give up meanwhile. One question asks a party's worker for
+// all of its workloads. What else keeps a party from answering is found out by the operation itself.
 func (r *itemRun) next(pending []int) (int, error) {
 	if len(pending) == 1 {
 		return pending[0], nil
@@ -155,8 +155,8 @@ func (r *itemRun) unavailable(workloads []int) ([]int32, error) {
 	first := r.orders[workloads[0]]
 	var answer workloadops.UnavailableResult
 	err := r.persist(r.ctx, partyName(first.Request), func(int64) error {
-		return workflow.ExecuteActivity(withActivity(r.ctx, partyLook(first.Queue, r.budget), fmt.Sprintf("does one of %d workloads miss a pod?", len(workloads))),
-			workloadops.ActivityCountUnavailable, request).Get(r.ctx, &answer)
+		what := fmt.Sprintf("does one of %d workloads miss a pod?", len(workloads))
+		return perform(withActivity(r.ctx, partyLook(first.Queue, r.budget), what), workloadops.ActivityCountUnavailable, request, &answer)
 	})
 	return answer.Unavailable, err
 }

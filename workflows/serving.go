@@ -36,8 +36,8 @@ type ServingState struct {
 	Ending *serving.Ending `json:"ending,omitempty"`
 }
 
-// Serving is one operation on a serving: a creation, an update, a recreation or a deletion. The machine of release/serving decides; each party
-// does one step at a time, on its own queue, beside the others. Temporal's Cancel means stop.
+// Serving is one operation on a serving: a creation, an update, a recreation or a deletion. The machine of release/serving decides; each
+// party does one step at a time, on its own queue, beside the others. Temporal's Cancel means stop.
 func Serving(ctx workflow.Context, in serving.Input) (ServingResult, error) {
 	s := newServingRun(ctx, in)
 	if err := workflow.SetQueryHandlerWithOptions(s.ctx, QueryState, s.state,
@@ -76,8 +76,8 @@ type servingRun struct {
 	running []*partyStep
 	// waiting are the operations that wait for this one to give way.
 	waiting []string
-	// begun says that the operation is the serving's now. noted is what the status was last told, ending how the operation ended; released says that a
-	// deleted serving was let go.
+	// begun says that the operation is the serving's now. noted is what the status was last told, ending how the operation ended; released
+	// says that a deleted serving was let go.
 	begun    bool
 	noted    serving.Outcome
 	ending   *serving.Ending
@@ -131,7 +131,7 @@ func (s *servingRun) begin() error {
 	var found serving.BeginResult
 	note := s.note(s.operation())
 	note.Parties, note.Previous = s.in.Parties, s.in.PreviousDigest
-	if err := workflow.ExecuteActivity(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note).Get(s.ctx, &found); err != nil {
+	if err := perform(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note, &found); err != nil {
 		return err
 	}
 	switch {
@@ -165,7 +165,8 @@ func (s *servingRun) dismiss(why string) {
 	s.result.Message, s.dismissed = why, "the operation has nothing to do: "+why
 }
 
-// onServed has a next run begin on the version that has come to serve since the operation was started: the parties read versions from a run's first event.
+// onServed has a next run begin on the version that has come to serve since the operation was started: the parties read versions from a
+// run's first event.
 func (s *servingRun) onServed(served kuscia.Served) {
 	in, wrong := s.in.On(served)
 	if wrong != "" {
@@ -178,8 +179,8 @@ func (s *servingRun) onServed(served kuscia.Served) {
 	}
 }
 
-// awaitPredecessor asks the operation before this one to give way, and waits until it is over: two operations never work on the same parties. It says whether
-// that is so: when the history is long, the next run asks.
+// awaitPredecessor asks the operation before this one to give way, and waits until it is over: two operations never work on the same
+// parties. It says whether that is so: when the history is long, the next run asks.
 func (s *servingRun) awaitPredecessor(p kuscia.Operation) (over bool) {
 	if p.WorkflowID == s.self.WorkflowID { // an earlier one of this ID: only one is open at a time
 		return true
@@ -208,7 +209,8 @@ func (s *servingRun) awaitPredecessor(p kuscia.Operation) (over bool) {
 const askAgain = time.Minute
 
 func (s *servingRun) operation() kuscia.Operation {
-	return kuscia.Operation{Kind: s.in.Kind, Generation: s.in.Generation, WorkflowID: s.self.WorkflowID, RunID: s.self.RunID, Version: s.in.TargetDigest}
+	return kuscia.Operation{Kind: s.in.Kind, Generation: s.in.Generation,
+		WorkflowID: s.self.WorkflowID, RunID: s.self.RunID, Version: s.in.TargetDigest}
 }
 
 // source is where versions are read: this run was started with them too.
@@ -236,7 +238,8 @@ func (s *servingRun) settle(now time.Time, fired bool) {
 			s.machine.Done(i, r.step, now)
 		case r.stopped: // it says nothing of the party: a worker that is gone, for one, lets it run into its timeout
 		case kindOf(r.err) == failure.Forbidden && r.step.Owed():
-			s.machine.Failed(i, r.step, message(r.err), now) // its cluster answers: it is no party that is away, and the serving is not let go without it
+			// Its cluster answers: it is no party that is away, and the serving is not let go without it.
+			s.machine.Failed(i, r.step, message(r.err), now)
 		case kindOf(r.err).System():
 			s.machine.Trouble(i, r.step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
 		default:
@@ -354,8 +357,9 @@ func (s *servingRun) start(party int, step serving.Step) {
 	options := partyRun(target.Queue, 0)
 	options.WaitForCancellation = true
 	request := serving.PartyRequest{
-		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(), Domain: target.Domain, Deployment: target.Deployment,
-		Version: s.in.TargetDigest, Source: s.source(step == serving.StepBack), Claim: s.self.String(),
+		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(),
+		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
+		Source: s.source(step == serving.StepBack), Claim: s.self.String(),
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
 		Told: s.machine.Told(party),
 	}
@@ -366,7 +370,8 @@ func (s *servingRun) start(party int, step serving.Step) {
 	pause := s.machine.Again(party).Sub(workflow.Now(s.ctx))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if pause > 0 {
-			running.err = workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before " + target.Name() + " tries again"}).Get(ctx, nil)
+			what := workflow.TimerOptions{Summary: "before " + target.Name() + " tries again"}
+			running.err = workflow.NewTimerWithOptions(ctx, pause, what).Get(ctx, nil)
 		}
 		if running.err == nil {
 			running.err = workflow.ExecuteActivity(ctx, stepActivity[step].name, request).Get(ctx, nil)
@@ -384,7 +389,7 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 	note := s.note(op)
 	note.Parties = s.in.Parties
 	note.Failures, note.Complete, note.Served, note.Ending = now.Failures, now.Complete, now.Served, ending
-	err := workflow.ExecuteActivity(withActivity(s.ctx, centreForever, "note how it stands"), serving.ActivityNote, note).Get(s.ctx, nil)
+	err := perform(withActivity(s.ctx, centreForever, "note how it stands"), serving.ActivityNote, note, nil)
 	if err != nil {
 		workflow.GetLogger(s.ctx).Error("the status of the serving, or its record, could not be written", "serving", s.in.ID, "error", err)
 	}
@@ -394,7 +399,7 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 func (s *servingRun) release(ending *serving.Ending) {
 	note := s.note(s.operation())
 	note.Ending = ending
-	err := workflow.ExecuteActivity(withActivity(s.ctx, centreForever, "let the serving go"), serving.ActivityRelease, note).Get(s.ctx, nil)
+	err := perform(withActivity(s.ctx, centreForever, "let the serving go"), serving.ActivityRelease, note, nil)
 	if err != nil {
 		workflow.GetLogger(s.ctx).Error("the serving could not be let go, or its record could not be written", "serving", s.in.ID, "error", err)
 	}
@@ -411,8 +416,8 @@ func (s *servingRun) end() {
 	s.farewell()
 }
 
-// conclude writes how the operation ended into its record and, where that is its own, into the status: what is deleted has none, and that of a superseded
-// operation is the newer one's, which whoever writes it knows.
+// conclude writes how the operation ended into its record and, where that is its own, into the status: what is deleted has none, and that
+// of a superseded operation is the newer one's, which whoever writes it knows.
 func (s *servingRun) conclude(ending serving.Ending, now serving.Outcome) {
 	if s.in.Kind != serving.KindDelete {
 		s.tell(now, &ending)
@@ -463,10 +468,13 @@ type ServingVerbRequest struct {
 var servingMenu = menuOf(func(verb serving.Verb, q ServingVerbRequest) serving.Command {
 	return serving.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, Party: q.Party, Gate: q.Gate}
 }, validateServingVerb,
-	menuEntry{serving.VerbApprove, `Have the party begin that waits for an approval. Payload: empty, or {"actor":"ann","reason":"looks good","party":"bob"}.`},
-	menuEntry{serving.VerbPause, `Hold the operation: what has begun goes on, no other party begins. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
+	menuEntry{serving.VerbApprove, `Have the party begin that waits for an approval. ` +
+		`Payload: empty, or {"actor":"ann","reason":"looks good","party":"bob"}.`},
+	menuEntry{serving.VerbPause, `Hold the operation: what has begun goes on, no other party begins. ` +
+		`Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
 	menuEntry{serving.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
-	menuEntry{serving.VerbStop, `End an update: every party goes back to the version of before. Payload: empty, or {"actor":"ann","reason":"bad numbers"}.`},
+	menuEntry{serving.VerbStop, `End an update: every party goes back to the version of before. ` +
+		`Payload: empty, or {"actor":"ann","reason":"bad numbers"}.`},
 )
 
 func validateServingVerb(verb serving.Verb, q ServingVerbRequest) error {

@@ -23,8 +23,8 @@ func ServingStatus(ctx workflow.Context, id string) error {
 		if len(burst) == 0 {
 			return nil
 		}
-		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write what the parties see"), serving.ActivityObserve,
-			serving.ObserveRequest{ID: id, Observations: burst, At: workflow.Now(ctx)}).Get(ctx, nil)
+		err := perform(withActivity(ctx, centreForever, "write what the parties see"), serving.ActivityObserve,
+			serving.ObserveRequest{ID: id, Observations: burst, At: workflow.Now(ctx)}, nil)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,8 @@ func ServingStatus(ctx workflow.Context, id string) error {
 	}
 }
 
-// collect waits for more to come. It does not when the history is long: there is a moment at which nothing waits then, and the next observation begins anew.
+// collect waits for more to come. It does not when the history is long: there is a moment at which nothing waits then, and the next
+// observation begins anew.
 func collect(ctx workflow.Context) error {
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
@@ -42,7 +43,8 @@ func collect(ctx workflow.Context) error {
 	return workflow.NewTimerWithOptions(ctx, coalesce, workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
 }
 
-// latest takes what was sent, of each Deployment the newest, in the order in which they came first: of two workers of one party one may lag behind.
+// latest takes what was sent, of each Deployment the newest, in the order in which they came first: of two workers of one party one may lag
+// behind.
 func latest(channel workflow.ReceiveChannel) []serving.Observation {
 	var burst []serving.Observation
 	for {
@@ -69,11 +71,12 @@ func latest(channel workflow.ReceiveChannel) []serving.Observation {
 // several with namespaces of their own: one that has gone away asks again when it is back.
 const checkPickUp, checkEnd = time.Minute, 10 * time.Minute
 
-// ServingCheck has a party's worker that has just started look for what it should find, page by page, and tells the statuses what is missing. Then it ends.
+// ServingCheck has a party's worker that has just started look for what it should find, page by page, and tells the statuses what is
+// missing. Then it ends.
 func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 	for {
 		var page serving.ExpectedPage
-		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "list what should be there"), serving.ActivityExpected, in).Get(ctx, &page)
+		err := perform(withActivity(ctx, centreForever, "list what should be there"), serving.ActivityExpected, in, &page)
 		if err != nil {
 			return err
 		}
@@ -96,8 +99,8 @@ func checkParty(ctx workflow.Context, queue string, expected []serving.Expected)
 	var found serving.CheckResult
 	look := partyRun(queue, checkPickUp)
 	look.HeartbeatTimeout, look.ScheduleToCloseTimeout = 0, checkEnd
-	err := workflow.ExecuteActivity(withActivity(ctx, look, "look for what should be there"), serving.ActivityCheck,
-		serving.CheckRequest{Expected: expected}).Get(ctx, &found)
+	err := perform(withActivity(ctx, look, "look for what should be there"), serving.ActivityCheck,
+		serving.CheckRequest{Expected: expected}, &found)
 	if err != nil {
 		return err
 	}
@@ -106,8 +109,8 @@ func checkParty(ctx workflow.Context, queue string, expected []serving.Expected)
 		for n < len(found.Gone) && found.Gone[n].ID == id {
 			n++
 		}
-		err := workflow.ExecuteActivity(withActivity(ctx, centreForever, "write what is missing"), serving.ActivityObserve,
-			serving.ObserveRequest{ID: id, Observations: found.Gone[:n], At: workflow.Now(ctx)}).Get(ctx, nil)
+		err := perform(withActivity(ctx, centreForever, "write what is missing"), serving.ActivityObserve,
+			serving.ObserveRequest{ID: id, Observations: found.Gone[:n], At: workflow.Now(ctx)}, nil)
 		if err != nil {
 			return err
 		}

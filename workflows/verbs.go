@@ -13,8 +13,8 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// The longest actor, reason, key, front door, party and gate that a verb may carry, in characters, and what of an unknown signal's name is kept, in bytes:
-// they are kept in history and in the record.
+// The longest actor, reason, key, front door, party and gate that a verb may carry, in characters, and what of an unknown signal's name is
+// kept, in bytes: they are kept in history and in the record.
 const (
 	MaxActor  = 200
 	MaxReason = 2000
@@ -28,8 +28,8 @@ const (
 // menu is what one type of workflow takes from people: its verbs, each by Signal and by Update.
 type menu[C any] struct {
 	verbs []menuEntry
-	// read makes a command of a verb and its payload. It rejects what is malformed; what the state does not allow is accepted and answered with a refusal,
-	// since refusals belong to the record.
+	// read makes a command of a verb and its payload. It rejects what is malformed; what the state does not allow is accepted and answered
+	// with a refusal, since refusals belong to the record.
 	read func(verb audit.Verb, payloads *commonpb.Payloads) (C, error)
 }
 
@@ -87,7 +87,8 @@ func (m menu[C]) open(s *signal) *envelope[C] {
 	return e
 }
 
-// offerSignals lists signals in the UI's signal menu. The interceptor takes them; asking for the channel is what puts a name and its description there.
+// offerSignals lists signals in the UI's signal menu. The interceptor takes them; asking for the channel is what puts a name and its
+// description there.
 func offerSignals(ctx workflow.Context, entries ...menuEntry) {
 	for _, s := range entries {
 		workflow.GetSignalChannelWithOptions(ctx, string(s.name), workflow.SignalChannelOptions{Description: s.description})
@@ -121,7 +122,7 @@ func (l *loop[C]) answerUpdate(v menuEntry, read func(payloads *commonpb.Payload
 		}
 		return e, nil
 	}
-	return workflow.SetUpdateHandlerWithOptions(l.ctx, string(v.name), func(ctx workflow.Context, raw converter.RawValue) (VerbResponse, error) {
+	handle := func(ctx workflow.Context, raw converter.RawValue) (VerbResponse, error) {
 		e, err := open(raw)
 		if err != nil {
 			return VerbResponse{}, err
@@ -131,10 +132,13 @@ func (l *loop[C]) answerUpdate(v menuEntry, read func(payloads *commonpb.Payload
 			return VerbResponse{}, err
 		}
 		return *e.response, nil
-	}, workflow.UpdateHandlerOptions{Description: v.description, Validator: func(_ workflow.Context, raw converter.RawValue) error {
+	}
+	validate := func(_ workflow.Context, raw converter.RawValue) error {
 		_, err := open(raw)
 		return err
-	}})
+	}
+	return workflow.SetUpdateHandlerWithOptions(l.ctx, string(v.name), handle,
+		workflow.UpdateHandlerOptions{Description: v.description, Validator: validate})
 }
 
 // validateVerb rejects what is too long to be kept.

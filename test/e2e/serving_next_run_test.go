@@ -47,4 +47,5 @@ func TestServingUpdateGoesOnInANewRun(t *testing.T) {
 	require.Len(t, kd.Status.Operation.History, 1)
 	u.waitHistory("long", 2, serving.StateSucceeded)
 	u.noneOpen("long")
+	u.Record(op.WorkflowID, "serving-next-run")
 }
