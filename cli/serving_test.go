@@ -379,7 +379,7 @@ func TestServingWatchExitCodes(t *testing.T) {
 	asked := ended(kuscia.PhaseAvailable, "")
 	asked.Generation = 3
 	away := updating()
-	away.Parties[1].Phase, away.Parties[1].Away = kuscia.PhaseUnknown, "no worker polls slipway.party.bob"
+	away.Parties[1].Phase, away.Parties[1].Unreachable = kuscia.PhaseUnknown, "no worker polls slipway.party.bob"
 	putRight := ended(kuscia.PhaseAvailable, serving.ReasonPartyFailed)
 	putRight.Reason = ""
 	stuck := updating()

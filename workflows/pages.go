@@ -263,7 +263,7 @@ func (p *page) rolloutVerbs(s rollout.Status) {
 // servingDetails is the page of an operation on a serving.
 func servingDetails(in serving.Input, m *serving.Machine) string {
 	p := &page{}
-	p.say("## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(), prose(m.Says(), 500))
+	p.say("## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(), prose(m.Message(), 500))
 	p.servingVerbs(in, m)
 	p.parties(in, m)
 	if !m.Over() && m.WaitingFor() == nil {
@@ -315,7 +315,7 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		}
 		does, since := s.Does, ""
 		switch {
-		case !s.Away && !s.Lost:
+		case !s.WorkerUnreachable && !s.ClusterUnreachable:
 		case s.Until.IsZero():
 			does = "**waited for**, as long as it takes"
 		default:
@@ -324,7 +324,7 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		if !s.Since.IsZero() {
 			since = stamp(s.Since)
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since, prose(s.Trouble, maxDetailCell/2)))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since, prose(s.Problem, maxDetailCell/2)))
 	}
 	p.say("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
 	p.table("party | state | since | why", rows)
@@ -336,11 +336,11 @@ func (p *page) toDo(in serving.Input, m *serving.Machine) {
 	for i, party := range in.Parties {
 		name := cell(party.Name(), 60)
 		switch s := m.Standing(i); {
-		case s.Away:
+		case s.WorkerUnreachable:
 			steps = append(steps, "start a worker of party "+name+": "+workerOf(party))
-		case s.Lost:
+		case s.ClusterUnreachable:
 			steps = append(steps, "look whether the worker of party "+name+" reaches its cluster, and whether that runs")
-		case s.Trouble != "" && !s.Done():
+		case s.Problem != "" && !s.Done():
 			steps = append(steps, "mend what party "+name+" says")
 		}
 	}

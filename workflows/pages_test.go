@@ -27,7 +27,7 @@ func TestServingDetails(t *testing.T) {
 	t.Parallel()
 	away := func(m *serving.Machine) {
 		m.Done(0, serving.StepPrepare, detailsNoon)
-		m.Presence(serving.PresenceSignal{Queue: catalog.PartyQueue("bob"), Away: "start one (slipway worker --party)", Since: detailsNoon.Add(-time.Minute)}, detailsNoon)
+		m.Presence(serving.PresenceSignal{Queue: catalog.PartyQueue("bob"), Unreachable: "start one (slipway worker --party)", Since: detailsNoon.Add(-time.Minute)}, detailsNoon)
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -75,7 +75,7 @@ func TestServingDetailsOfManyParties(t *testing.T) {
 	in := operationOn(serving.KindUpdate, names...)
 	m := serving.NewMachine(in, detailsNoon)
 	for _, p := range in.Parties {
-		m.Presence(serving.PresenceSignal{Queue: p.Queue, Away: strings.Repeat("nobody is there. ", 20), Since: detailsNoon}, detailsNoon)
+		m.Presence(serving.PresenceSignal{Queue: p.Queue, Unreachable: strings.Repeat("nobody is there. ", 20), Since: detailsNoon}, detailsNoon)
 	}
 	text := servingDetails(in, m)
 	require.Less(t, len(text), 4096, "the page travels in a URL of the Temporal UI")

@@ -110,14 +110,14 @@ func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 
 // adopt has a machine decide from now on.
 func (s *servingRun) adopt(m *serving.Machine) {
-	m.Name(s.self.String())
+	m.SetRun(s.self.String())
 	s.machine, s.loop.machine = m, m
 }
 
 func (s *servingRun) state() (ServingState, error) {
 	state := ServingState{ID: s.in.ID, Kind: s.in.Kind, Generation: s.in.Generation, Message: s.result.Message, Ending: s.ending}
 	if s.machine != nil {
-		state.Stage, state.Message = s.machine.Stage(), cmp.Or(s.result.Message, s.machine.Says())
+		state.Stage, state.Message = s.machine.Stage(), cmp.Or(s.result.Message, s.machine.Message())
 		state.WaitingFor, state.History = s.machine.WaitingFor(), s.machine.History()
 	}
 	return state, nil
@@ -241,7 +241,7 @@ func (s *servingRun) settle(now time.Time, fired bool) {
 			// Its cluster answers: it is no party that is away, and the serving is not let go without it.
 			s.machine.Failed(i, r.step, message(r.err), now)
 		case kindOf(r.err).System():
-			s.machine.Trouble(i, r.step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
+			s.machine.Interrupted(i, r.step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
 		default:
 			s.machine.Failed(i, r.step, message(r.err), now)
 		}
@@ -331,7 +331,7 @@ func (s *servingRun) act() {
 			s.start(i, wanted)
 		}
 	}
-	if !s.machine.Over() && s.machine.News(s.noted) {
+	if !s.machine.Over() && s.machine.Changed(s.noted) {
 		s.tell(s.machine.Outcome(), nil)
 	}
 	if s.machine.Released() && !s.released {
@@ -361,13 +361,13 @@ func (s *servingRun) start(party int, step serving.Step) {
 		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
 		Source: s.source(step == serving.StepBack), Claim: s.self.String(),
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
-		Told: s.machine.Told(party),
+		KnownFailure: s.machine.KnownFailure(party),
 	}
 	if step == serving.StepBack {
 		request.Version = s.in.PreviousDigest
 	}
 	ctx = withActivity(ctx, options, fmt.Sprintf(stepActivity[step].summary, target.Name()))
-	pause := s.machine.Again(party).Sub(workflow.Now(s.ctx))
+	pause := s.machine.NotBefore(party).Sub(workflow.Now(s.ctx))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if pause > 0 {
 			what := workflow.TimerOptions{Summary: "before " + target.Name() + " tries again"}
@@ -407,9 +407,9 @@ func (s *servingRun) release(ending *serving.Ending) {
 
 // end writes how the operation ended and tells whoever waits for it to give way. A command that comes meanwhile belongs to the record too.
 func (s *servingRun) end() {
-	if s.ending == nil || s.machine.News(s.noted) {
+	if s.ending == nil || s.machine.Changed(s.noted) {
 		ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
-		s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Says()}
+		s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Message()}
 		s.conclude(ending, now)
 		s.ending = &ending // queries are told afterwards: what is over is over for whoever reads it
 	}

@@ -98,7 +98,7 @@ func (p *fakeParties) step(verb string, r serving.PartyRequest) error {
 		call += " " + r.Version
 	}
 	require.Equal(p.t, r.Version == "old", r.Source.Previous, "a version is read where it stands")
-	p.budgets[call], p.told[call] = append(p.budgets[call], r.UnreachableBudgetSeconds), append(p.told[call], r.Told)
+	p.budgets[call], p.told[call] = append(p.budgets[call], r.UnreachableBudgetSeconds), append(p.told[call], r.KnownFailure)
 	return p.called(call)
 }
 
@@ -131,7 +131,7 @@ func (p *fakeParties) at(after time.Duration, do func()) { p.RegisterDelayedCall
 // leave has a party's worker go, and the operation told so.
 func (p *fakeParties) leave(domain string) {
 	p.away[domain] = true
-	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Away: "no worker", Since: p.Now()})
+	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Unreachable: "no worker", Since: p.Now()})
 }
 
 func (p *fakeParties) come(domain string) {

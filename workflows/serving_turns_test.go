@@ -98,7 +98,7 @@ func TestWorkerThatDiesWhileItIsAskedHasNotFailed(t *testing.T) {
 		After(time.Minute).Return(temporal.NewHeartbeatTimeoutError())
 	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil)
 	p.at(30*time.Second, func() {
-		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Away: "silent", Since: p.Now()})
+		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Unreachable: "silent", Since: p.Now()})
 	})
 	r := p.run(servingOf(serving.KindCreate))
 	require.Empty(t, r.Reason, r.Message)

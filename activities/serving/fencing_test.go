@@ -318,11 +318,11 @@ func TestAFailureOfWhatIsOwedThatIsKnownIsLeftToTheServer(t *testing.T) {
 	requireKind(t, failure.Refused, err)
 	var told *temporal.ApplicationError
 	require.ErrorAs(t, err, &told)
-	req.Told = told.Message()
+	req.KnownFailure = told.Message()
 	err = s.apply(req, nil)
 	requireKind(t, failure.NotReady, err)
 	require.ErrorAs(t, err, &told)
-	require.Equal(t, serving.OwedAgain, told.NextRetryDelay())
-	req.Told = "another reason"
+	require.Equal(t, serving.OwedRetryInterval, told.NextRetryDelay())
+	req.KnownFailure = "another reason"
 	requireKind(t, failure.Refused, s.apply(req, nil))
 }

@@ -36,7 +36,7 @@ func (a *Activities) run(ctx context.Context, j *job) error {
 		attempt.Terms{
 			Subject: "Deployment " + j.req.Domain + "/" + j.req.Deployment, DeadlineSeconds: j.req.DeadlineSeconds,
 			UnreachableBudgetSeconds: j.req.UnreachableBudgetSeconds,
-			KnownFailure:             j.req.Told, KnownFailureRetry: serving.OwedAgain,
+			KnownFailure:             j.req.KnownFailure, KnownFailureRetry: serving.OwedRetryInterval,
 		})
 	return j.Run(ctx, j)
 }

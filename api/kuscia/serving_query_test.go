@@ -56,7 +56,7 @@ func TestQueryOfAPartyThatNobodyHasObserved(t *testing.T) {
 		state  string
 	}{
 		"Begun":  {"An operation has begun with it, and that is all that is known.", kuscia.PartyDeploymentStatus{Role: "server", Queue: "q"}, "Pending"},
-		"Away":   {"That its worker is away is known all the same.", kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Away: "silent"}, "Unknown"},
+		"Away":   {"That its worker is away is known all the same.", kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Unreachable: "silent"}, "Unknown"},
 		"Failed": {"So is that it could not be brought about.", kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseFailed, Failure: "no namespace"}, "Failed"},
 	}
 	for name, c := range cases {

@@ -21,7 +21,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wrong = append(plan.Resolve(object.Spec, services), plan.Unbuilt(object.Spec)...)
+	wrong = append(plan.Resolve(object.Spec, services), plan.Unavailable(object.Spec)...)
 	if len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}

@@ -87,7 +87,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return problem.RefusedIsMalformed(err)
 	}
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(problem.Warnings(warnings), problem.Fields(append(refusals, plan.Unbuilt(document)...))...)})
+		Warnings: append(problem.Warnings(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
 }
 
 func decodePlan(body []byte, isJSON bool) (plan.Document, []plan.Warning, strictyaml.Errors) {
@@ -138,7 +138,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 			wrong = append(wrong, refusal)
 		}
 	}
-	result.Warnings = append(result.Warnings, problem.Fields(plan.Unbuilt(document))...)
+	result.Warnings = append(result.Warnings, problem.Fields(plan.Unavailable(document))...)
 	result.Errors = problem.Fields(wrong)
 	result.Valid = len(wrong) == 0
 	return c.JSON(http.StatusOK, result)

@@ -51,7 +51,7 @@ func (f Finder) Of(ctx context.Context, queues ...string) map[string]party.Prese
 			unknown = cmp.Or(unheard, silence)
 		}
 		if unknown != nil {
-			found[queue] = party.CannotTell(fmt.Sprintf("whether a worker polls queue %s is unknown: %s", queue, whyUnknown(unknown)))
+			found[queue] = party.UnknownPresence(fmt.Sprintf("whether a worker polls queue %s is unknown: %s", queue, whyUnknown(unknown)))
 			continue
 		}
 		found[queue] = party.Judge(queue, heard[queue], time.Now())

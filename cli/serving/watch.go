@@ -36,7 +36,7 @@ var words = follow.Words{Noun: "serving", End: "until it is Available or has Fai
 func ends(o follow.Options, v serving.View) (code int, ok bool) {
 	op := v.Operation
 	switch {
-	case o.ExitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return p.Away != "" }):
+	case o.ExitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return p.Unreachable != "" }):
 		return app.ExitInterrupted, true
 	case v.DeletedAt != nil, op == nil, op.Generation < v.Generation:
 		return 0, false

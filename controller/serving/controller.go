@@ -176,23 +176,23 @@ func (c *Controller) reconcile(ctx context.Context, id string) error {
 }
 
 // lost is what to do about an operation whose workflow is over although its end was never written: somebody has terminated it.
-func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Decision, error) {
+func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.NextAction, error) {
 	op := kd.Status.Operation
 	if op == nil || op.Done || op.WorkflowID == "" {
-		return serving.Decision{}, nil
+		return serving.NextAction{}, nil
 	}
 	if started := op.StartedAt; started != nil && time.Since(started.Time) < lookAgain/2 {
-		return serving.Decision{}, nil
+		return serving.NextAction{}, nil
 	}
 	described, err := execution.OfRun(ctx, c.temporal, op.WorkflowID, op.RunID)
 	if err != nil || execution.IsOpen(described) {
-		return serving.Decision{}, err
+		return serving.NextAction{}, err
 	}
-	return serving.Decision{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was ended by somebody before it was over"}, nil
+	return serving.NextAction{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was ended by somebody before it was over"}, nil
 }
 
 // start starts the operation that was decided, unless the spec cannot be run.
-func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d serving.Decision) error {
+func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d serving.NextAction) error {
 	in, refusals, err := c.input(ctx, kd, d.Kind)
 	if err != nil {
 		return err

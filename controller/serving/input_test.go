@@ -225,7 +225,7 @@ func TestOperationIsToldWhoIsThere(t *testing.T) {
 			var told []string
 			for _, s := range temporal.sent {
 				require.Equal(t, "q-alice", s.Queue)
-				told = append(told, s.Away)
+				told = append(told, s.Unreachable)
 			}
 			require.Equal(t, tc.told, told, tc.reason)
 		})

@@ -117,7 +117,7 @@ func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
 	there := map[string]party.Presence{}
 	for queue, one := range found {
 		if one.Reachable == party.Unreachable {
-			one = party.CannotTell("the server has just started: " + one.Reason)
+			one = party.UnknownPresence("the server has just started: " + one.Reason)
 		}
 		there[queue] = one
 	}
@@ -127,7 +127,7 @@ func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
 // compare tells a serving, and the operation that is under way, what has changed.
 func (p *parties) compare(ctx context.Context, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
 	away := absent(kd, of, found)
-	if serving.MarkAway(kd.DeepCopy(), away) {
+	if serving.MarkUnreachable(kd.DeepCopy(), away) {
 		if err := p.write(ctx, kd.Name, away); err != nil {
 			p.c.options.Log.Warn("who is away could not be written yet", "serving", kd.Name, "error", err)
 		}
@@ -144,7 +144,7 @@ func absent(kd *kuscia.KusciaDeployment, of map[string]string, found map[string]
 		one, asked := found[of[member.Domain]]
 		switch {
 		case !asked || one.Reachable == party.Unknown:
-			away[member.Domain] = kd.Status.PartyDeploymentStatuses[member.Domain][member.Deployment].Away
+			away[member.Domain] = kd.Status.PartyDeploymentStatuses[member.Domain][member.Deployment].Unreachable
 		case one.Reachable == party.Unreachable:
 			away[member.Domain] = one.Reason
 		}
@@ -160,7 +160,7 @@ func (p *parties) write(ctx context.Context, id string, away map[string]string) 
 	if err != nil {
 		return err
 	}
-	if !serving.MarkAway(kd, away) {
+	if !serving.MarkUnreachable(kd, away) {
 		return nil
 	}
 	serving.Settle(kd)
@@ -192,7 +192,7 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 		}
 		s := serving.PresenceSignal{Queue: queue, Since: one.LastSeenAt}
 		if away {
-			s.Away = one.Reason
+			s.Unreachable = one.Reason
 		}
 		if err := p.c.temporal.SignalWorkflow(ctx, op.WorkflowID, "", serving.SignalPresence, s); err != nil {
 			p.c.options.Log.Debug("an operation could not be told who is away", "workflow", op.WorkflowID, "error", err)

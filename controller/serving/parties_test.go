@@ -16,7 +16,7 @@ func TestAbsent(t *testing.T) {
 	kd := &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: "s"},
 		Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{{DomainID: "alice"}, {DomainID: "bob"}}},
 		Status: kuscia.KusciaDeploymentStatus{PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{
-			"bob": {"s": {Away: "silent since noon"}}}}}
+			"bob": {"s": {Unreachable: "silent since noon"}}}}}
 	of := map[string]string{"alice": "queue-a", "bob": "queue-b"}
 	there := party.Presence{Reachable: party.Reachable}
 	for name, tc := range map[string]struct {

@@ -100,5 +100,5 @@ func (p Presence) SilentAt() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// CannotTell is the presence of a party whose workers cannot be asked after, with the reason.
-func CannotTell(reason string) Presence { return Presence{Reachable: Unknown, Reason: reason} }
+// UnknownPresence is the presence of a party whose workers cannot be asked after, with the reason.
+func UnknownPresence(reason string) Presence { return Presence{Reachable: Unknown, Reason: reason} }

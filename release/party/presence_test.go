@@ -112,5 +112,5 @@ func TestWorkersComeInOrder(t *testing.T) {
 
 func TestCannotTell(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Presence{Reachable: Unknown, Reason: "Temporal is away"}, CannotTell("Temporal is away"), "unknown is never unreachable")
+	require.Equal(t, Presence{Reachable: Unknown, Reason: "Temporal is away"}, UnknownPresence("Temporal is away"), "unknown is never unreachable")
 }

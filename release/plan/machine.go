@@ -15,7 +15,7 @@ type Machine struct {
 
 	names []string
 	waves []Wave
-	items []ItemProgress
+	items []itemProgress
 	// limit is how many items run at once at most.
 	limit int
 	// log is what people have sent.
@@ -26,7 +26,7 @@ type Machine struct {
 
 // NewMachine begins with every item pending. waves index into names, the services' IDs; at most limit items run at once, 0: no limit.
 func NewMachine(names []string, waves []Wave, limit int) *Machine {
-	items := make([]ItemProgress, len(names))
+	items := make([]itemProgress, len(names))
 	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: items, limit: limit}
 	for i := range m.items {
 		m.items[i].State = ItemPending
@@ -77,13 +77,13 @@ func (m *Machine) Began(n int) {
 
 // Ended records how an item ended.
 func (m *Machine) Ended(n int, state ItemState, reason string) {
-	m.items[n] = ItemProgress{State: state, Reason: reason}
+	m.items[n] = itemProgress{State: state, Reason: reason}
 	m.settle()
 }
 
 // Abandoned records that an item gave up while system trouble held it. Where the task was told to stop, that is not the task's failure.
 func (m *Machine) Abandoned(n int, reason string) {
-	m.items[n] = ItemProgress{State: ItemFailed, Reason: reason, Abandoned: m.State == TaskStopping}
+	m.items[n] = itemProgress{State: ItemFailed, Reason: reason, Abandoned: m.State == TaskStopping}
 	m.settle()
 }
 
@@ -114,7 +114,7 @@ func (m *Machine) Over() bool { return m.State.Final() && m.Running() == 0 }
 func (m *Machine) Skip() {
 	for n := range m.items {
 		if m.items[n].State == ItemPending {
-			m.items[n] = ItemProgress{State: ItemSkipped, Reason: "never begun: the task is " + string(m.State)}
+			m.items[n] = itemProgress{State: ItemSkipped, Reason: "never begun: the task is " + string(m.State)}
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (m *Machine) explain() string {
 	case TaskStopped:
 		return done
 	case TaskInterrupted:
-		return m.trouble() + ": mend it and send resume, or stop"
+		return m.interruptionReasons() + ": mend it and send resume, or stop"
 	case TaskSucceeded:
 		return fmt.Sprintf("released: %s", countOf(len(m.items), "service", "services"))
 	default:
@@ -170,8 +170,8 @@ func (m *Machine) explain() string {
 	}
 }
 
-// trouble names what holds the interrupted items up, each reason once.
-func (m *Machine) trouble() string {
+// interruptionReasons names what holds the interrupted items up, each reason once.
+func (m *Machine) interruptionReasons() string {
 	var reasons []string
 	for _, n := range m.InterruptedItems() {
 		if r := m.items[n].Interrupted; !slices.Contains(reasons, r) {
@@ -223,6 +223,6 @@ func (m *Machine) count(state ItemState) int {
 func (m *Machine) Running() int { return m.count(ItemRunning) }
 
 func (m *Machine) firstFailed() (int, bool) {
-	n := slices.IndexFunc(m.items, func(it ItemProgress) bool { return it.State == ItemFailed && !it.Abandoned })
+	n := slices.IndexFunc(m.items, func(it itemProgress) bool { return it.State == ItemFailed && !it.Abandoned })
 	return n, n >= 0
 }

@@ -123,12 +123,12 @@ type Memory struct {
 	State   TaskState      `json:"state"`
 	Reason  string         `json:"reason"`
 	Started bool           `json:"started,omitempty"`
-	Items   []ItemProgress `json:"items"`
+	Items   []itemProgress `json:"items"`
 	Log     audit.Log      `json:"log"`
 }
 
-// ItemProgress is how far one item is.
-type ItemProgress struct {
+// itemProgress is how far one item is.
+type itemProgress struct {
 	State ItemState `json:"state"`
 	// Interrupted is the system trouble that holds a running item up, "" when none does.
 	Interrupted string `json:"interrupted,omitempty"`

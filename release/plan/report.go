@@ -83,7 +83,7 @@ func writeService(b *strings.Builder, s ServiceStatus) {
 	}
 	b.WriteString("\n| Workload | State | Size | Revision | What was done |\n|---|---|---|---|---|\n")
 	for _, w := range s.Workloads {
-		writeRow(b, w.name(), string(w.State), sizes(w.FromReplicas, w.ToReplicas), passage(w.FromRevision, w.ToRevision), w.Message)
+		writeRow(b, w.name(), string(w.State), sizes(w.FromReplicas, w.ToReplicas), change(w.FromRevision, w.ToRevision), w.Message)
 	}
 }
 
@@ -167,11 +167,11 @@ func sizes(from, to *int32) string {
 		}
 		return fmt.Sprint(*size)
 	}
-	return passage(text(from), text(to))
+	return change(text(from), text(to))
 }
 
-// passage is "3 to 0", one value when nothing moved, "from 3" or "to 0" when the other is not known.
-func passage(from, to string) string {
+// change is "3 to 0", one value when nothing moved, "from 3" or "to 0" when the other is not known.
+func change(from, to string) string {
 	switch {
 	case from == to:
 		return from

@@ -37,8 +37,8 @@ func (r *resolver) size() {
 	}
 }
 
-// Unbuilt says which items ask for a deployment that cannot be executed so far.
-func Unbuilt(d Document) strictyaml.Errors {
+// Unavailable says which items ask for a deployment that cannot be executed so far.
+func Unavailable(d Document) strictyaml.Errors {
 	found := &strictyaml.Findings{}
 	for i, item := range d.Items {
 		if item.Deployment == HTTPUploadDeploy || item.Deployment == CompileDeploy {

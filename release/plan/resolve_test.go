@@ -104,7 +104,7 @@ func TestResolve(t *testing.T) {
 
 func TestUnbuilt(t *testing.T) {
 	t.Parallel()
-	errs := Unbuilt(Document{Items: []Item{
+	errs := Unavailable(Document{Items: []Item{
 		{ServiceID: "1", Deployment: Start}, {ServiceID: "2", Deployment: HTTPUploadDeploy}, {ServiceID: "3", Deployment: CompileDeploy},
 		{ServiceID: "4", Deployment: Restart}, {ServiceID: "5", Deployment: Stop},
 	}})

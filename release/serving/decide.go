@@ -20,8 +20,8 @@ const (
 	DoStart Do = "start"
 )
 
-// Decision is what is to be done about a KusciaDeployment, and why.
-type Decision struct {
+// NextAction is what is to be done about a KusciaDeployment, and why.
+type NextAction struct {
 	Do     Do
 	Kind   string
 	Reason string
@@ -36,33 +36,33 @@ type Decision struct {
 const recreateAgain = 5 * time.Minute
 
 // Decide says what is to be done about a KusciaDeployment as it is now. It never decides by what happened, only by what is.
-func Decide(kd *kuscia.KusciaDeployment) Decision {
+func Decide(kd *kuscia.KusciaDeployment) NextAction {
 	op := kd.Status.Operation
 	guarded := slices.Contains(kd.Finalizers, kuscia.Finalizer)
 	switch {
 	case kd.DeletionTimestamp != nil && !guarded:
-		return Decision{Reason: "it is being deleted, and nothing of it is left"}
+		return NextAction{Reason: "it is being deleted, and nothing of it is left"}
 	case kd.DeletionTimestamp != nil && op != nil && op.Kind == KindDelete:
-		return Decision{Reason: "its deletion is under way"}
+		return NextAction{Reason: "its deletion is under way"}
 	case kd.DeletionTimestamp != nil:
-		return Decision{Do: DoStart, Kind: KindDelete, Reason: "it has been deleted"}
+		return NextAction{Do: DoStart, Kind: KindDelete, Reason: "it has been deleted"}
 	case !guarded:
-		return Decision{Do: DoGuard, Reason: "it must not go before what its parties run"}
+		return NextAction{Do: DoGuard, Reason: "it must not go before what its parties run"}
 	case op == nil || op.Generation < kd.Generation:
 		if kd.Status.Served == nil {
-			return Decision{Do: DoStart, Kind: KindCreate, Reason: "no version of it has come to run yet"}
+			return NextAction{Do: DoStart, Kind: KindCreate, Reason: "no version of it has come to run yet"}
 		}
-		return Decision{Do: DoStart, Kind: KindUpdate, Reason: fmt.Sprintf("generation %d of its spec is new", kd.Generation)}
+		return NextAction{Do: DoStart, Kind: KindUpdate, Reason: fmt.Sprintf("generation %d of its spec is new", kd.Generation)}
 	case op.Done:
 		return decideOver(kd, op)
 	}
-	return Decision{Reason: begunWithAll}
+	return NextAction{Reason: begunWithAll}
 }
 
 const begunWithAll = "everything that was asked has been begun with"
 
 // decideOver is what is to be done when the last operation is over and the spec has not changed since.
-func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) Decision {
+func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) NextAction {
 	served := kd.Status.Served != nil
 	changes, notBefore := drifted(kd)
 	var again time.Time
@@ -71,20 +71,20 @@ func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) Decision {
 	}
 	switch {
 	case served && missing(kd) != "":
-		return Decision{Do: DoStart, Kind: KindRecreate, Reason: missing(kd), NotBefore: again}
+		return NextAction{Do: DoStart, Kind: KindRecreate, Reason: missing(kd), NotBefore: again}
 	case served && changes != "":
-		return Decision{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: latest(again, notBefore)}
+		return NextAction{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: latest(again, notBefore)}
 	case !served && op.Kind == KindCreate && op.Reason == ReasonPartyFailed && allAvailable(kd):
-		return Decision{Do: DoStart, Kind: KindCreate, Only: op.Version, NotBefore: again,
+		return NextAction{Do: DoStart, Kind: KindCreate, Only: op.Version, NotBefore: again,
 			Reason: "every party has come to run it after all: now it is a version to go back to"}
 	case op.Reason == ReasonValidateFailed:
 		kind := KindCreate
 		if served {
 			kind = KindUpdate
 		}
-		return Decision{Do: DoStart, Kind: kind, Reason: "what it was refused for may have been put right"}
+		return NextAction{Do: DoStart, Kind: kind, Reason: "what it was refused for may have been put right"}
 	}
-	return Decision{Reason: begunWithAll}
+	return NextAction{Reason: begunWithAll}
 }
 
 // allAvailable says that every party runs all that it was asked for.

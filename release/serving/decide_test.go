@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 			kd.Status.PartyDeploymentStatuses["alice"]["s1-host"] = changed(*whole, func(e *kuscia.PartyDeploymentStatus) { e.Phase = tc.state.phase })
 			kd.Status.PartyDeploymentStatuses["bob"]["s1"] = changed(*whole, func(e *kuscia.PartyDeploymentStatus) { e.Missing, e.Phase = tc.state.missing, kuscia.PhaseAvailable })
 			d := serving.Decide(kd)
-			require.Equal(t, serving.Decision{Do: tc.do, Kind: tc.kind, Reason: tc.says, NotBefore: tc.wait}, d, tc.reason)
+			require.Equal(t, serving.NextAction{Do: tc.do, Kind: tc.kind, Reason: tc.says, NotBefore: tc.wait}, d, tc.reason)
 		})
 	}
 }

@@ -150,7 +150,7 @@ func TestADriftIsPutBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, serving.Decision{Do: serving.DoStart, Kind: serving.KindRecreate, Reason: why, NotBefore: tc.wait}, serving.Decide(drifting(tc.known...)), tc.reason)
+			require.Equal(t, serving.NextAction{Do: serving.DoStart, Kind: serving.KindRecreate, Reason: why, NotBefore: tc.wait}, serving.Decide(drifting(tc.known...)), tc.reason)
 		})
 	}
 	kd := drifting()

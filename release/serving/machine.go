@@ -47,7 +47,7 @@ func (p *PartyState) done(step Step) *bool {
 }
 
 // absent is why nothing can be done in the party now, "" when something can.
-func (p PartyState) absent() string { return cmp.Or(p.Away, p.Lost) }
+func (p PartyState) absent() string { return cmp.Or(p.WorkerUnreachable, p.ClusterUnreachable) }
 
 // The pause before a failed step is tried again doubles, so that weeks of failures fill neither a history nor a log.
 const (
@@ -87,8 +87,8 @@ func ResumeMachine(in Input, state State) *Machine { return &Machine{in: in, s: 
 // State is what the machine has to remember.
 func (m *Machine) State() State { return m.s }
 
-// Name tells the machine which operation it decides for: what is approved in one is not approved in another.
-func (m *Machine) Name(run string) { m.run = run }
+// SetRun tells the machine which operation it decides for: what is approved in one is not approved in another.
+func (m *Machine) SetRun(run string) { m.run = run }
 
 // Inherit says that the operation before this one wasn't over: if this update fails, parties go back that it hasn't changed itself.
 func (m *Machine) Inherit() { m.s.Inherited = true }
@@ -108,8 +108,8 @@ func (m *Machine) Wanted(party int) Step {
 	return step
 }
 
-// turn says whether a party may be brought to the new version now: all at once, or one after another as the policy says.
-func (m *Machine) turn(party int) bool {
+// mayBegin says whether a party may be brought to the new version now: all at once, or one after another as the policy says.
+func (m *Machine) mayBegin(party int) bool {
 	if m.in.Kind != KindUpdate || m.in.Policy.Order != OrderSequential {
 		return true
 	}
@@ -133,13 +133,13 @@ func (m *Machine) sequence() []int {
 	return order
 }
 
-// Again is before when a party is not to begin with what it is wanted to do: the zero time when it may begin at once.
-func (m *Machine) Again(party int) time.Time { return m.s.Parties[party].Again }
+// NotBefore is before when a party is not to begin with what it is wanted to do: the zero time when it may begin at once.
+func (m *Machine) NotBefore(party int) time.Time { return m.s.Parties[party].Again }
 
 // Budget is how many seconds a party's cluster may be unreachable before that is reported; 0: don't report it, since nobody waits for the
 // party with a deadline and retries of the server cost no history.
 func (m *Machine) Budget(party int) int64 {
-	if m.s.Parties[party].Lost != "" && !m.needs(party) {
+	if m.s.Parties[party].ClusterUnreachable != "" && !m.needs(party) {
 		return 0
 	}
 	return m.in.UnreachableBudgetSeconds
@@ -149,13 +149,13 @@ func (m *Machine) Budget(party int) int64 {
 // history.
 const patience = 3
 
-// Told is the failure that is known already, "" for none: the party needn't report it. A lost permission that was reported every minute
-// for weeks would fill the history.
-func (m *Machine) Told(party int) string {
+// KnownFailure is the failure that is known already, "" for none: the party needn't report it. A lost permission that was reported every
+// minute for weeks would fill the history.
+func (m *Machine) KnownFailure(party int) string {
 	p := m.s.Parties[party]
 	switch {
-	case p.Lost != "" && !m.needs(party):
-		return p.Lost
+	case p.ClusterUnreachable != "" && !m.needs(party):
+		return p.ClusterUnreachable
 	case p.Tries < patience:
 		return ""
 	}
@@ -192,7 +192,7 @@ func (m *Machine) Failed(party int, step Step, message string, now time.Time) {
 // answered notes that a party is there, and says whether what it answers to is still wanted.
 func (m *Machine) answered(party int, step Step) bool {
 	p := &m.s.Parties[party]
-	p.Away, p.Lost = "", ""
+	p.WorkerUnreachable, p.ClusterUnreachable = "", ""
 	return m.Wanted(party) == step
 }
 
@@ -234,7 +234,7 @@ func (m *Machine) begin(now time.Time) {
 	for i := range m.s.Parties {
 		p := &m.s.Parties[i]
 		switch {
-		case p.Begun || !m.turn(i):
+		case p.Begun || !m.mayBegin(i):
 		case m.needsApproval(i) && !p.Approved:
 			if p.Asked.IsZero() {
 				p.Asked = now

@@ -11,22 +11,22 @@ import (
 // lostLonger is how much longer than twice its budget a try may take that has not reached the cluster: attempts have pauses of their own.
 const lostLonger = time.Minute
 
-// Trouble says that a party's cluster is unreachable past the budget, or that its worker lacks a permission there: no failure; the party counts
-// as one that is away, and the step is tried again. An update waits until the deadline.
-func (m *Machine) Trouble(party int, step Step, trouble *failure.Error, now time.Time) {
+// Interrupted says that a party's cluster is unreachable past the budget, or that its worker lacks a permission there: no failure; the
+// party counts as one that is away, and the step is tried again. An update waits until the deadline.
+func (m *Machine) Interrupted(party int, step Step, trouble *failure.Error, now time.Time) {
 	if m.Wanted(party) == step {
 		p := &m.s.Parties[party]
 		budget := time.Duration(m.in.UnreachableBudgetSeconds) * time.Second
-		if p.Lost == "" || now.Sub(p.Again) > 2*budget+lostLonger { // the try took longer: it was reached in between
-			p.LostSince, p.Tries = now.Add(-budget), 0
+		if p.ClusterUnreachable == "" || now.Sub(p.Again) > 2*budget+lostLonger { // the try took longer: it was reached in between
+			p.ClusterUnreachableSince, p.Tries = now.Add(-budget), 0
 		}
-		p.Away, p.Lost = "", trouble.Message
+		p.WorkerUnreachable, p.ClusterUnreachable = "", trouble.Message
 		longest := pauseLost
-		if m.held() { // nobody counts how long it lasts while a person is waited for, which may be weeks
+		if m.waitsForPerson() { // nobody counts how long it lasts while a person is waited for, which may be weeks
 			longest = pauseLongest
 		}
 		p.tryAgain(now, longest)
-		if m.waits(party) && now.Sub(latest(m.from(party), p.LostSince)) >= m.in.Policy.PartyDeadline() {
+		if m.waits(party) && now.Sub(latest(m.from(party), p.ClusterUnreachableSince)) >= m.in.Policy.PartyDeadline() {
 			what := "been out of reach"
 			if trouble.Kind == failure.Forbidden {
 				what = "lacked a permission"
@@ -41,7 +41,7 @@ func (m *Machine) Trouble(party int, step Step, trouble *failure.Error, now time
 func (m *Machine) Presence(s PresenceSignal, now time.Time) {
 	for i, p := range m.in.Parties {
 		if p.Queue == s.Queue {
-			m.s.Parties[i].Away, m.s.Parties[i].Since = s.Away, s.Since
+			m.s.Parties[i].WorkerUnreachable, m.s.Parties[i].WorkerUnreachableSince = s.Unreachable, s.Since
 		}
 	}
 	m.advance(now)
@@ -60,7 +60,7 @@ func (m *Machine) Deadline() (at time.Time, ok bool) {
 // waits says whether an update waits for an absent party with a deadline. While a person is waited for, only parties that have begun have
 // one.
 func (m *Machine) waits(party int) bool {
-	return m.needs(party) && (m.s.Parties[party].Begun || !m.held())
+	return m.needs(party) && (m.s.Parties[party].Begun || !m.waitsForPerson())
 }
 
 // needs says whether an update cannot go on without a party.
@@ -72,10 +72,10 @@ func (m *Machine) needs(party int) bool {
 // waitsUntil is until when an update waits for a party that is away.
 func (m *Machine) waitsUntil(party int) (time.Time, bool) {
 	p := m.s.Parties[party]
-	if p.Away == "" || !m.waits(party) {
+	if p.WorkerUnreachable == "" || !m.waits(party) {
 		return time.Time{}, false
 	}
-	return latest(m.from(party), p.Since).Add(m.in.Policy.PartyDeadline()), true
+	return latest(m.from(party), p.WorkerUnreachableSince).Add(m.in.Policy.PartyDeadline()), true
 }
 
 // from is since when the absence of a party counts: what was before the stage, or while a person was waited for, does not.
@@ -92,7 +92,7 @@ func (m *Machine) Tick(now time.Time) { m.advance(now) }
 func (m *Machine) expire(now time.Time) {
 	for i := range m.s.Parties {
 		if until, counts := m.waitsUntil(i); counts && !now.Before(until) {
-			m.s.Parties[i].Failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.s.Parties[i].Away)
+			m.s.Parties[i].Failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.s.Parties[i].WorkerUnreachable)
 		}
 	}
 }

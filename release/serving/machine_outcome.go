@@ -38,7 +38,7 @@ func (m *Machine) Outcome() Outcome {
 	case m.s.WentBack:
 		o.Message += "; every party goes back to the version of before"
 	case m.s.Stage != StageOver:
-		o.Reason, o.Message = m.trouble()
+		o.Reason, o.Message = m.unreachableParty()
 	}
 	for i, p := range m.s.Parties {
 		sentence := p.Failed
@@ -56,11 +56,11 @@ func (m *Machine) Outcome() Outcome {
 	return o
 }
 
-// trouble names the first party whose cluster its worker cannot reach. Whose worker is away is seen without the operation.
-func (m *Machine) trouble() (reason, message string) {
+// unreachableParty names the first party whose cluster its worker cannot reach. Whose worker is away is seen without the operation.
+func (m *Machine) unreachableParty() (reason, message string) {
 	for i, p := range m.s.Parties {
-		if p.Lost != "" {
-			return ReasonPartyUnreachable, fmt.Sprintf("party %s: %s; it is tried again", m.in.Parties[i].Name(), p.Lost)
+		if p.ClusterUnreachable != "" {
+			return ReasonPartyUnreachable, fmt.Sprintf("party %s: %s; it is tried again", m.in.Parties[i].Name(), p.ClusterUnreachable)
 		}
 	}
 	return "", ""
@@ -74,30 +74,30 @@ func with[T any](m map[int]T, key int, value T) map[int]T {
 	return m
 }
 
-// News says that the operation stands otherwise than when it was told last. When parties were complete is told with the rest.
-func (m *Machine) News(told Outcome) bool {
+// Changed says that the operation has changed since an outcome, but for the times at which parties were complete.
+func (m *Machine) Changed(former Outcome) bool {
 	now := m.Outcome()
 	for i := range m.s.Parties {
-		if now.Failures[i] != told.Failures[i] {
+		if now.Failures[i] != former.Failures[i] {
 			return true
 		}
 	}
-	return now.Version != told.Version || now.Reason != told.Reason || now.Message != told.Message || !slices.Equal(now.History, told.History)
+	return now.Version != former.Version || now.Reason != former.Reason || now.Message != former.Message || !slices.Equal(now.History, former.History)
 }
 
-// Says is one sentence on what the operation does now, and why it does not go on.
-func (m *Machine) Says() string {
+// Message is one sentence on what the operation does now, and why it does not go on.
+func (m *Machine) Message() string {
 	if m.s.Superseded != "" {
 		return "it gave way to " + m.s.Superseded
 	}
 	var waits []string
 	for i := range m.s.Parties {
-		if text := m.saysOf(i); text != "" {
+		if text := m.partyMessage(i); text != "" {
 			waits = append(waits, m.in.Parties[i].Name()+" "+text)
 		}
 	}
 	text := stageText[m.s.Stage]
-	if m.s.Reason != "" || m.held() {
+	if m.s.Reason != "" || m.waitsForPerson() {
 		text = m.Outcome().Message
 	}
 	if m.in.Cause != "" {
@@ -109,19 +109,19 @@ func (m *Machine) Says() string {
 	return text
 }
 
-// saysOf is what one party does now, and what keeps it from that; "" when it has nothing to do.
-func (m *Machine) saysOf(party int) string {
+// partyMessage is what one party does now, and what keeps it from that; "" when it has nothing to do.
+func (m *Machine) partyMessage(party int) string {
 	p, step := m.s.Parties[party], m.Wanted(party)
 	until, ends := m.waitsUntil(party)
 	switch {
-	case p.Away != "" && ends:
-		return fmt.Sprintf("is waited for until %s (%s)", timeText(until), p.Away)
+	case p.WorkerUnreachable != "" && ends:
+		return fmt.Sprintf("is waited for until %s (%s)", timeText(until), p.WorkerUnreachable)
 	case step == StepNone:
 		return ""
 	case p.absent() != "":
 		return fmt.Sprintf("is waited for (%s)", p.absent())
-	case m.Told(party) != "":
-		return fmt.Sprintf("%s; the last tries failed, and it is tried again every %s: %s", stepText[step], OwedAgain, p.Owing)
+	case m.KnownFailure(party) != "":
+		return fmt.Sprintf("%s; the last tries failed, and it is tried again every %s: %s", stepText[step], OwedRetryInterval, p.Owing)
 	case p.Owing != "":
 		return fmt.Sprintf("%s; the last try failed, and it is tried again at %s: %s", stepText[step], timeText(p.Again), p.Owing)
 	}
@@ -144,11 +144,11 @@ var stepText = map[Step]string{
 type Standing struct {
 	// Does is what the party does now, or has done: "is brought to it", "runs it".
 	Does string
-	// Trouble is why it does not come to that; "" when nothing is in the way.
-	Trouble string
-	// Away: its worker is silent. Lost: its worker cannot reach its cluster.
-	Away, Lost bool
-	// Since is since when this operation waits for a party that is away or lost, Until how long it does so; the zero time: as long as it
+	// Problem is why it does not come to that, "" when nothing is in the way.
+	Problem string
+	// WorkerUnreachable: its worker is silent. ClusterUnreachable: its worker cannot reach its cluster.
+	WorkerUnreachable, ClusterUnreachable bool
+	// Since is since when this operation waits for an unreachable party, Until how long it does so; the zero time: as long as it
 	// takes.
 	Since, Until time.Time
 }
@@ -171,7 +171,7 @@ const (
 // Standing is how the party at that place stands.
 func (m *Machine) Standing(party int) Standing {
 	p, step := m.s.Parties[party], m.Wanted(party)
-	s := Standing{Does: stepText[step], Trouble: p.Failed}
+	s := Standing{Does: stepText[step], Problem: p.Failed}
 	if step == StepNone {
 		s.Does = p.rests()
 	}
@@ -179,12 +179,12 @@ func (m *Machine) Standing(party int) Standing {
 	switch {
 	case step == StepNone && !ends:
 		return s
-	case p.Away != "":
-		s.Away, s.Trouble, s.Since, s.Until = true, p.Away, latest(m.s.Began, p.Since), until
-	case p.Lost != "":
-		s.Lost, s.Trouble, s.Since = true, p.Lost, p.LostSince
+	case p.WorkerUnreachable != "":
+		s.WorkerUnreachable, s.Problem, s.Since, s.Until = true, p.WorkerUnreachable, latest(m.s.Began, p.WorkerUnreachableSince), until
+	case p.ClusterUnreachable != "":
+		s.ClusterUnreachable, s.Problem, s.Since = true, p.ClusterUnreachable, p.ClusterUnreachableSince
 	case p.Owing != "":
-		s.Trouble = p.Owing
+		s.Problem = p.Owing
 	}
 	return s
 }

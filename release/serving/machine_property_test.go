@@ -132,11 +132,11 @@ func (d *machineModel) act() {
 	case "trouble":
 		if step != serving.StepNone {
 			d.away[i], d.lost[i] = false, true
-			d.m.Trouble(i, step, failure.New(failure.Unreachable, "its cluster is gone"), d.now)
+			d.m.Interrupted(i, step, failure.New(failure.Unreachable, "its cluster is gone"), d.now)
 		}
 	case "away":
 		d.away[i] = true
-		d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Away: "silent", Since: d.now.Add(-20 * time.Second)}, d.now)
+		d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Unreachable: "silent", Since: d.now.Add(-20 * time.Second)}, d.now)
 	case "here":
 		d.away[i] = false
 		d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Since: d.now}, d.now)
@@ -218,7 +218,7 @@ func (d *machineModel) check() {
 	} else {
 		require.False(t, m.Released())
 	}
-	require.NotEmpty(t, m.Says())
+	require.NotEmpty(t, m.Message())
 	if m.Over() {
 		d.checkOver()
 	}
@@ -297,7 +297,7 @@ func TestPropertiesOfTheMachine(t *testing.T) {
 			}
 		}
 		for round := 0; !d.m.Over(); round++ {
-			require.Less(t, round, 20, "an operation ends when everybody answers: %s", d.m.Says())
+			require.Less(t, round, 20, "an operation ends when everybody answers: %s", d.m.Message())
 			for i := range d.in.Parties {
 				d.away[i] = false
 				d.m.Presence(serving.PresenceSignal{Queue: d.in.Parties[i].Queue, Since: d.now}, d.now)
@@ -315,11 +315,11 @@ func TestPropertiesOfTheMachine(t *testing.T) {
 func ExampleMachine() {
 	m := serving.NewMachine(inputOf(serving.KindUpdate, "alice", "bob"), noon)
 	m.Done(0, serving.StepPrepare, noon)
-	fmt.Println(m.Says())
+	fmt.Println(m.Message())
 	m.Done(1, serving.StepPrepare, noon)
 	m.Done(0, serving.StepApply, noon)
 	m.Failed(1, serving.StepApply, "no such image", noon)
-	fmt.Println(m.Says())
+	fmt.Println(m.Message())
 	// Output:
 	// the parties are asked whether they can run it; nothing is changed yet (bob is asked)
 	// party bob: no such image; every party goes back to the version of before (alice goes back; bob goes back)

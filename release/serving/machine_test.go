@@ -23,7 +23,7 @@ func prepared(change func(in *serving.Input)) *serving.Machine {
 func asIs(*serving.Input) {}
 
 func absent(m *serving.Machine, queue string, since, now time.Duration) {
-	m.Presence(serving.PresenceSignal{Queue: queue, Away: "silent", Since: noon.Add(since)}, noon.Add(now))
+	m.Presence(serving.PresenceSignal{Queue: queue, Unreachable: "silent", Since: noon.Add(since)}, noon.Add(now))
 }
 
 func TestHowLongAnUpdateWaitsForTheAbsent(t *testing.T) {
@@ -87,7 +87,7 @@ func TestOwnDeadlineOfThePolicy(t *testing.T) {
 func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 	t.Parallel()
 	trouble := func(m *serving.Machine, seconds int) {
-		m.Trouble(1, serving.StepApply, failure.New(failure.Unreachable, "no route"), noon.Add(time.Duration(seconds)*time.Second))
+		m.Interrupted(1, serving.StepApply, failure.New(failure.Unreachable, "no route"), noon.Add(time.Duration(seconds)*time.Second))
 	}
 	t.Run("one outage", func(t *testing.T) {
 		t.Parallel()
@@ -117,7 +117,7 @@ func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 		t.Parallel()
 		m := prepared(asIs)
 		for _, seconds := range []int{120, 255, 405, 585, 765} {
-			m.Trouble(1, serving.StepApply, failure.New(failure.Forbidden, "it may not patch deployments"), noon.Add(time.Duration(seconds)*time.Second))
+			m.Interrupted(1, serving.StepApply, failure.New(failure.Forbidden, "it may not patch deployments"), noon.Add(time.Duration(seconds)*time.Second))
 		}
 		require.Contains(t, m.Outcome().Message, "party bob: it has lacked a permission for longer than 10m0s: it may not patch deployments",
 			"its cluster answers: whoever is told that it does not looks in the wrong place")
@@ -135,20 +135,20 @@ func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	m := serving.NewMachine(inputOf(serving.KindDelete, "alice"), noon)
-	require.True(t, m.Again(0).IsZero(), "what was not tried begins at once")
+	require.True(t, m.NotBefore(0).IsZero(), "what was not tried begins at once")
 	now := noon
 	for _, expected := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
 		m.Failed(0, serving.StepRemove, "no permission", now)
-		require.Equal(t, now.Add(expected*time.Second), m.Again(0))
+		require.Equal(t, now.Add(expected*time.Second), m.NotBefore(0))
 		require.Equal(t, serving.StepRemove, m.Wanted(0), "it is owed")
-		now = m.Again(0)
+		now = m.NotBefore(0)
 	}
 	for range 100 {
 		m.Failed(0, serving.StepRemove, "no permission", now)
 	}
-	require.Equal(t, now.Add(10*time.Minute), m.Again(0))
-	require.Equal(t, "no permission", m.Told(0), "it has been told: from now on the server tries alone")
-	require.Contains(t, m.Says(), "alice removes it; the last tries failed, and it is tried again every 10m0s: no permission")
+	require.Equal(t, now.Add(10*time.Minute), m.NotBefore(0))
+	require.Equal(t, "no permission", m.KnownFailure(0), "it has been told: from now on the server tries alone")
+	require.Contains(t, m.Message(), "alice removes it; the last tries failed, and it is tried again every 10m0s: no permission")
 }
 
 func TestWhatIsOwedIsToldUntilItIsKnown(t *testing.T) {
@@ -156,31 +156,31 @@ func TestWhatIsOwedIsToldUntilItIsKnown(t *testing.T) {
 	m := serving.NewMachine(inputOf(serving.KindDelete, "alice"), noon)
 	for range 2 {
 		m.Failed(0, serving.StepRemove, "no permission", noon)
-		require.Empty(t, m.Told(0), "the first failures are told, so that somebody hears of them")
-		require.Contains(t, m.Says(), "alice removes it; the last try failed, and it is tried again at ")
+		require.Empty(t, m.KnownFailure(0), "the first failures are told, so that somebody hears of them")
+		require.Contains(t, m.Message(), "alice removes it; the last try failed, and it is tried again at ")
 	}
 	m.Failed(0, serving.StepRemove, "no permission", noon)
-	require.Equal(t, "no permission", m.Told(0))
+	require.Equal(t, "no permission", m.KnownFailure(0))
 	m.Failed(0, serving.StepRemove, "namespace gone", noon)
-	require.Equal(t, "namespace gone", m.Told(0), "another reason was worth telling")
+	require.Equal(t, "namespace gone", m.KnownFailure(0), "another reason was worth telling")
 	m.Done(0, serving.StepRemove, noon)
-	require.Empty(t, m.Told(0))
+	require.Empty(t, m.KnownFailure(0))
 }
 
 // A creation waits without an end for a party that lacks a permission: told each minute, it would end in the history limit after some days.
 func TestTroubleThatNobodyWaitsForWithAnEndIsToldOnce(t *testing.T) {
 	t.Parallel()
 	m := serving.NewMachine(inputOf(serving.KindCreate, "alice", "bob"), noon)
-	require.Empty(t, m.Told(0))
-	m.Trouble(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
-	require.Equal(t, "no permission", m.Told(0), "from now on the server tries alone")
-	require.Empty(t, m.Told(1))
+	require.Empty(t, m.KnownFailure(0))
+	m.Interrupted(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
+	require.Equal(t, "no permission", m.KnownFailure(0), "from now on the server tries alone")
+	require.Empty(t, m.KnownFailure(1))
 	m.Done(0, serving.StepPrepare, noon)
-	require.Empty(t, m.Told(0))
+	require.Empty(t, m.KnownFailure(0))
 
 	update := serving.NewMachine(inputOf(serving.KindUpdate, "alice", "bob"), noon)
-	update.Trouble(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
-	require.Empty(t, update.Told(0), "an update counts how long it lasts")
+	update.Interrupted(0, serving.StepPrepare, failure.New(failure.Forbidden, "no permission"), noon)
+	require.Empty(t, update.KnownFailure(0), "an update counts how long it lasts")
 }
 
 func TestARemovalThatFailsIsTold(t *testing.T) {
@@ -188,7 +188,7 @@ func TestARemovalThatFailsIsTold(t *testing.T) {
 	m := serving.NewMachine(inputOf(serving.KindDelete, "alice"), noon)
 	told := m.Outcome()
 	m.Failed(0, serving.StepRemove, "it lacks a permission", noon)
-	require.True(t, m.News(told), "who waits for the deletion wants to know")
+	require.True(t, m.Changed(told), "who waits for the deletion wants to know")
 	require.Equal(t, map[int]string{0: "it lacks a permission"}, m.Outcome().Failures)
 	require.False(t, m.Released(), "and it is not given up")
 	m.Done(0, serving.StepRemove, noon)
@@ -216,7 +216,7 @@ func TestSupersedeByWhatIsNotNewer(t *testing.T) {
 	require.False(t, m.Superseded(), "an operation gives way to a newer one alone")
 	m.Supersede(serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
 	require.True(t, m.Superseded())
-	require.Equal(t, "it gave way to serving/s1/4", m.Says())
+	require.Equal(t, "it gave way to serving/s1/4", m.Message())
 }
 
 func TestSequence(t *testing.T) {

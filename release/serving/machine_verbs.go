@@ -53,7 +53,7 @@ const maxShownHistory = 20
 // Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
 	return m.s.Log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
-		if i, waits := m.asks(); waits && c.Party == "" && c.Verb == VerbApprove {
+		if i, waits := m.waitingParty(); waits && c.Party == "" && c.Verb == VerbApprove {
 			c.Party = m.in.Parties[i].Name()
 			e.Party = c.Party
 		}
@@ -77,7 +77,7 @@ func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 // carryOut does what the state allows: either done or refusal is set.
 func (m *Machine) carryOut(c Command, now time.Time) (done, refusal string) {
 	if m.Over() {
-		return "", "the operation is over: " + m.Says()
+		return "", "the operation is over: " + m.Message()
 	}
 	switch c.Verb {
 	case VerbApprove:
@@ -94,12 +94,12 @@ func (m *Machine) carryOut(c Command, now time.Time) (done, refusal string) {
 }
 
 func (m *Machine) approve(c Command, now time.Time) (done, refusal string) {
-	i, waits := m.asks()
+	i, waits := m.waitingParty()
 	switch {
 	case !waits && (c.Gate != "" || c.Party != ""):
-		return "", "what is approved is not waited for any more: " + m.Says()
+		return "", "what is approved is not waited for any more: " + m.Message()
 	case !waits:
-		return "", "no approval is waited for now: " + m.Says()
+		return "", "no approval is waited for now: " + m.Message()
 	case c.Party != m.in.Parties[i].Name():
 		return "", fmt.Sprintf("meant for party %s, but it is %s that waits: look at it again", c.Party, m.in.Parties[i].Name())
 	case c.Gate != "" && c.Gate != m.gate(i):
@@ -108,7 +108,7 @@ func (m *Machine) approve(c Command, now time.Time) (done, refusal string) {
 		return "", "it is paused: resume it, then approve"
 	}
 	m.s.Parties[i].Approved = true
-	m.free(now)
+	m.restartClocks(now)
 	return fmt.Sprintf("party %s is approved: it begins", m.in.Parties[i].Name()), ""
 }
 
@@ -131,10 +131,10 @@ func (m *Machine) pause(c Command, now time.Time) (done, refusal string) {
 
 func (m *Machine) resume(now time.Time) (done, refusal string) {
 	if m.s.Paused == nil {
-		return "", "it is not paused: " + m.Says()
+		return "", "it is not paused: " + m.Message()
 	}
 	m.s.Paused = nil
-	m.free(now)
+	m.restartClocks(now)
 	return "it goes on", ""
 }
 
@@ -216,8 +216,8 @@ func (m *Machine) needsApproval(party int) bool {
 	return m.in.Kind == KindUpdate && p.Order == OrderSequential && p.Approval == ApprovalBetweenParties && m.sequence()[0] != party
 }
 
-// asks is the place of the party for which an approval is waited for; false when for none.
-func (m *Machine) asks() (party int, waits bool) {
+// waitingParty is the place of the party for which an approval is waited for; false when for none.
+func (m *Machine) waitingParty() (party int, waits bool) {
 	if m.s.Stage != StageCommit {
 		return 0, false
 	}
@@ -229,15 +229,15 @@ func (m *Machine) asks() (party int, waits bool) {
 	return 0, false
 }
 
-// held says that the operation waits for a person.
-func (m *Machine) held() bool {
-	_, waits := m.asks()
+// waitsForPerson says that the operation waits for a person.
+func (m *Machine) waitsForPerson() bool {
+	_, waits := m.waitingParty()
 	return waits || m.s.Paused != nil && !m.Over()
 }
 
 // WaitingFor is the person whom the operation waits for, and what they are to send; nil when it waits for nobody.
 func (m *Machine) WaitingFor() *kuscia.WaitingFor {
-	if !m.held() {
+	if !m.waitsForPerson() {
 		return nil
 	}
 	if m.s.Paused != nil {
@@ -245,7 +245,7 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 			"it is paused since %s, %s: no party begins until `slipway serving resume %s`, or the signal `resume`%s",
 			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.insteadOfWaiting())}
 	}
-	i, _ := m.asks()
+	i, _ := m.waitingParty()
 	name, since := m.in.Parties[i].Name(), m.s.Parties[i].Asked
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: stamped(since), Party: name, Gate: m.gate(i), Message: fmt.Sprintf(
 		"party %s waits for an approval since %s, and %d of %d parties run the new version: "+
@@ -277,8 +277,8 @@ func (m *Machine) applied() int {
 	return n
 }
 
-// free notes that a person has let the operation go on: for who has not begun, time counts from now on.
-func (m *Machine) free(now time.Time) {
+// restartClocks notes that a person has let the operation go on: for who has not begun, time counts from now on.
+func (m *Machine) restartClocks(now time.Time) {
 	for i := range m.s.Parties {
 		if !m.s.Parties[i].Begun {
 			m.s.Parties[i].Freed = now

@@ -19,7 +19,7 @@ func approved(in *serving.Input) {
 // half is an update of alice and bob of which alice has done its part, a minute after noon.
 func half() *serving.Machine {
 	m := prepared(approved)
-	m.Name("serving/s1/3@r1")
+	m.SetRun("serving/s1/3@r1")
 	m.Done(0, serving.StepApply, noon.Add(time.Minute))
 	return m
 }
@@ -34,7 +34,7 @@ func TestAnUpdateAsksBetweenParties(t *testing.T) {
 	require.Nil(t, m.WaitingFor(), "the first party needs nobody's word: whoever changed the spec gave it")
 	require.Equal(t, serving.StepApply, m.Wanted(0))
 	told := m.Outcome()
-	m.Name("serving/s1/3@r1")
+	m.SetRun("serving/s1/3@r1")
 	m.Done(0, serving.StepApply, noon.Add(time.Minute))
 
 	w := m.WaitingFor()
@@ -44,7 +44,7 @@ func TestAnUpdateAsksBetweenParties(t *testing.T) {
 	require.NotEmpty(t, w.Gate)
 	require.Equal(t, "party bob waits for an approval since 2026-03-01T12:01:00Z, and 1 of 2 parties run the new version: `slipway serving approve s1`, "+
 		"or the signal `approve`, has it begin; `stop` has everybody go back", w.Message, "who waits, since when, and what to send")
-	require.True(t, m.News(told))
+	require.True(t, m.Changed(told))
 	require.Equal(t, serving.ReasonWaitingForApproval, m.Outcome().Reason, "the status says it too")
 	require.Equal(t, serving.StepNone, m.Wanted(1), "bob is left alone")
 	absent(m, "q-bob", time.Hour, time.Hour)
@@ -90,7 +90,7 @@ func TestGatesTellWhatIsApproved(t *testing.T) {
 			approved(&in)
 			in.Generation = generation
 			m := serving.NewMachine(in, noon)
-			m.Name(run)
+			m.SetRun(run)
 			for i := range in.Parties {
 				m.Done(i, serving.StepPrepare, noon)
 			}

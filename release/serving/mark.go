@@ -118,7 +118,8 @@ func MayTake(claim, id string, generation int64) bool {
 
 // FencingToken orders all writes of one serving: an attempt that was frozen and wakes up later learns from it that it is over.
 type FencingToken struct {
-	// Generation is the operation's, Started when that began, in Unix milliseconds of Temporal's clock. A generation may have several operations.
+	// Generation is the operation's, Started when that began, in Unix milliseconds of Temporal's clock. A generation may have several
+	// operations.
 	Generation, Started int64
 	// Back is 1 for the way back, which comes after the step forward of the same operation.
 	Back int

@@ -55,8 +55,8 @@ const TypeStatus = "ServingStatus"
 // TypeCheck is the workflow type by which a worker that has just started learns what should be there. ExpectedRequest → nothing.
 const TypeCheck = "ServingCheck"
 
-// CheckWorkflowID is the workflow that checks what a worker of a queue should find in the namespaces that it serves; none: in all. Workers of
-// one queue that serve different namespaces each have their own.
+// CheckWorkflowID is the workflow that checks what a worker of a queue should find in the namespaces that it serves; none: in all.
+// Workers of one queue that serve different namespaces each have their own.
 func CheckWorkflowID(queue string, namespaces []string) string {
 	id := "serving-check/" + queue
 	if len(namespaces) == 0 {
@@ -184,13 +184,13 @@ type PartyRequest struct {
 	DeadlineSeconds int64  `json:"deadlineSeconds"`
 	// UnreachableBudgetSeconds is how long the cluster may be out of the worker's reach.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// Told is the failure that the operation knows of already: while it is the same, the server retries every OwedAgain and doesn't report
-	// it.
-	Told string `json:"told,omitempty"`
+	// KnownFailure is the failure that the operation knows of already: while it is the same, the server retries every OwedRetryInterval and
+	// doesn't report it.
+	KnownFailure string `json:"told,omitempty"`
 }
 
-// OwedAgain is after how long what is owed, and has come to nothing several times, is tried again.
-const OwedAgain = pauseLongest
+// OwedRetryInterval is after how long what is owed, and has come to nothing several times, is tried again.
+const OwedRetryInterval = pauseLongest
 
 // NoteRequest is what an operation has to say to the status.
 type NoteRequest struct {
@@ -242,8 +242,8 @@ type SupersedeSignal struct {
 // PresenceSignal tells whether the worker of a queue is there.
 type PresenceSignal struct {
 	Queue string `json:"queue"`
-	// Away says why it is thought not to be there; "" when it is.
-	Away string `json:"away,omitempty"`
+	// Unreachable says why it is thought not to be there; "" when it is.
+	Unreachable string `json:"away,omitempty"`
 	// Since is when it was last heard of.
 	Since time.Time `json:"since"`
 }

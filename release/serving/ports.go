@@ -174,7 +174,7 @@ func (d deployed) accessDomains(p kuscia.ContainerPort) string {
 		if !slices.Contains(all, party.DomainID) {
 			all = append(all, party.DomainID)
 		}
-		if policy != nil && lets(policy, party.Role, p.Name) && !slices.Contains(allowed, party.DomainID) {
+		if policy != nil && allows(policy, party.Role, p.Name) && !slices.Contains(allowed, party.DomainID) {
 			allowed = append(allowed, party.DomainID)
 		}
 	}
@@ -189,8 +189,8 @@ func (d deployed) accessDomains(p kuscia.ContainerPort) string {
 	return ""
 }
 
-// lets says whether a policy lets a role call a port.
-func lets(policy *kuscia.NetworkPolicy, role, port string) bool {
+// allows says whether a policy lets a role call a port.
+func allows(policy *kuscia.NetworkPolicy, role, port string) bool {
 	return slices.ContainsFunc(policy.Ingresses, func(in kuscia.Ingress) bool {
 		return slices.Contains(in.From.Roles, role) && slices.Contains(in.Ports, kuscia.IngressPort{Port: port})
 	})

@@ -52,7 +52,7 @@ type Ending struct {
 
 // Ending is how the operation ended, at that time.
 func (m *Machine) Ending(now time.Time) Ending {
-	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Says(), At: now.UTC(), History: last(m.History(), maxRecorded)}
+	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Message(), At: now.UTC(), History: last(m.History(), maxRecorded)}
 	switch {
 	case m.Superseded():
 		end.State, end.Reason = StateSuperseded, ""

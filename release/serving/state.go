@@ -44,12 +44,12 @@ type PartyState struct {
 	Failed string `json:"failed,omitempty"`
 	// Owing is why the last try at what is owed, to go back or to remove, failed. It is tried again.
 	Owing string `json:"owing,omitempty"`
-	// Away is why the party's worker cannot be reached, and since when; "" when it can.
-	Away  string    `json:"away,omitempty"`
-	Since time.Time `json:"since,omitzero"`
-	// Lost is why its cluster cannot be reached by its worker, and since when; "" when it can.
-	Lost      string    `json:"lost,omitempty"`
-	LostSince time.Time `json:"lostSince,omitzero"`
+	// WorkerUnreachable is why the party's worker cannot be reached, and since when; "" when it can.
+	WorkerUnreachable      string    `json:"away,omitempty"`
+	WorkerUnreachableSince time.Time `json:"since,omitzero"`
+	// ClusterUnreachable is why its cluster cannot be reached by its worker, and since when; "" when it can.
+	ClusterUnreachable      string    `json:"lost,omitempty"`
+	ClusterUnreachableSince time.Time `json:"lostSince,omitzero"`
 	// Completed is when everything was seen in its place.
 	Completed time.Time `json:"completed,omitzero"`
 	// Begun says that it was told to apply the version. Before that, Asked is since when an approval is waited for, Approved that there is

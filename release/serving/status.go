@@ -36,8 +36,8 @@ func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Ti
 		}
 		seen := o.Seen.entry(at)
 		seen.Role, seen.Queue, seen.Failure, seen.Restorations = p.Role, known.Queue, known.Failure, known.Restorations
-		seen.Phase, seen.Reason, seen.Message, seen.Away = known.Phase, known.Reason, known.Message, ""
-		if known.ObservedAt == nil || !sameSight(known, seen) {
+		seen.Phase, seen.Reason, seen.Message, seen.Unreachable = known.Phase, known.Reason, known.Message, ""
+		if known.ObservedAt == nil || !sameObservation(known, seen) {
 			changed = true
 			setStatus(kd, p, seen)
 		}
@@ -63,7 +63,7 @@ func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bo
 }
 
 // sameSight: what was seen at another time is the same when nothing else differs.
-func sameSight(a, b kuscia.PartyDeploymentStatus) bool {
+func sameObservation(a, b kuscia.PartyDeploymentStatus) bool {
 	a.ObservedAt, b.ObservedAt = nil, nil
 	a.DeploymentVersion, b.DeploymentVersion = "", ""
 	return equality.Semantic.DeepEqual(a, b)
@@ -86,14 +86,14 @@ func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDep
 	all[p.Domain][p.Deployment] = entry
 }
 
-// MarkAway notes why parties can't be reached, by domain; all others can. It says whether anything is new.
-func MarkAway(kd *kuscia.KusciaDeployment, away map[string]string) bool {
+// MarkUnreachable notes why parties can't be reached, by domain; all others can. It says whether anything is new.
+func MarkUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	changed := false
 	for _, p := range specParties(kd) {
 		entry := statusOf(kd, p)
-		if (entry.Away == "") != (away[p.Domain] == "") { // a sentence that only grows older is nothing new
+		if (entry.Unreachable == "") != (away[p.Domain] == "") { // a sentence that only grows older is nothing new
 			changed = true
-			entry.Away, entry.Role = away[p.Domain], p.Role
+			entry.Unreachable, entry.Role = away[p.Domain], p.Role
 			setStatus(kd, p, entry)
 		}
 	}
@@ -217,8 +217,8 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	}
 	e.Reason, e.Message = "", ""
 	switch {
-	case e.Away != "":
-		e.Phase, e.Reason, e.Message = kuscia.PhaseUnknown, ReasonPartyUnreachable, e.Away
+	case e.Unreachable != "":
+		e.Phase, e.Reason, e.Message = kuscia.PhaseUnknown, ReasonPartyUnreachable, e.Unreachable
 	case whole && (e.Failure == "" || !deletes(op)): // what cannot be removed is no success
 		e.Phase = kuscia.PhaseAvailable
 	case e.Failure != "":

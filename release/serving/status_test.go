@@ -70,7 +70,7 @@ var partial = with(numbers("new", 2, 2, 1, 1), func(e *kuscia.PartyDeploymentSta
 var none = with(numbers("new", 2, 2, 0, 2), func(e *kuscia.PartyDeploymentStatus) {
 	e.PodReason, e.PodMessage = "ImagePullBackOff", "pod x: no such image"
 })
-var away = with(*whole, func(e *kuscia.PartyDeploymentStatus) { e.Away = "no worker" })
+var away = with(*whole, func(e *kuscia.PartyDeploymentStatus) { e.Unreachable = "no worker" })
 var pulling = with(*none, func(e *kuscia.PartyDeploymentStatus) { e.Failure = "no such image" })
 
 var phaseCases = map[string]phaseCase{
@@ -235,9 +235,9 @@ func TestObserve(t *testing.T) {
 			t.Parallel()
 			kd := pair(done, nil, nil)
 			require.True(t, serving.Observe(kd, []serving.Observation{of(sight("10", 1))}, noon), "what was never seen is news")
-			serving.MarkAway(kd, map[string]string{"bob": "silent"})
+			serving.MarkUnreachable(kd, map[string]string{"bob": "silent"})
 			before := kd.Status.PartyDeploymentStatuses["bob"]["s1"]
-			before.Away = "" // who sees something is there
+			before.Unreachable = "" // who sees something is there
 			setBob(kd, before)
 			require.Equal(t, tc.news, serving.Observe(kd, []serving.Observation{tc.o}, noon.Add(5*time.Second)), tc.reason)
 			require.NotContains(t, kd.Status.PartyDeploymentStatuses, "carol", tc.reason)
@@ -272,7 +272,7 @@ func TestWhoSeesSomethingIsThere(t *testing.T) {
 	t.Parallel()
 	kd := pair(done, away, nil)
 	require.True(t, serving.Observe(kd, []serving.Observation{{ID: "s1", UID: "u1", Domain: "bob", Deployment: "s1", Seen: sight("1", 2)}}, noon))
-	require.Empty(t, kd.Status.PartyDeploymentStatuses["bob"]["s1"].Away)
+	require.Empty(t, kd.Status.PartyDeploymentStatuses["bob"]["s1"].Unreachable)
 }
 
 func TestConditionsAreShownAsTheyWereSeen(t *testing.T) {
@@ -320,13 +320,13 @@ func TestObserveKeepsWhatOperationsSay(t *testing.T) {
 func TestMarkAway(t *testing.T) {
 	t.Parallel()
 	kd := pair(done, whole, nil)
-	require.True(t, serving.MarkAway(kd, map[string]string{"bob": "silent for 21 s", "alice": "never seen", "carol": "?"}))
+	require.True(t, serving.MarkUnreachable(kd, map[string]string{"bob": "silent for 21 s", "alice": "never seen", "carol": "?"}))
 	require.NotContains(t, kd.Status.PartyDeploymentStatuses, "carol")
-	require.Equal(t, "never seen", kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Away, "also who was never seen is named")
+	require.Equal(t, "never seen", kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Unreachable, "also who was never seen is named")
 	require.Equal(t, "host", kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Role)
-	require.False(t, serving.MarkAway(kd, map[string]string{"bob": "silent for 26 s", "alice": "never seen"}), "a sentence that only grows older is no news")
-	require.True(t, serving.MarkAway(kd, map[string]string{"bob": "silent for 31 s"}))
-	require.Empty(t, kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Away, "who is not named is there")
+	require.False(t, serving.MarkUnreachable(kd, map[string]string{"bob": "silent for 26 s", "alice": "never seen"}), "a sentence that only grows older is no news")
+	require.True(t, serving.MarkUnreachable(kd, map[string]string{"bob": "silent for 31 s"}))
+	require.Empty(t, kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Unreachable, "who is not named is there")
 	serving.Settle(kd)
 	require.Equal(t, kuscia.PhasePending, kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Phase, "that a worker is there says nothing of pods")
 }

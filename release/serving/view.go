@@ -55,9 +55,9 @@ type PartyView struct {
 	Endpoints         []Endpoint   `json:"endpoints"`
 	// Version is the digest of what its Deployment is told to run.
 	Version string `json:"version,omitempty"`
-	// Missing are its objects that somebody else has deleted. Away says why its worker is thought not to be there.
-	Missing []string `json:"missing,omitempty"`
-	Away    string   `json:"away,omitempty"`
+	// Missing are its objects that somebody else has deleted. Unreachable says why its worker is thought not to be there.
+	Missing     []string `json:"missing,omitempty"`
+	Unreachable string   `json:"away,omitempty"`
 }
 
 // OperationView is what is being done about a serving, or was done last.
@@ -180,7 +180,7 @@ func showParty(kd *kuscia.KusciaDeployment, v Version, index int) PartyView {
 	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name, p.Role),
 		Endpoints: append([]Endpoint{}, Endpoints(v, index)...)}
 	st := kd.Status.PartyDeploymentStatuses[p.DomainID][view.Deployment]
-	view.Phase, view.Reason, view.Message, view.Away = shownPhase(st.Phase), st.Reason, st.Message, st.Away
+	view.Phase, view.Reason, view.Message, view.Unreachable = shownPhase(st.Phase), st.Reason, st.Message, st.Unreachable
 	if st.ObservedAt == nil {
 		view.Replicas = v.Replicas(index)
 		return view

@@ -97,10 +97,10 @@ func TestViews(t *testing.T) {
 			require.EqualValues(t, 1, v.Parties[0].Replicas, "as nobody says")
 		}},
 		{"A party that is away says so before anything of it was seen.", func(kd *kuscia.KusciaDeployment) {
-			kd.Status.PartyDeploymentStatuses["bob"]["one-server"] = kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Away: "no worker polls", Message: "no worker polls"}
+			kd.Status.PartyDeploymentStatuses["bob"]["one-server"] = kuscia.PartyDeploymentStatus{Phase: kuscia.PhaseUnknown, Unreachable: "no worker polls", Message: "no worker polls"}
 		}, func(t *testing.T, v serving.View) {
 			require.Equal(t, kuscia.PhaseUnknown, v.Parties[1].Phase)
-			require.Equal(t, "no worker polls", v.Parties[1].Away)
+			require.Equal(t, "no worker polls", v.Parties[1].Unreachable)
 		}},
 		{"The policy is shown with its defaults.", func(kd *kuscia.KusciaDeployment) {
 			kd.Annotations = map[string]string{serving.AnnotationPolicy: `{"order":"sequential"}`}

@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxBytes is how large a document may be: what is made of it has to fit one Kubernetes object, for which etcd takes 1.5 MiB.
-const MaxBytes = 3 << 19
+// maxBytes is how large a document may be: what is made of it has to fit one Kubernetes object, for which etcd takes 1.5 MiB.
+const maxBytes = 3 << 19
 
 // Parse reads one document of YAML or JSON. When it is not sound, or empty, or more than one, that is in the findings and ok is false.
 func Parse(data []byte) (root Value, found *Findings, ok bool) {
@@ -32,8 +32,8 @@ func Parse(data []byte) (root Value, found *Findings, ok bool) {
 }
 
 func parseNode(data []byte) (*yaml.Node, *FieldError) {
-	if len(data) > MaxBytes {
-		return nil, &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: %d bytes, of at most %d; split it", len(data), MaxBytes)}
+	if len(data) > maxBytes {
+		return nil, &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: %d bytes, of at most %d; split it", len(data), maxBytes)}
 	}
 	if line := invalidUTF8(data); line > 0 {
 		return nil, &FieldError{Line: line, Reason: "is not UTF-8 text: save the document as UTF-8"}

@@ -31,7 +31,7 @@ func TestParseRefusesWhatIsNotOneDocument(t *testing.T) {
 		"UnknownAlias":     {"an alias of nothing", "a: 1\nb: *c\n", 2, "unknown anchor"},
 		"ControlCharacter": {"an invisible character", "a: 1\nb: \x01\n", 2, "control characters"},
 		"NotUTF8":          {"another encoding", "a: 1\nb: \xe9\n", 2, "not UTF-8"},
-		"TooLarge":         {"no object of Kubernetes holds it", "a: " + strings.Repeat("x", MaxBytes), 1, "is too large: 1572867 bytes, of at most 1572864"},
+		"TooLarge":         {"no object of Kubernetes holds it", "a: " + strings.Repeat("x", maxBytes), 1, "is too large: 1572867 bytes, of at most 1572864"},
 		"HalfJSON":         {"JSON without its end", "{\"a\": 1,\n \"b\": ", 2, "not sound JSON: unexpected end"},
 		"BrokenJSON":       {"a comma left out", "{\n \"a\": 1,\n \"b\": 2\n \"c\": 3}", 4, "not sound JSON: invalid character"},
 	} {

@@ -149,8 +149,8 @@ type PartyDeploymentStatus struct {
 	Restorations []Restoration `json:"restorations,omitempty"`
 	// Failure is why the last operation failed here; it stays until everything that was asked runs.
 	Failure string `json:"failure,omitempty"`
-	// Away says that the party's worker does not answer.
-	Away string `json:"away,omitempty"`
+	// Unreachable says that the party's worker does not answer.
+	Unreachable string `json:"away,omitempty"`
 }
 
 // Drift is a change that somebody else has made to what a party runs.

@@ -22,9 +22,9 @@ type Variables struct {
 	Unknown map[string]bool
 }
 
-// Render renders a configuration template as Kuscia does: text/template over the variables, each as the inside of a JSON string, or empty if
-// there is none. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON. Templates come from whoever registers
-// an AppImage: they can neither loop nor call other templates, and their output is bounded.
+// Render renders a configuration template as Kuscia does: text/template over the variables, each as the inside of a JSON string, or empty
+// if there is none. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON. Templates come from whoever
+// registers an AppImage: they can neither loop nor call other templates, and their output is bounded.
 func Render(text string, vars Variables) (string, error) {
 	if len(text) > MaxSize {
 		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxSize)
