@@ -14,7 +14,6 @@ import (
 // TaskState is the state of one execution of a plan, with the names of the source document.
 type TaskState string
 
-// The nine states of a task.
 const (
 	TaskPending     TaskState = "Pending"
 	TaskRunning     TaskState = "Running"     // 执行中
@@ -33,7 +32,6 @@ func (s TaskState) Final() bool { return s == TaskStopped || s == TaskSucceeded 
 // ItemState is the state of one service of a task.
 type ItemState string
 
-// The five states of an item.
 const (
 	ItemPending   ItemState = "Pending"
 	ItemRunning   ItemState = "Running"
@@ -115,7 +113,6 @@ type Interruption struct {
 // Verb is what a person can ask of a running task.
 type Verb = audit.Verb
 
-// The verbs of a task.
 const (
 	VerbPause  Verb = "pause"
 	VerbResume Verb = "resume"

@@ -11,7 +11,6 @@ import (
 // Do is what a controller does about a KusciaDeployment.
 type Do string
 
-// What there is to do.
 const (
 	DoNothing Do = ""
 	// DoGuard puts the finalizer on it.

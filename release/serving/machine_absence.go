@@ -91,8 +91,9 @@ func (m *Machine) Tick(now time.Time) { m.advance(now) }
 // expire fails the absent parties that have been waited for long enough.
 func (m *Machine) expire(now time.Time) {
 	for i := range m.s.Parties {
+		p := &m.s.Parties[i]
 		if until, counts := m.waitsUntil(i); counts && !now.Before(until) {
-			m.s.Parties[i].Failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), m.s.Parties[i].WorkerUnreachable)
+			p.Failed = fmt.Sprintf("it has been away for longer than %s: %s", m.in.Policy.PartyDeadline(), p.WorkerUnreachable)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,12 +78,8 @@ func with[T any](m map[int]T, key int, value T) map[int]T {
 // Changed says that the operation has changed since an outcome, but for the times at which parties were complete.
 func (m *Machine) Changed(former Outcome) bool {
 	now := m.Outcome()
-	for i := range m.s.Parties {
-		if now.Failures[i] != former.Failures[i] {
-			return true
-		}
-	}
-	return now.Version != former.Version || now.Reason != former.Reason || now.Message != former.Message || !slices.Equal(now.History, former.History)
+	return now.Version != former.Version || now.Reason != former.Reason || now.Message != former.Message ||
+		!maps.Equal(now.Failures, former.Failures) || !slices.Equal(now.History, former.History)
 }
 
 // Message is one sentence on what the operation does now, and why it does not go on.

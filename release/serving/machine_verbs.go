@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,7 +17,6 @@ import (
 // Verb is what a person can ask of an operation on a serving.
 type Verb = audit.Verb
 
-// The verbs.
 const (
 	// VerbApprove has the party begin that waits for an approval.
 	VerbApprove Verb = "approve"
@@ -160,18 +160,11 @@ func (m *Machine) stop(c Command) (done, refusal string) {
 
 // byWhom says who sent a command, and why: "by ann: the numbers are bad".
 func byWhom(c Command) string {
-	text := "by " + actorOf(c)
+	text := "by " + cmp.Or(c.Actor, "somebody")
 	if c.Reason != "" {
 		text += ": " + c.Reason
 	}
 	return text
-}
-
-func actorOf(c Command) string {
-	if c.Actor == "" {
-		return "somebody"
-	}
-	return c.Actor
 }
 
 // History is what people have sent, oldest first, as a KusciaDeployment shows it.
@@ -188,10 +181,7 @@ func (m *Machine) History() []kuscia.AuditEntry {
 func (m *Machine) newest() []kuscia.AuditEntry { return last(m.History(), maxShownHistory) }
 
 func last(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
-	if over := len(history) - most; over > 0 {
-		return slices.Clone(history[over:])
-	}
-	return history
+	return slices.Clone(history[max(len(history)-most, 0):])
 }
 
 // The kinds of waits for a person, as rollouts call them.

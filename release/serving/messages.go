@@ -23,7 +23,6 @@ const (
 	ActivityCheck = "party.Check"
 )
 
-// The centre's activities.
 const (
 	// ActivityBegin writes that an operation has begun, and its record. NoteRequest → BeginResult.
 	ActivityBegin = "home.BeginServing"
@@ -73,7 +72,6 @@ func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 // StatusWorkflowID is the workflow that carries observations of a serving to its status.
 func StatusWorkflowID(id string) string { return "serving-status/" + id }
 
-// The kinds of operations.
 const (
 	KindCreate   = "create"
 	KindUpdate   = "update"

@@ -231,7 +231,6 @@ func strategy(own *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &rolling}
 }
 
-// The affinity modes of a serving.
 const (
 	affinityNone = "none"
 	affinitySame = "affinity"

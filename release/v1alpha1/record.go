@@ -15,7 +15,6 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// The kinds of records.
 const (
 	// KindTask: one execution of a plan.
 	KindTask = "task"

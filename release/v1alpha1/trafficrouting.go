@@ -20,7 +20,6 @@ const FinalizerTrafficRouting = "slipway.io/trafficrouting"
 // TrafficRoutingPhase is where a TrafficRouting stands.
 type TrafficRoutingPhase string
 
-// The phases.
 const (
 	// TrafficInitial: nobody has held it yet.
 	TrafficInitial TrafficRoutingPhase = "Initial"

@@ -133,7 +133,6 @@ type ContainerPort struct {
 // +kubebuilder:validation:Enum=HTTP;GRPC
 type PortProtocol string
 
-// The protocols.
 const (
 	ProtocolHTTP PortProtocol = "HTTP"
 	ProtocolGRPC PortProtocol = "GRPC"
@@ -143,7 +142,6 @@ const (
 // +kubebuilder:validation:Enum=Cluster;Domain;Local
 type PortScope string
 
-// The scopes.
 const (
 	// ScopeCluster: the other parties too.
 	ScopeCluster PortScope = "Cluster"

@@ -71,7 +71,6 @@ type PartyTemplate struct {
 // Phase is the state of a serving or of a party of it.
 type Phase string
 
-// The phases.
 const (
 	// PhasePending: nothing has been observed yet. It is written "".
 	PhasePending Phase = ""
