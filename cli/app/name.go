@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,24 +10,6 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
 )
-
-// Key is how people name a rollout: "shop/web", with the party in front unless it is the default one.
-func Key(party, namespace, name string) string {
-	key := namespace + "/" + name
-	if party != "" && party != catalog.DefaultParty {
-		key = party + ": " + key
-	}
-	return render.OneLine(key)
-}
-
-// Arguments name a rollout on a command line, as lists print it.
-func Arguments(party, namespace, name string) string {
-	text := namespace + "/" + name
-	if party != "" && party != catalog.DefaultParty {
-		text += " --party " + party
-	}
-	return render.OneLine(text)
-}
 
 // DefaultNamespace is where a rollout is looked for when nobody says.
 const DefaultNamespace = "default"
@@ -36,10 +19,23 @@ type Name struct {
 	Party, Namespace, Name string
 }
 
-func (n Name) String() string { return Key(n.Party, n.Namespace, n.Name) }
+// String is how people name it: "shop/web", with the party in front unless it is the default one.
+func (n Name) String() string {
+	key := n.Namespace + "/" + n.Name
+	if n.PartyParam() != nil {
+		key = n.Party + ": " + key
+	}
+	return render.OneLine(key)
+}
 
-// Arguments name it on a command line.
-func (n Name) Arguments() string { return Arguments(n.Party, n.Namespace, n.Name) }
+// Arguments name it on a command line, as lists print it.
+func (n Name) Arguments() string {
+	text := n.Namespace + "/" + n.Name
+	if n.PartyParam() != nil {
+		text += " --party " + n.Party
+	}
+	return render.OneLine(text)
+}
 
 // PartyParam is the party as the API takes it; nil: the default one.
 func (n Name) PartyParam() *string {
@@ -137,4 +133,45 @@ func (l *Limit) Check(what string) error {
 		return Usagef("--limit %d is negative: 0 lists all %s", *l, what)
 	}
 	return nil
+}
+
+// releasable is a kind of workload that can be released, with the words by which people call it.
+type releasable struct {
+	apiVersion, kind string
+	words            []string
+}
+
+var releasables = []releasable{
+	{"apps/v1", "Deployment", []string{"deployment", "deployments", "deploy"}},
+	{"apps/v1", "StatefulSet", []string{"statefulset", "statefulsets", "sts"}},
+	{"apps/v1", "DaemonSet", []string{"daemonset", "daemonsets", "ds"}},
+	{"apps.kruise.io/v1alpha1", "CloneSet", []string{"cloneset", "clonesets", "clone"}},
+	{"apps.kruise.io/v1beta1", "StatefulSet", []string{"advancedstatefulset", "asts"}},
+	{"apps.kruise.io/v1alpha1", "DaemonSet", []string{"advanceddaemonset", "ads"}},
+}
+
+// ParseWorkload reads KIND/NAME as kubectl does: deployment/web, sts/db, statefulset.apps.kruise.io/db.
+func ParseWorkload(text string) (catalog.WorkloadRef, error) {
+	word, name, both := strings.Cut(text, "/")
+	if !both || word == "" || name == "" || strings.Contains(name, "/") {
+		return catalog.WorkloadRef{}, Usagef("%q names no workload: write KIND/NAME, such as deployment/web", text)
+	}
+	return WorkloadOfKind(word, name)
+}
+
+// WorkloadOfKind is the workload of that name and of the kind that people call by a word: deployment, sts, statefulset.apps.kruise.io.
+func WorkloadOfKind(kind, name string) (catalog.WorkloadRef, error) {
+	word, group, grouped := strings.Cut(strings.ToLower(kind), ".")
+	for _, r := range releasables {
+		own, _, _ := strings.Cut(r.apiVersion, "/")
+		bare := strings.ToLower(r.kind)
+		if grouped && group == own && (word == bare || word == bare+"s") || !grouped && slices.Contains(r.words, word) {
+			return catalog.WorkloadRef{APIVersion: r.apiVersion, Kind: r.kind, Name: name}, nil
+		}
+	}
+	var known []string
+	for _, r := range releasables {
+		known = append(known, r.words[0])
+	}
+	return catalog.WorkloadRef{}, Usagef("%q is no kind of workload that can be released: take %s", kind, strings.Join(known, ", "))
 }

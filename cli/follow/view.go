@@ -43,7 +43,6 @@ func NewView[T any](a *app.App, p Portrait[T]) view[T] {
 	return &logView[T]{app: a, portrait: p}
 }
 
-// endWith is the exit code as an error.
 func endWith(code int) error {
 	if code == app.ExitOK {
 		return nil

@@ -63,7 +63,6 @@ Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHea
 	return command
 }
 
-// healthURL is the URL that was given, or that of the engine's readiness.
 func healthURL(c *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil
@@ -104,7 +103,6 @@ func askHealth(ctx context.Context, address string) (string, error) {
 	return "", fmt.Errorf("%s answered %s: %s", address, response.Status, missing(response.Body))
 }
 
-// missing names what the report of readiness says is not there.
 func missing(body io.Reader) string {
 	var report client.Readiness
 	if json.NewDecoder(io.LimitReader(body, healthAnswerBytes)).Decode(&report) != nil {

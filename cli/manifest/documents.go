@@ -23,7 +23,6 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// standardInput is the name of a file that stands for the standard input.
 const standardInput = "-"
 
 // The kinds of objects that a file may hold.

@@ -149,7 +149,6 @@ func (r *KusciaReader) decodeRequest(file string, text []byte, request proto.Mes
 	return body, true
 }
 
-// readServingRequest takes in a request that makes or changes a serving.
 func (r *KusciaReader) readServingRequest(file string, text []byte) {
 	d := ServingDocument{File: file, Text: text}
 	var ok bool
@@ -171,7 +170,6 @@ func (r *KusciaReader) readServingRequest(file string, text []byte) {
 	}
 }
 
-// readImageRequest takes in a request that registers an AppImage.
 func (r *KusciaReader) readImageRequest(file string, text []byte) {
 	request := &kusciapb.CreateAppImageRequest{}
 	switch _, ok := r.decodeRequest(file, text, request); {
@@ -235,7 +233,7 @@ func (r *KusciaReader) readImage(file string, text []byte) {
 		lost = append(lost, "metadata.annotations")
 	}
 	for _, field := range lost {
-		r.refuse(file, FieldLine(text, field), field,
+		r.refuse(file, fieldLine(text, field), field,
 			"cannot be said in Kuscia's request for an AppImage: register it with kubectl apply, and leave it out here")
 	}
 	if len(lost) == 0 {
@@ -243,8 +241,7 @@ func (r *KusciaReader) readImage(file string, text []byte) {
 	}
 }
 
-// FieldLine is the line of a field of a document.
-func FieldLine(text []byte, field string) int {
+func fieldLine(text []byte, field string) int {
 	var root yaml.Node
 	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
 		return FirstLine(text)

@@ -99,7 +99,7 @@ func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData) []a
 			field = requestFields.Replace(field)
 		}
 		findings = append(findings, apiclient.Finding{File: d.File,
-			Wrong: strictyaml.FieldError{Field: field, Line: FieldLine(d.Text, field), Reason: fmt.Sprintf(format, args...)}})
+			Wrong: strictyaml.FieldError{Field: field, Line: fieldLine(d.Text, field), Reason: fmt.Sprintf(format, args...)}})
 	}
 	asked := d.Creation
 	if asked.GetInitiator() != now.GetInitiator() {
@@ -173,7 +173,6 @@ type fieldCheck struct {
 	findings []apiclient.Finding
 }
 
-// unexpressible are the fields of a KusciaDeployment that Kuscia's requests do not have.
 func unexpressible(file string, document *yaml.Node) []apiclient.Finding {
 	check := &fieldCheck{file: file}
 	check.visit(document, "", "")

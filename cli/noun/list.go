@@ -39,13 +39,14 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	a := n.App
 	command := &cobra.Command{
 		Use: "list [" + n.Argument + "...]", Short: short,
-		Long: fmt.Sprintf("%s. With names, only these %s. --watch then prints each one again when it changes, until Ctrl-C.", short, n.plural()),
+		Long: fmt.Sprintf("%s. With names, only these %s. --watch then prints each one again when it changes, until Ctrl-C.", short,
+			render.Plural(n.Name)),
 		Args: n.arguments(0), ValidArgsFunction: a.CompleteAll(n.Completion),
 	}
 	var names []string
 	check := func(args []string) (err error) {
 		if names, err = n.names(args); err == nil {
-			err = o.limit.Check(n.plural())
+			err = o.limit.Check(render.Plural(n.Name))
 		}
 		if err == nil && o.Check != nil {
 			err = o.Check()
@@ -62,11 +63,11 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	n.flags(command)
 	for _, name := range []string{"namespace", "party"} {
 		if flag := command.Flag(name); n.Place != nil && flag != nil {
-			flag.Usage = fmt.Sprintf("only %s of this `%s`", n.plural(), name)
+			flag.Usage = fmt.Sprintf("only %s of this `%s`", render.Plural(n.Name), name)
 		}
 	}
 	if o.Limited {
-		o.limit.Flag(command, n.plural())
+		o.limit.Flag(command, render.Plural(n.Name))
 	}
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "print what changes, too, until Ctrl-C")
 	return command
@@ -205,7 +206,6 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 	return command
 }
 
-// printItems prints a table, or a list for programs.
 func printItems[T any](a *app.App, items []T, titles []string, row func(T) []string) error {
 	if done, err := a.PrintObject(struct {
 		Items []T `json:"items"`

@@ -20,8 +20,8 @@ import (
 // object, an Object all of it.
 type Noun[Item, Object any] struct {
 	App *app.App
-	// Command is the word on the command line, Name what people read, Plural its plural unless an s makes it.
-	Command, Name, Plural string
+	// Command is the word on the command line, Name what people read.
+	Command, Name string
 	// Argument is what usage lines have for its name: NAME or ID.
 	Argument string
 	// Place is where an object of a namespace is looked for; nil for others. Its flags are among Flags.
@@ -46,13 +46,6 @@ type Noun[Item, Object any] struct {
 	Encode   func(Object) ([]byte, error)
 	// Delete deletes one object.
 	Delete func(ctx context.Context, api *client.Client, name string) error
-}
-
-func (n *Noun[Item, Object]) plural() string {
-	if n.Plural != "" {
-		return n.Plural
-	}
-	return n.Name + "s"
 }
 
 func (n *Noun[Item, Object]) one() string {
@@ -174,7 +167,7 @@ type deleted struct {
 func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 	command := &cobra.Command{
 		Use:               fmt.Sprintf("delete %s...", n.Argument),
-		Short:             "Delete " + n.plural(),
+		Short:             "Delete " + render.Plural(n.Name),
 		Long:              long,
 		Args:              n.arguments(1),
 		ValidArgsFunction: n.App.CompleteAll(n.Completion),
@@ -225,7 +218,8 @@ func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Ap
 	var files []string
 	var name string
 	command := &cobra.Command{
-		Use: "apply -f FILE", Short: "Create or replace " + n.plural(), Long: "Create or replace " + n.plural() + ". " + long, Example: example,
+		Use: "apply -f FILE", Short: "Create or replace " + render.Plural(n.Name), Long: "Create or replace " + render.Plural(n.Name) +
+			". " + long, Example: example,
 		Args: cobra.NoArgs,
 	}
 	flag, byFlag := strings.CutPrefix(what.NameFlag, "--")

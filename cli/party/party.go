@@ -35,7 +35,7 @@ namespace of the party's name, the party "default" serves it from then on.`))
 
 func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
-		App: a, Command: "party", Name: "party", Plural: "parties", Argument: "NAME",
+		App: a, Command: "party", Name: "party", Argument: "NAME",
 		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string, error) {
 			page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
 			return page.Value.Items, page.Value.NextCursor, err

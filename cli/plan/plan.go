@@ -79,7 +79,6 @@ Every document is checked before the first one is sent. Saving a plan changes no
 		})
 }
 
-// wavesOf are a document's waves in the form in which the API answers them.
 func wavesOf(d plan.Document) []client.Wave {
 	var waves []client.Wave
 	for _, w := range d.Waves() {
@@ -94,7 +93,6 @@ func wavesOf(d plan.Document) []client.Wave {
 	return waves
 }
 
-// tree draws the waves of a plan that does not run.
 func tree(waves []client.Wave, names task.Names) string {
 	var columns render.Columns
 	for _, w := range waves {

@@ -5,7 +5,6 @@ import "strings"
 // Columns line up the cells of several lines: they are the widths that the cells need. The last cell of a line is as wide as it has to be.
 type Columns []int
 
-// columnGap is how many blanks there are between two columns.
 const columnGap = 3
 
 // Widen makes room for the cells of one more line.
@@ -27,7 +26,7 @@ func (c Columns) Line(indent string, cells ...Span) Line {
 			continue
 		}
 		if n < len(c) {
-			cell.Text = Padded(cell.Text, c[n]+columnGap)
+			cell.Text = padded(cell.Text, c[n]+columnGap)
 		}
 		cell.Text, indent = indent+cell.Text, ""
 		line = append(line, cell)
@@ -41,7 +40,7 @@ func (c Columns) Text(indent string, cells ...string) string {
 	text.WriteString(indent)
 	for n, cell := range cells {
 		if cell = OneLine(cell); n < len(c) {
-			cell = Padded(cell, c[n]+columnGap)
+			cell = padded(cell, c[n]+columnGap)
 		}
 		text.WriteString(cell)
 	}

@@ -25,12 +25,23 @@ func Because(reason string) string {
 	return ": " + reason
 }
 
-// Count is a number with its noun: "1 service", "3 services".
+// Count is a number with its noun: "1 party", "3 parties".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%d %s", n, Plural(noun))
+}
+
+// Plural is the word for several: "services", "parties", "matches".
+func Plural(noun string) string {
+	if stem, found := strings.CutSuffix(noun, "y"); found {
+		return stem + "ies"
+	}
+	if strings.HasSuffix(noun, "ch") {
+		return noun + "es"
+	}
+	return noun + "s"
 }
 
 // OrDash shows an empty cell as a dash.
@@ -83,8 +94,8 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Padded fills the text with blanks up to that many columns.
-func Padded(text string, columns int) string {
+// padded fills the text with blanks up to that many columns.
+func padded(text string, columns int) string {
 	return text + strings.Repeat(" ", max(columns-DisplayWidth(text), 0))
 }
 

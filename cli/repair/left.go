@@ -22,7 +22,6 @@ import (
 	claims "slipway.io/slipway/release/workloadops"
 )
 
-// left is what a rollout has left on a workload.
 type left struct {
 	workload catalog.Workload
 	saved    rollout.Saved
@@ -41,7 +40,6 @@ type nothingLeftError string
 
 func (e nothingLeftError) Error() string { return string(e) }
 
-// resourceOf names the objects of a workload's kind.
 func resourceOf(ref catalog.WorkloadRef) schema.GroupVersionResource {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {

@@ -112,7 +112,7 @@ func describe(a *app.App, w left, moves []rollout.FinalMove, to rollout.Side) {
 		a.Printf(a.Out, "workflow %s holds it\n", render.OneLine(w.holder()))
 		a.Printf(a.Err, "If that still runs, stop it first: slipway rollout stop %s; or terminate it in Temporal, or end the engine's "+
 			"processes.\n",
-			app.Arguments("", w.workload.Namespace, s.Name))
+			app.Name{Namespace: w.workload.Namespace, Name: s.Name}.Arguments())
 	}
 	if w.edited {
 		a.Printf(a.Err, "warning: somebody has edited its pod template since the last step; --to new makes that version whole, --to "+
@@ -128,7 +128,6 @@ func describe(a *app.App, w left, moves []rollout.FinalMove, to rollout.Side) {
 	}
 }
 
-// moveInWords says a move of finalising to people.
 func moveInWords(move rollout.FinalMove, to rollout.Side) string {
 	switch string(move) {
 	case string(rollout.RouteToStable):

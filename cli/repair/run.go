@@ -73,7 +73,7 @@ func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload
 	a.Printf(a.Out, "%s is whole, of the %s version; nothing of the rollout is left on it\n", w, to)
 	if found.claim != "" {
 		a.Printf(a.Err, "When the engine is back, end its rollout there: slipway rollout stop %s --to frozen\n",
-			app.Arguments("", w.Namespace, found.saved.Name))
+			app.Name{Namespace: w.Namespace, Name: found.saved.Name}.Arguments())
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func retry(err error) (again bool, message string, pause time.Duration) {
 	return false, message, 0
 }
 
-// repairQPS and repairBurst bound the requests per second of a repair.
+// qPS and burst bound the requests per second of a repair.
 const (
 	qPS   = 50
 	burst = 100
@@ -238,7 +238,6 @@ type tools struct {
 	close   func()
 }
 
-// bothHands are the activities on pods and on traffic together.
 type bothHands struct {
 	*workload.Activities
 	traffic *traffic.Activities

@@ -40,7 +40,11 @@ func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 	return lines
 }
 
-func keyOf(s rollout.Status) string { return app.Key(s.Party, s.Namespace, s.Name) }
+func nameIn(s rollout.Status) app.Name {
+	return app.Name{Party: s.Party, Namespace: s.Namespace, Name: s.Name}
+}
+
+func keyOf(s rollout.Status) string { return nameIn(s).String() }
 
 func titleOf(s rollout.Status) string {
 	return render.OneLine(fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style)))
@@ -61,7 +65,6 @@ func header(d render.Drawing, s rollout.Status) []render.Line {
 	return append(lines, render.Line{})
 }
 
-// newVersion says what the new version is, and what served before.
 func newVersion(s rollout.Status) string {
 	var parts []string
 	for container, image := range s.Images {
@@ -122,9 +125,6 @@ func stepCells(step rollout.StepStatus) []string {
 	traffic := step.Traffic
 	if len(step.Matches) > 0 {
 		traffic = render.Count(len(step.Matches), "match")
-		if len(step.Matches) > 1 {
-			traffic = fmt.Sprintf("%d matches", len(step.Matches))
-		}
 	}
 	if traffic != "" {
 		traffic = "traffic " + traffic
@@ -146,7 +146,6 @@ func pauseInWords(pause string) string {
 	return "then a pause of " + pause
 }
 
-// stateWidth is how wide the state of a step usually is.
 const stateWidth = 18
 
 func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, columns render.Columns) render.Line {
@@ -205,7 +204,6 @@ func splitLines(s rollout.Status) []render.Line {
 	return lines
 }
 
-// podsInWords says how many pods are of the new version.
 func podsInWords(s rollout.Status) string {
 	return fmt.Sprintf("%d of %d are new, %d of these ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
 }
@@ -265,7 +263,6 @@ func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}, render.Hints(Hints(s))...)
 }
 
-// waitInWords says a kind of waiting to people.
 func waitInWords(kind rollout.WaitKind) string {
 	switch kind {
 	case rollout.WaitApproval:

@@ -37,7 +37,6 @@ func Command(a *app.App) *cobra.Command {
 	return command
 }
 
-// phases are the phases in the order in which people read them.
 var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy, rollout.PhaseRolledBack,
 	rollout.PhaseCancelled}
 
@@ -58,7 +57,8 @@ func newNoun(a *app.App) *rollouts {
 			if w := r.WaitingFor; w != nil {
 				wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
 			}
-			return []string{app.Key(r.Party, r.Namespace, r.Name), string(r.Style), string(r.Phase), wait, since, a.Age(r.CreatedAt),
+			return []string{app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}.String(), string(r.Style), string(r.Phase),
+				wait, since, a.Age(r.CreatedAt),
 				r.Summary, r.Reason}
 		},
 		Empty: "There are no such rollouts.",
@@ -72,7 +72,6 @@ func newNoun(a *app.App) *rollouts {
 	}
 }
 
-// nameOf is the rollout of that party called NAMESPACE/NAME.
 func nameOf(party, key string) app.Name {
 	namespace, name, _ := strings.Cut(key, "/")
 	return app.Name{Party: party, Namespace: namespace, Name: name}
@@ -94,7 +93,6 @@ func footer(d render.Drawing, s rollout.Status) []string {
 	return d.Render(follow.Footer("what was decided", decisions, id, url), render.Unbounded)
 }
 
-// pages reads the rollouts that the filters let through, newest first.
 func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
 	*string) ([]client.RolloutSummary, string, error) {
 	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string, error) {

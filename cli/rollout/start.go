@@ -3,8 +3,11 @@ package rollout
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,8 +15,10 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
+	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 func startCommand(a *app.App) *cobra.Command {
@@ -154,4 +159,220 @@ func asAsked(s rollout.Status) rollout.Status {
 		s.Steps[n].State, s.Steps[n].StartedAt, s.Steps[n].FinishedAt = "", nil, nil
 	}
 	return s
+}
+
+// startRequest is what `rollout start` and `rollout validate` ask for: a file, flags, or flags that complete a file.
+type startRequest struct {
+	app.Place
+	file, name, workload    string
+	images                  []string
+	patchFile, strategyFile string
+	policyFile, rolloutID   string
+	supersede               bool
+}
+
+func (r *startRequest) flags(command *cobra.Command) {
+	r.Flags(command)
+	f := command.Flags()
+	f.StringVarP(&r.file, "file", "f", "", "`file` with the request, or with a whole Rollout document; - for the standard input")
+	f.StringVar(&r.workload, "workload", "", "what to release: `KIND/NAME`, such as deployment/web")
+	f.StringVar(&r.name, "name", "", "`name` of the rollout (default: the workload's)")
+	f.StringArrayVar(&r.images, "image", nil, "`CONTAINER=IMAGE` of the new version; may be repeated")
+	f.StringVar(&r.patchFile, "patch-file", "", "`file` with a patch of the pod template, in place of --image")
+	f.StringVar(&r.strategyFile, "strategy-file", "", "`file` with the strategy alone")
+	f.StringVar(&r.policyFile, "policy-file", "", "`file` with the policy alone")
+	f.StringVar(&r.rolloutID, "rollout-id", "", "your own `number` of this release; it is kept and shown")
+	f.BoolVar(&r.supersede, "supersede", false, "take the place of a rollout of this workload that is under way: it goes back to stable first")
+	for _, name := range []string{"file", "patch-file", "strategy-file", "policy-file"} {
+		_ = command.MarkFlagFilename(name, "yaml", "yml", "json")
+	}
+	_ = command.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
+}
+
+// requestBody is a request as it is sent, and where it came from.
+type requestBody struct {
+	// text is the body, as JSON.
+	text []byte
+	// sources are the documents that the body was made of, those of single fields first.
+	sources []source
+}
+
+// source is a document of a file, and where in the body it went.
+type source struct {
+	file string
+	text []byte
+	// below is the field that the document was put under, "" when it is the body itself.
+	below string
+}
+
+// holds says whether a field of the body came from this document, and how the field is called there.
+func (s source) holds(field string) (own string, ok bool) {
+	if s.below == "" || field == s.below {
+		return strings.TrimPrefix(field, s.below), true
+	}
+	if own, ok = strings.CutPrefix(field, s.below+"."); ok {
+		return own, true
+	}
+	rest, ok := strings.CutPrefix(field, s.below+"[")
+	return "[" + rest, ok
+}
+
+// read makes the body of the file and the flags; who acts goes into it as well.
+func (r *startRequest) read(a *app.App, who app.Who) (requestBody, error) {
+	body, fields, err := r.readBase(a)
+	if err != nil {
+		return body, err
+	}
+	if body.sources, err = r.complete(a, fields, body.sources); err != nil {
+		return body, err
+	}
+	if _, own := fields["actor"]; !own || who.Actor != "" {
+		who.Complete()
+		fields["actor"] = who.Actor
+	}
+	if who.Reason != "" {
+		fields["reason"] = who.Reason
+	}
+	if body.text, err = json.Marshal(fields); err != nil {
+		return body, fmt.Errorf("the request cannot be written as JSON: %w", err)
+	}
+	return body, nil
+}
+
+// located gives what is wrong with the body the files and the lines that it came from. The lines of the body itself say nothing to people.
+func (b requestBody) located(problems []client.FieldProblem) []apiclient.Finding {
+	findings := []apiclient.Finding{}
+	for n := range problems {
+		problems[n].Line = 0
+		file := ""
+		for _, s := range b.sources {
+			own, ok := s.holds(problems[n].Field)
+			if !ok {
+				continue
+			}
+			file, problems[n].Field = s.file, own
+			manifest.Locate(s.text, problems[n:n+1])
+			break
+		}
+		findings = append(findings, apiclient.FindingsOf(file, problems[n:n+1])...)
+	}
+	return findings
+}
+
+// readBase reads the file, if there is one. A whole Rollout document goes under the field rollout.
+func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error) {
+	if r.file == "" {
+		if r.workload == "" {
+			return requestBody{}, nil, app.Usagef("say what to release: -f FILE, or --workload KIND/NAME with --image and --strategy-file")
+		}
+		return requestBody{}, map[string]any{}, nil
+	}
+	text, shown, err := manifest.ReadFile(a, r.file)
+	if err != nil {
+		return requestBody{}, nil, err
+	}
+	parts := strictyaml.Split(text)
+	if len(parts) != 1 {
+		return requestBody{}, nil, fmt.Errorf("%s holds %s: a rollout is started from one at a time", shown, render.Count(len(parts), "document"))
+	}
+	own := source{file: shown, text: parts[0]}
+	fields, err := manifest.ReadMapping(shown, parts[0])
+	if err != nil {
+		return requestBody{}, nil, err
+	}
+	if fields["kind"] == "Rollout" {
+		own.below = "rollout"
+		fields = map[string]any{"rollout": fields}
+	}
+	return requestBody{sources: []source{own}}, fields, nil
+}
+
+type flagValue struct {
+	field, flag string
+	value       any
+}
+
+// complete adds what the flags say. A flag may complete a file, and set images anew; what contradicts the file is refused.
+func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
+	added := []flagValue{
+		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name},
+		{"rolloutId", "rollout-id", r.rolloutID},
+	}
+	if r.workload != "" {
+		ref, err := app.ParseWorkload(r.workload)
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, flagValue{"workloadRef", "workload",
+			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
+	}
+	for _, part := range []struct{ field, flag, file string }{
+		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile}, {"policy", "policy-file", r.policyFile},
+	} {
+		value, own, err := readFields(a, part.file)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			added = append(added, flagValue{part.field, part.flag, value})
+			own.below = part.field
+			sources = append([]source{own}, sources...)
+		}
+	}
+	for _, one := range added {
+		if one.value == "" {
+			continue
+		}
+		if old, there := fields[one.field]; there && fmt.Sprint(old) != fmt.Sprint(one.value) {
+			return nil, app.Usagef("the file has its own %s, and --%s is given: leave one of them out", one.field, one.flag)
+		}
+		fields[one.field] = one.value
+	}
+	if r.supersede {
+		fields["supersede"] = true
+	}
+	return sources, r.addImages(fields)
+}
+
+// namespaceOf is the namespace that the flags say; without a file it is the default one.
+func (r *startRequest) namespaceOf(fields map[string]any) string {
+	if r.Namespace == "" && r.file == "" && fields["namespace"] == nil {
+		return app.DefaultNamespace
+	}
+	return r.Namespace
+}
+
+// addImages sets images by container, over those of the file.
+func (r *startRequest) addImages(fields map[string]any) error {
+	images, _ := fields["images"].(map[string]any)
+	if images == nil {
+		images = map[string]any{}
+	}
+	for _, pair := range r.images {
+		container, image, both := strings.Cut(pair, "=")
+		if !both || container == "" || image == "" {
+			return app.Usagef("--image %q is not CONTAINER=IMAGE", pair)
+		}
+		images[container] = image
+	}
+	if len(r.images) > 0 {
+		fields["images"] = images
+	}
+	return nil
+}
+
+// readFields reads a file that holds one mapping; nil without a file.
+func readFields(a *app.App, file string) (map[string]any, source, error) {
+	if file == "" {
+		return nil, source{}, nil
+	}
+	text, shown, err := manifest.ReadFile(a, file)
+	if err != nil {
+		return nil, source{}, err
+	}
+	fields, err := manifest.ReadMapping(shown, text)
+	if err == nil && len(fields) == 0 {
+		err = fmt.Errorf("%s is empty", shown)
+	}
+	return fields, source{file: shown, text: text}, err
 }

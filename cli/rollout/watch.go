@@ -95,7 +95,6 @@ func watchOne(ctx context.Context, a *app.App, api *client.Client, name app.Name
 	return follow.Watch(ctx, a, w)
 }
 
-// waitGoal is what `rollout wait` can wait for.
 type waitGoal string
 
 const (
@@ -195,7 +194,6 @@ func Changes(before, now rollout.Status, look time.Time) []follow.Change {
 	return lines.InOrder()
 }
 
-// tellSteps tells of steps that began or ended.
 func tellSteps(lines *follow.Changes, before, now rollout.Status) {
 	isNew := func(old, at *time.Time) bool { return at != nil && (old == nil || !old.Equal(*at)) }
 	for n, step := range now.Steps {
@@ -229,7 +227,7 @@ func Epilogue(s rollout.Status) string {
 		text += fmt.Sprintf("\nTo %s: %s", h.Effect, h.Command)
 	}
 	if s.Frozen {
-		text += "\nThe split holds; to bring it home: slipway rollout rollback " + app.Arguments(s.Party, s.Namespace, s.Name)
+		text += "\nThe split holds; to bring it home: slipway rollout rollback " + nameIn(s).Arguments()
 	}
 	return text
 }
@@ -237,7 +235,7 @@ func Epilogue(s rollout.Status) string {
 // Hints lists the commands that are of use now, the most likely one first.
 func Hints(s rollout.Status) []render.Hint {
 	say := func(verb, effect string) render.Hint {
-		return render.Hint{Command: "slipway rollout " + verb + " " + app.Arguments(s.Party, s.Namespace, s.Name), Effect: effect}
+		return render.Hint{Command: "slipway rollout " + verb + " " + nameIn(s).Arguments(), Effect: effect}
 	}
 	back := say("rollback", "go back to the stable version")
 	switch {

@@ -33,7 +33,6 @@ refused, and has to be registered with kubectl apply.
 
 `
 
-// mode is one of the commands that take servings by files.
 type mode struct {
 	name, short, example string
 	// request is the name of Kuscia's request, which the help explains with end.
@@ -101,7 +100,6 @@ func filesCommand(a *app.App, m mode, token *apiclient.KusciaToken) *cobra.Comma
 	return command
 }
 
-// run sends the AppImages, and then the servings; what fails ends it.
 func (o *sending) run(ctx context.Context, found *manifest.KusciaReader) error {
 	err := o.sendAll(ctx, found)
 	last := found.Servings[len(found.Servings)-1].ID

@@ -34,15 +34,9 @@ func Fit(d render.Drawing, v serving.View, width, height int) []string {
 			}
 		}
 		lines := append(header(d, v), partyLines(others)...)
-		return append(lines, render.Line{{Text: "  … and " + countParties(len(v.Parties)-len(others)) + " Available", Colour: render.Dim}})
+		return append(lines, render.Line{{Text: "  … and " + render.Count(len(v.Parties)-len(others), "party") + " Available",
+			Colour: render.Dim}})
 	})
-}
-
-func countParties(n int) string {
-	if n == 1 {
-		return "1 party"
-	}
-	return fmt.Sprintf("%d parties", n)
 }
 
 func header(d render.Drawing, v serving.View) []render.Line {
@@ -63,7 +57,6 @@ func header(d render.Drawing, v serving.View) []render.Line {
 	return append(append(lines, waitLines(d, v)...), render.Line{})
 }
 
-// waitLines say whom the serving waits for, and what that person can do.
 func waitLines(d render.Drawing, v serving.View) []render.Line {
 	w := waitOf(v)
 	if w == nil {
@@ -135,7 +128,6 @@ func podsInWords(p serving.PartyView) string {
 	return text
 }
 
-// partyLines are the parties, one on a line, with what is to be said of them.
 func partyLines(parties []serving.PartyView) []render.Line {
 	var columns render.Columns
 	for _, p := range parties {
@@ -157,7 +149,6 @@ func partyTrouble(p serving.PartyView) string {
 	return render.ReasonAndMessage(p.Reason, p.Message)
 }
 
-// endpointLines say where the parties are reached.
 func endpointLines(v serving.View) []render.Line {
 	rows := render.NewTable("PARTY", "PORT", "SCOPE", "ENDPOINT", "LISTENS ON")
 	any := false

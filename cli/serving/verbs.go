@@ -113,7 +113,6 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, id s
 	return a.Agree(fmt.Sprintf("Approve %s?", render.OneLine(w.Party)), fmt.Sprintf("--party %s, --gate or --yes", render.OneLine(w.Party)))
 }
 
-// repeatedApproval are the flags that the same command needs again.
 func repeatedApproval(body client.ServingVerbRequest) string {
 	flags := ""
 	if body.Party != "" {

@@ -104,7 +104,6 @@ func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, op
 	return err
 }
 
-// changes tell how a serving came from one state to the next.
 func changes(before, now serving.View, look time.Time) []follow.Change {
 	var lines follow.Changes
 	if op := now.Operation; op != nil && operationInWords(before) != operationInWords(now) {
@@ -134,7 +133,6 @@ func changes(before, now serving.View, look time.Time) []follow.Change {
 	return lines
 }
 
-// decisions are what people decided about the operation.
 func decisions(v serving.View) []follow.Decision {
 	var all []follow.Decision
 	if v.Operation == nil {
@@ -159,13 +157,12 @@ func inWords(v serving.View) string {
 	return fmt.Sprintf("serving %s is %s%s", render.OneLine(v.ID), state(v), render.Because(render.ReasonAndMessage(v.Reason, v.Message)))
 }
 
-// epilogue is the last word on a serving, and what to do next.
 func epilogue(v serving.View) string {
 	does := "serve"
 	if v.Operation != nil && !v.Operation.Done { // a party that has not begun yet serves the version of before
 		does = "serve what was asked"
 	}
-	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, countParties(v.TotalParties), does)
+	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, render.Count(v.TotalParties, "party"), does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f "+
 			"FILE", render.OneLine(v.ID))

@@ -34,22 +34,22 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		if err := d.apply(&result, d.fallback); err != nil {
 			return Settings{}, provenance, fmt.Errorf("the default of %s is wrong, which is a mistake in Slipway: %w", d.name, err)
 		}
-		fromFile, inFile := file[d.name]
+		inFile, given := file[d.name]
 		flag := registered(flags, d.name)
 		if flag == nil {
 			// Another command's setting: a file may serve them all, so the value is checked here and used there.
-			if inFile {
-				problems = check(problems, d, &Settings{}, fromFile.text, Source{Kind: FromFile, Name: path, Line: fromFile.line})
+			if given {
+				problems = check(problems, d, &Settings{}, inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line})
 			}
 			continue
 		}
 		text, source := flag.DefValue, Source{Kind: FromDefault}
 		if value, ok := lookup(d.env()); flag.Changed {
-			text, source = flag.Value.String(), Source{Kind: FromFlag, Name: "--" + d.name}
+			text, source = flag.Value.String(), Source{Kind: fromFlag, Name: "--" + d.name}
 		} else if ok && value != "" {
-			text, source = value, Source{Kind: FromEnv, Name: d.env()}
-		} else if inFile {
-			text, source = fromFile.text, Source{Kind: FromFile, Name: path, Line: fromFile.line}
+			text, source = value, Source{Kind: fromEnv, Name: d.env()}
+		} else if given {
+			text, source = inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line}
 		}
 		if d.neverEmpty && flag.Changed && text == "" {
 			problems = append(problems, fmt.Errorf("%s (%s): names nothing: leave the flag out, or give a value", d.name, source))
@@ -118,20 +118,20 @@ func unknownEnv(environ []string) []string {
 	return unknown
 }
 
-// SourceKind says what sort of place a value came from.
-type SourceKind string
+// sourceKind says what sort of place a value came from.
+type sourceKind string
 
 // The places, in order of precedence.
 const (
-	FromFlag    SourceKind = "flag"
-	FromEnv     SourceKind = "env"
-	FromFile    SourceKind = "file"
-	FromDefault SourceKind = "default"
+	fromFlag    sourceKind = "flag"
+	fromEnv     sourceKind = "env"
+	fromFile    sourceKind = "file"
+	FromDefault sourceKind = "default"
 )
 
 // Source is where a value came from.
 type Source struct {
-	Kind SourceKind
+	Kind sourceKind
 	// Name is the flag with its dashes, the environment variable, or the file's path.
 	Name string
 	// Line is the line in the file.
@@ -141,9 +141,9 @@ type Source struct {
 // String reads "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or "default".
 func (s Source) String() string {
 	switch s.Kind {
-	case FromFile:
+	case fromFile:
 		return fmt.Sprintf("file %s:%d", s.Name, s.Line)
-	case FromFlag, FromEnv:
+	case fromFlag, fromEnv:
 		return string(s.Kind) + " " + s.Name
 	}
 	return string(s.Kind)
@@ -234,7 +234,6 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// fileValue is a value of the configuration file.
 type fileValue struct {
 	text string
 	line int

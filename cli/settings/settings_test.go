@@ -35,7 +35,7 @@ func loadFrom(t *testing.T, groups []Group, args []string, env map[string]string
 // withoutFolder leaves of each path its last element, since the folder of a test is random.
 func withoutFolder(p Provenance) Provenance {
 	for n := range p.Entries {
-		if p.Entries[n].Source.Kind == FromFile {
+		if p.Entries[n].Source.Kind == fromFile {
 			p.Entries[n].Source.Name = filepath.Base(p.Entries[n].Source.Name)
 		}
 	}

@@ -87,7 +87,6 @@ func positive(text string) (int, error) {
 	return n, nil
 }
 
-// atMost checks that a whole number is not larger than most.
 func atMost(most int) func(string) error {
 	return func(text string) error {
 		if n, err := positive(text); err == nil && n > most {

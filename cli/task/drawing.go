@@ -69,7 +69,6 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 	return lines
 }
 
-// servicesOf are the services of a wave that are drawn.
 func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
 	var all, failed, running []plan.ServiceStatus
 	for _, i := range w.Items {
@@ -168,7 +167,6 @@ func waveLine(d render.Drawing, t plan.Task, waves []plan.Wave, n int) render.Li
 	return l
 }
 
-// measure lines the services up: ID, operation, state and time.
 func measure(t plan.Task) render.Columns {
 	var c render.Columns
 	for _, s := range t.Services {

@@ -86,7 +86,6 @@ func decision(d audit.Entry) follow.Decision {
 		Message: d.Message, Reason: d.Reason}
 }
 
-// pages reads the tasks that the filters let through, newest first.
 func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary, string, error) {
 	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string, error) {
 		params.Limit, params.Cursor = &limit, cursor

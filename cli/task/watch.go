@@ -136,7 +136,6 @@ func Changes(before, now plan.Task, look time.Time) []follow.Change {
 	return lines.InOrder()
 }
 
-// begun says whether any service of the wave was taken up.
 func begun(t plan.Task, wave plan.Wave) bool {
 	for _, i := range wave.Items {
 		if i < len(t.Services) && t.Services[i].State != plan.ItemPending && t.Services[i].State != plan.ItemSkipped {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"k8s.io/client-go/discovery"
@@ -25,9 +27,11 @@ import (
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/cli/version"
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
@@ -174,7 +178,6 @@ var partyServingModule = fx.Module("party-servings",
 	}),
 )
 
-// servingControllerModule starts what KusciaDeployments ask for.
 var servingControllerModule = fx.Module("serving-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings,
 		log *slog.Logger) error {
@@ -267,3 +270,42 @@ var healthModule = fx.Invoke(func(lc fx.Lifecycle, fleet *worker.Fleet, s settin
 	lc.Append(fx.Hook{OnStart: health.Start, OnStop: health.Stop})
 	return nil
 })
+
+func newLogger(s settings.Settings) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return nil, err
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
+	if s.LogFormat == "json" {
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	}
+	return slog.New(handler), nil
+}
+
+// newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
+func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
+	return client.NewLazyClient(client.Options{
+		HostPort:                s.TemporalAddress,
+		Namespace:               s.TemporalNamespace,
+		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
+		MetricsHandler:          worker.NewMetricsHandler(registry),
+		Identity:                identity(),
+		WorkerHeartbeatInterval: party.Interval,
+	})
+}
+
+// identity is how this process shows in Temporal's lists of workers.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("slipway-%s@%s-%d", version.This().Version, host, os.Getpid())
+}
+
+func newRESTConfig(s settings.Settings) (*rest.Config, error) {
+	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst,
+		UserAgent: version.UserAgent()})
+}
