@@ -146,3 +146,20 @@ func (r *run) interrupted(req rollout.MoveRequest, moves int) {
 		r.check("interrupted")
 	}
 }
+
+// A type of Recreate is given back last of all, when no pod is left that it could take down: with the claim.
+func TestAReleaseGivesBackWhatComesLast(t *testing.T) {
+	t.Parallel()
+	tech, ok := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	require.True(t, ok)
+	own := json.RawMessage(`{"type":"Recreate"}`)
+	seen := pods.Observed{
+		Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 2, Ready: 2, Settings: map[string]json.RawMessage{
+			"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate"}`)}},
+		Saved: &rollout.Saved{Claim: ourClaim, Style: strategy.StylePartition, Settings: map[string]json.RawMessage{"/spec/strategy": own}},
+	}
+	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishRelease, To: rollout.SideStable}, seen)
+	require.NotNil(t, d.Write, d.Reason)
+	require.True(t, d.Write.Release && d.Ends, "the claim goes with it")
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/strategy", Value: own}}, d.Write.Settings)
+}
