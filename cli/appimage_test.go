@@ -13,9 +13,11 @@ import (
 
 // imageData is an AppImage as Kuscia's API answers it.
 func imageData(name, tag string) map[string]any {
-	return map[string]any{"name": name, "image": map[string]any{"name": "registry/serving", "tag": tag, "id": "", "sign": ""}, "config_templates": map[string]any{},
-		"deploy_templates": []any{map[string]any{"name": "serving", "role": "server", "replicas": 0, "containers": []any{map[string]any{"name": "c", "command": []any{},
-			"ports": []any{map[string]any{"name": "service", "protocol": "HTTP", "scope": "Cluster"}}}}}}}
+	return map[string]any{"name": name, "image": map[string]any{"name": "registry/serving", "tag": tag, "id": "", "sign": ""},
+		"config_templates": map[string]any{},
+		"deploy_templates": []any{map[string]any{"name": "serving", "role": "server", "replicas": 0,
+			"containers": []any{map[string]any{"name": "c", "command": []any{},
+				"ports": []any{map[string]any{"name": "service", "protocol": "HTTP", "scope": "Cluster"}}}}}}}
 }
 
 func TestAppImageList(t *testing.T) {
@@ -34,9 +36,13 @@ two    registry/serving:v2   serving for server
 	var listed struct{ Items []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(slipway(t, api, "appimage", "list", "-o", "json").out), &listed))
 	require.Equal(t, "two", listed.Items[1]["name"])
-	require.Contains(t, newSession(t, "").run("__complete", "appimage", "get", "--api", api.URL, "").out, "one\tregistry/serving:v1\n", "a shell is told the names")
+	require.Contains(t, newSession(t, "").run("__complete", "appimage", "get", "--api", api.URL, "").out,
+		"one\tregistry/serving:v1\n", "a shell is told the names")
 
-	api.on("POST /api/v1/appimage/list", func(request) answer { return kusciaOK(map[string]any{"appimage_list": []any{}, "next_page_token": ""}) })
+	api.on("POST /api/v1/appimage/list", func(request) answer {
+		return kusciaOK(map[string]any{"appimage_list": []any{},
+			"next_page_token": ""})
+	})
 	require.Contains(t, slipway(t, api, "appimage", "list").err, "There are no AppImages")
 }
 
@@ -56,7 +62,8 @@ serving for server   as its party says   c           service (HTTP, Cluster)
 `, slipway(t, api, "appimage", "get", "one").out)
 	none := slipway(t, api, "appimage", "get", "none")
 	require.Equal(t, app.ExitFailure, none.code)
-	require.Equal(t, "error: appimages.kuscia.secretflow \"none\" not found (code 13105)\n`slipway appimage list` shows the AppImages that there are.\n", none.err)
+	require.Equal(t, "error: appimages.kuscia.secretflow \"none\" not found (code 13105)\n`slipway appimage list` shows the "+
+		"AppImages that there are.\n", none.err)
 
 	// What get prints apply takes: nothing about the image has changed.
 	text := slipway(t, api, "appimage", "get", "one", "-o", "json").out
@@ -69,7 +76,8 @@ serving for server   as its party says   c           service (HTTP, Cluster)
 
 func TestAppImageApply(t *testing.T) {
 	t.Parallel()
-	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: one}\nspec: {image: {name: x, tag: v2}, deployTemplates: [{name: t, spec: {containers: [{name: c}]}}]}\n"
+	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: one}\nspec: {image: {name: x, tag: " +
+		"v2}, deployTemplates: [{name: t, spec: {containers: [{name: c}]}}]}\n"
 	api := servingAPI(t)
 	require.Equal(t, "AppImage one created\n", slipwayWith(t, api, image, "appimage", "apply", "-f", "-").out)
 	api.on("POST /api/v1/appimage/create", func(request) answer { return kusciaRefusal(13106, "there is one") })
@@ -81,7 +89,8 @@ func TestAppImageApply(t *testing.T) {
 		{"a serving has commands of its own", smallServing, "kind: must be AppImage"},
 		{"a misspelt field is a mistake", `{"name":"one","imagee":{}}`, `is no CreateAppImageRequest of Kuscia: unknown field "imagee"`},
 		{"an image has a name", `{"image":{"name":"x"}}`, "name: is missing"},
-		{"a request cannot say the number of a port", strings.Replace(image, "{name: c}", "{name: c, ports: [{name: p, port: 80}]}", 1), "ports[0].port: cannot be said"},
+		{"a request cannot say the number of a port", strings.Replace(image, "{name: c}", "{name: c, ports: [{name: p, port: 80}]}", 1),
+			"ports[0].port: cannot be said"},
 		{"an empty file is a mistake", "", "the file holds no document"},
 	} {
 		api := newFakeAPI(t)
@@ -92,5 +101,6 @@ func TestAppImageApply(t *testing.T) {
 	}
 	away := newFakeAPI(t)
 	away.on("POST /api/v1/appimage/create", func(request) answer { return answer{status: http.StatusUnauthorized} })
-	require.Contains(t, slipwayWith(t, away, image, "appimage", "apply", "-f", "-").err, "error: AppImage one: the engine wants the token of Kuscia's API")
+	require.Contains(t, slipwayWith(t, away, image, "appimage", "apply", "-f", "-").err,
+		"error: AppImage one: the engine wants the token of Kuscia's API")
 }

@@ -56,7 +56,8 @@ func TestServiceApplySendsTheDocumentUnderItsName(t *testing.T) {
 		},
 		"Objects": {
 			reason: "Several objects in one file are sent one by one, each with its spec only.",
-			file:   "services.yaml", text: "# the shop\n---\n" + object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "222", cartService),
+			file:   "services.yaml", text: "# the shop\n---\n" + object("ReleaseService", "111", orderService) + "---\n" +
+				object("ReleaseService", "222", cartService),
 			names: []string{"111", "222"}, want: []string{orderService, cartService},
 		},
 		"JSON": {
@@ -104,9 +105,11 @@ func TestServiceApplyOutcomes(t *testing.T) {
 		answer answer
 		want   string
 	}{
-		"Created":   {"201 is new.", answerJSON(http.StatusCreated, client.PutServiceResult{ID: "111", Changed: true}), "service 111 created\n"},
-		"Replaced":  {"200 with a change is a replacement.", answerJSON(http.StatusOK, client.PutServiceResult{ID: "111", Changed: true}), "service 111 replaced\n"},
-		"Unchanged": {"200 without a change wrote nothing, and says so.", answerJSON(http.StatusOK, client.PutServiceResult{ID: "111"}), "service 111 unchanged\n"},
+		"Created": {"201 is new.", answerJSON(http.StatusCreated, client.PutServiceResult{ID: "111", Changed: true}), "service 111 created\n"},
+		"Replaced": {"200 with a change is a replacement.",
+			answerJSON(http.StatusOK, client.PutServiceResult{ID: "111", Changed: true}), "service 111 replaced\n"},
+		"Unchanged": {"200 without a change wrote nothing, and says so.", answerJSON(http.StatusOK, client.PutServiceResult{ID: "111"}),
+			"service 111 unchanged\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +134,8 @@ func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
 	}{
 		"SecondDocument": {
 			reason: "An error in the last document is found before the first one is sent; its line is that of the file.",
-			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "222", badService), code: app.ExitFailure,
+			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "222", badService),
+			code: app.ExitFailure,
 			want: "s.yaml:19: workloads[0].namespase: unknown key \"namespase\": did you mean \"namespace\"?\n",
 		},
 		"OtherKind": {
@@ -141,7 +145,8 @@ func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
 		},
 		"SameName": {
 			reason: "Two documents of one name would overwrite each other.",
-			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "111", cartService), code: app.ExitFailure,
+			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "111", cartService),
+			code: app.ExitFailure,
 			want: "s.yaml:17: this document has the name 111, which a document in s.yaml has too\nerror: 1 error; nothing was sent\n",
 		},
 		"NoName": {
@@ -157,7 +162,8 @@ func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
 		},
 		"WholeObject": {
 			reason: "What the API cannot be given is refused, never dropped.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseService\nmetadata:\n  name: a\n  namespace: slipway\n  labels: {a: b}\nspek: {}\n", code: app.ExitFailure,
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseService\nmetadata:\n  name: a\n  namespace: slipway\n " +
+				" labels: {a: b}\nspek: {}\n", code: app.ExitFailure,
 			want: `s.yaml:5: metadata.namespace: cannot be chosen over the API, which keeps everything in the engine's own namespace: remove it, or use kubectl
 s.yaml:6: metadata.labels: cannot be set over the API: remove it, or use kubectl
 s.yaml:7: spek: is unknown: an object has apiVersion, kind, metadata and spec
@@ -213,7 +219,8 @@ func TestApplyGoesOnAfterARefusal(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("PUT /api/v1/services/111", func(request) answer {
-		return problem(http.StatusBadRequest, "the service has 1 error", client.FieldProblem{Field: "workloads[0].party", Line: 8, Reason: "is unknown"})
+		return problem(http.StatusBadRequest, "the service has 1 error",
+			client.FieldProblem{Field: "workloads[0].party", Line: 8, Reason: "is unknown"})
 	})
 	api.on("PUT /api/v1/services/222", putService201)
 	path := write(t, "s.yaml", object("ReleaseService", "111", orderService)+"---\n"+object("ReleaseService", "222", cartService))
@@ -240,7 +247,8 @@ func TestServiceListFollowsThePages(t *testing.T) {
 	summary := func(id, name string, workloads ...string) client.ServiceSummary {
 		s := client.ServiceSummary{ID: id, DisplayName: name, CreatedAt: before(3 * time.Hour), Workloads: []client.Workload{}}
 		for _, w := range workloads {
-			s.Workloads = append(s.Workloads, client.Workload{Namespace: "shop", WorkloadRef: client.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: w}})
+			s.Workloads = append(s.Workloads, client.Workload{Namespace: "shop",
+				WorkloadRef: client.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: w}})
 		}
 		return s
 	}
@@ -248,7 +256,8 @@ func TestServiceListFollowsThePages(t *testing.T) {
 		if strings.Contains(r.query, "cursor=second") {
 			return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("222", "购物车", "cart")}})
 		}
-		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("111", "order service", "order", "order-db")}, NextCursor: "second"})
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("111", "order service", "order",
+			"order-db")}, NextCursor: "second"})
 	})
 	require.Equal(t, outcome{out: `ID    NAME            WORKLOADS                                         AGE
 111   order service   Deployment shop/order, Deployment shop/order-db   3h00m

@@ -41,8 +41,10 @@ func TestConfigReportsWhatIsWrong(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"WrongValues":    {"All that is wrong is below the table.", []string{"--listen", "x", "--kube-qps", "0"}, "error: 2 settings are wrong:\n"},
-		"OtherCommand":   {"A flag of another command is no setting of this one.", []string{"--for", "server", "--party", "alice"}, "error: --party is no setting of server\n"},
+		"WrongValues": {"All that is wrong is below the table.", []string{"--listen", "x", "--kube-qps", "0"},
+			"error: 2 settings are wrong:\n"},
+		"OtherCommand": {"A flag of another command is no setting of this one.", []string{"--for", "server", "--party", "alice"},
+			"error: --party is no setting of server\n"},
 		"UnknownCommand": {"Only commands with settings are.", []string{"--for", "plan"}, `error: --for "plan" is none of the commands with settings`},
 	}
 	for name, c := range cases {

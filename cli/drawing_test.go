@@ -29,7 +29,8 @@ func longTask(states ...string) plan.Task {
 	t := plan.Task{ID: "long-1", Plan: "long", State: plan.TaskRunning, Reason: "wave 2 runs", StartedAt: beforeP(time.Minute)}
 	for w, state := range states {
 		for n := range 10 {
-			s := plan.ServiceStatus{ServiceID: plan.ServiceID(fmt.Sprintf("s%d-%d", w+1, n)), Priority: int64(-w), Deployment: plan.Restart, State: plan.ItemPending}
+			s := plan.ServiceStatus{ServiceID: plan.ServiceID(fmt.Sprintf("s%d-%d", w+1, n)), Priority: int64(-w),
+				Deployment: plan.Restart, State: plan.ItemPending}
 			switch {
 			case state == waveDone || (state == waveActive && n >= 6):
 				s.State = plan.ItemSucceeded
@@ -89,7 +90,8 @@ func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
 		},
 		"Waves": {
 			"Then the services of waves that are done or to come.", 24,
-			wave(1, "10 Succeeded") + activeWave + inOrder + quiet(2, 2, 5, "Pending") + quiet(2, 6, 9, "Succeeded") + wave(3, "10 Pending") + wave(4, "10 Pending"),
+			wave(1, "10 Succeeded") + activeWave + inOrder + quiet(2, 2, 5, "Pending") + quiet(2, 6, 9, "Succeeded") +
+				wave(3, "10 Pending") + wave(4, "10 Pending"),
 		},
 		"Active": {
 			"Then services that do nothing.", 12,
@@ -129,7 +131,8 @@ func TestDrawingStaysWithinItsWidth(t *testing.T) {
 		}
 	}
 	coloured := render.Drawing{Now: plainDrawing.Now, Colour: true}
-	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 60, 40), "\n"), withoutColour(strings.Join(clitask.Fit(coloured, task, 60, 40), "\n")),
+	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 60, 40), "\n"),
+		withoutColour(strings.Join(clitask.Fit(coloured, task, 60, 40), "\n")),
 		"colours take no room")
 }
 
@@ -231,7 +234,8 @@ func liveSession(t *testing.T, width, height int) (*follow.LiveView[plan.Task], 
 	a := newSession(t, "").app
 	a.Out, a.Colour = screen, true
 	a.Screen = func() (int, int, bool) { return width, height, true }
-	view, ok := follow.NewView(a, follow.Portrait[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes, Epilogue: clitask.Epilogue}).(*follow.LiveView[plan.Task])
+	view, ok := follow.NewView(a, follow.Portrait[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes,
+		Epilogue: clitask.Epilogue}).(*follow.LiveView[plan.Task])
 	require.True(t, ok, "a terminal gets the live view")
 	return view, screen, a
 }
@@ -246,7 +250,8 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, task), "\n")+"\n", drawn)
 	require.True(t, screen.hidden, "a blinking cursor would disturb")
 
-	require.Equal(t, drawn+"no connection since 12:00:00, trying again: connection refused\n", show(follow.Update[plan.Task]{Lost: "connection refused"}))
+	require.Equal(t, drawn+"no connection since 12:00:00, trying again: connection refused\n",
+		show(follow.Update[plan.Task]{Lost: "connection refused"}))
 	a.Now = func() time.Time { return noon.Add(5 * time.Second) }
 	view.Drawing.Now = a.Now
 	view.Tick()
@@ -254,10 +259,12 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 
 	view.Drawing.Now = func() time.Time { return noon }
 	done := shopTaskIn(plan.TaskSucceeded, "done")
-	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done), "\n")+"\n", show(follow.Update[plan.Task]{State: &done}), "the new state takes the place of the old one, trouble included")
+	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done), "\n")+"\n", show(follow.Update[plan.Task]{State: &done}),
+		"the new state takes the place of the old one, trouble included")
 
 	require.NoError(t, view.End(app.ExitOK))
-	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done), "\n")+"\n\ntask shop-1 is Succeeded after 1m00s\nReport: slipway task report shop-1\n", screen.String())
+	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done),
+		"\n")+"\n\ntask shop-1 is Succeeded after 1m00s\nReport: slipway task report shop-1\n", screen.String())
 	require.False(t, screen.hidden, "the cursor is back")
 	require.Empty(t, screen.broken)
 }
@@ -282,13 +289,15 @@ func TestLiveViewOnANarrowedTerminal(t *testing.T) {
 	view.Show(follow.Update[plan.Task]{State: &task})
 	a.Screen = func() (int, int, bool) { return 40, 30, true }
 	view.Tick()
-	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 40, 28), "\n")+"\n", screen.String(), "lines that the terminal has broken are cleared away")
+	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 40, 28), "\n")+"\n", screen.String(),
+		"lines that the terminal has broken are cleared away")
 }
 
 func TestShortDuration(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 65 * time.Second: "1m05s", 2*time.Hour + 10*time.Minute: "2h10m", 99 * time.Hour: "4d3h",
+		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 65 * time.Second: "1m05s", 2*time.Hour + 10*time.Minute: "2h10m",
+		99 * time.Hour: "4d3h",
 	} {
 		require.Equal(t, want, render.ShortDuration(d), "a duration in its two largest units")
 	}

@@ -252,15 +252,18 @@ func shopTask() plan.Task {
 		ID: "shop-1", Plan: "shop", Comment: "release of the shop", State: plan.TaskRunning, Reason: "wave 1 of 2: 1 of 2 services is done",
 		CreatedAt: before(70 * time.Second), StartedAt: beforeP(65 * time.Second),
 		Services: []plan.ServiceStatus{
-			{ServiceID: "333", Priority: 1, Deployment: plan.Start, State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}},
+			{ServiceID: "333", Priority: 1, Deployment: plan.Start, State: plan.ItemPending, Reason: "waits for its turn",
+				Workloads: []plan.WorkloadStatus{}},
 			{ServiceID: "111", Priority: 3, Deployment: plan.Restart, Method: plan.Sequential, State: plan.ItemRunning, Reason: "being released",
 				StartedAt: beforeP(64 * time.Second), Workloads: []plan.WorkloadStatus{
-					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "order", State: plan.ItemRunning, Message: "2 of 3 pods are new and ready"},
+					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "order", State: plan.ItemRunning,
+						Message: "2 of 3 pods are new and ready"},
 					{Party: "alice", Namespace: "shop", Kind: "StatefulSet", Name: "order-db", State: plan.ItemPending},
 				}},
 			{ServiceID: "222", Priority: 3, Deployment: plan.Stop, State: plan.ItemSucceeded, Reason: "stopped",
 				StartedAt: beforeP(64 * time.Second), FinishedAt: beforeP(60 * time.Second), Workloads: []plan.WorkloadStatus{
-					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "cart", State: plan.ItemSucceeded, Message: "stopped: scaled from 3 to 0",
+					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "cart", State: plan.ItemSucceeded,
+						Message:      "stopped: scaled from 3 to 0",
 						FromReplicas: &three, ToReplicas: &zero, Changed: true},
 				}},
 		},

@@ -28,7 +28,8 @@ func TestLocate(t *testing.T) {
 		got := manifest.Locate([]byte(shopPlan), []client.FieldProblem{{Field: field, Reason: "r"}})
 		require.Equal(t, want, got[0].Line, "the line of %q", field)
 	}
-	require.Equal(t, 5, manifest.Locate([]byte(shopPlan), []client.FieldProblem{{Field: "comment", Line: 5}})[0].Line, "what the engine says stands")
+	require.Equal(t, 5, manifest.Locate([]byte(shopPlan), []client.FieldProblem{{Field: "comment", Line: 5}})[0].Line,
+		"what the engine says stands")
 	require.Equal(t, 0, manifest.Locate([]byte("a: ["), []client.FieldProblem{{Field: "a"}})[0].Line, "a text that is not sound has no lines")
 }
 
@@ -39,11 +40,20 @@ func TestLinesOfAnObjectAreThoseOfItsFile(t *testing.T) {
 		reason, text string
 		line         int
 	}{
-		"Block": {"A block mapping.", "# 计划\napiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec:\n  # the plan\n  comment: c\n  " + tail + "  deployPlanItems: [{serviceId: 1, deployment: STOP}]\nstatus: {}\n", 8},
-		"First": {"The spec may stand before the rest.", "spec:\n  comment: c\n  " + tail + "  deployPlanItems: [{serviceId: 1, deployment: STOP}]\n\nkind: DeployPlan\napiVersion: slipway.io/v1alpha1\nmetadata: {name: shop}\n", 3},
-		"JSON":  {"JSON, its spec in the middle.", "{\"apiVersion\": \"slipway.io/v1alpha1\",\n\"kind\": \"DeployPlan\", \"spec\": {\"comment\": \"计划\",\n\"items\": {},\n\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": \"STOP\"}]\n} ,\n\"metadata\": {\"name\": \"shop\"}}", 3},
-		"Last":  {"JSON, its spec at the end.", "{\"apiVersion\": \"slipway.io/v1alpha1\", \"kind\": \"DeployPlan\", \"metadata\": {\"name\": \"shop\"},\n\"计\": 1, \"spec\": {\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": \"STOP\"}],\n\"items\": {}}}\n", 3},
-		"Flow":  {"A value in flow style within a block.", "apiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec: {deployPlanItems: [{serviceId: 1, deployment: STOP}],\n  items: {}}\nstatus: {}\n", 5},
+		"Block": {"A block mapping.", "# 计划\napiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec:\n  # " +
+			"the plan\n  comment: c\n  " + tail + "  deployPlanItems: [{serviceId: 1, deployment: STOP}]\nstatus: {}\n", 8},
+		"First": {"The spec may stand before the rest.", "spec:\n  comment: c\n  " + tail +
+			"  deployPlanItems: [{serviceId: 1, deployment: STOP}]\n\nkind: DeployPlan\napiVersion: slipway.io/v1alpha1\nmetadata: " +
+			"{name: shop}\n", 3},
+		"JSON": {"JSON, its spec in the middle.", "{\"apiVersion\": \"slipway.io/v1alpha1\",\n\"kind\": \"DeployPlan\", \"spec\": " +
+			"{\"comment\": \"计划\",\n\"items\": {},\n\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": \"STOP\"}]\n} " +
+			",\n\"metadata\": {\"name\": \"shop\"}}", 3},
+		"Last": {"JSON, its spec at the end.", "{\"apiVersion\": \"slipway.io/v1alpha1\", \"kind\": \"DeployPlan\", \"metadata\": " +
+			"{\"name\": \"shop\"},\n\"计\": 1, \"spec\": {\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": " +
+			"\"STOP\"}],\n\"items\": {}}}\n", 3},
+		"Flow": {"A value in flow style within a block.",
+			"apiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec: {deployPlanItems: [{serviceId: 1, " +
+				"deployment: STOP}],\n  items: {}}\nstatus: {}\n", 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func everyNoun(t *testing.T) *fakeAPI {
 	require.Empty(t, wrong)
 	service, wrong := catalog.Decode([]byte(orderService))
 	require.Empty(t, wrong)
-	state := client.PartyState{Name: "alice", Queue: "q", Reachable: party.Reachable, Reason: "a worker is there", Workers: []client.PartyWorker{}}
+	state := client.PartyState{Name: "alice", Queue: "q", Reachable: party.Reachable, Reason: "a worker is there",
+		Workers: []client.PartyWorker{}}
 	routing := client.TrafficRouting{Namespace: "shop", Name: "mse", CreatedAt: noon, Spec: map[string]any{},
 		Status: client.TrafficRoutingStatus{Phase: client.TrafficRoutingStatusPhaseProgressing, Holders: []string{}}}
 	bob, other, second := state, routing, twoParties()
@@ -39,10 +40,12 @@ func everyNoun(t *testing.T) *fakeAPI {
 		{ID: "111", DisplayName: "order service", Workloads: service.Workloads, CreatedAt: noon},
 		{ID: "0111", DisplayName: "cart", Workloads: service.Workloads, CreatedAt: noon}}})
 	always("GET /api/v1/services/111", service)
-	always("GET /api/v1/plans", client.PlanList{Items: []client.PlanSummary{{Name: "shop", Items: 3, CreatedAt: noon}, {Name: "bank", CreatedAt: noon}}})
+	always("GET /api/v1/plans", client.PlanList{Items: []client.PlanSummary{{Name: "shop", Items: 3, CreatedAt: noon},
+		{Name: "bank", CreatedAt: noon}}})
 	always("GET /api/v1/plans/shop", document)
 	always("GET /api/v1/tasks", client.TaskList{Items: []client.TaskSummary{
-		{ID: "shop-1", Plan: "shop", State: plan.TaskRunning, CreatedAt: noon}, {ID: "shop-0", Plan: "shop", State: plan.TaskFailed, CreatedAt: noon}}})
+		{ID: "shop-1", Plan: "shop", State: plan.TaskRunning, CreatedAt: noon},
+		{ID: "shop-0", Plan: "shop", State: plan.TaskFailed, CreatedAt: noon}}})
 	always("GET /api/v1/tasks/shop-1", shopTask())
 	always("GET /api/v1/rollouts", client.RolloutList{Items: []client.RolloutSummary{
 		{Party: "default", Namespace: "shop", Name: "web", Phase: rollout.PhaseProgressing, CreatedAt: noon},
@@ -160,13 +163,15 @@ func TestDisplayNamesStandBesideIDs(t *testing.T) {
 func TestErrorsNameCommands(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		"stop it first (POST /api/v1/tasks/shop-1/stop)":                         "stop it first (slipway task stop shop-1)",
-		"create it (PUT /api/v1/parties/alice), or a namespace":                  "create it (slipway party apply -f FILE), or a namespace",
-		"GET /api/v1/servings lists those that do":                               "slipway serving list lists those that do",
-		"stop it (POST /api/v1/rollouts/shop/web/stop?party=alice), or wait":     "stop it (slipway rollout stop shop/web --party alice), or wait",
-		"create it (PUT /api/v1/trafficroutings/shop/mse)":                       "create it (slipway trafficrouting apply -f FILE)",
-		"read it: GET /api/v1/plans/shop; POST /api/v1/plans/shop/execute":       "read it: slipway plan get shop; slipway plan run shop",
-		"DELETE /api/v1/services/111 or POST /api/v1/serving/create of Kuscia's": "slipway service delete 111 or POST /api/v1/serving/create of Kuscia's",
+		"stop it first (POST /api/v1/tasks/shop-1/stop)":        "stop it first (slipway task stop shop-1)",
+		"create it (PUT /api/v1/parties/alice), or a namespace": "create it (slipway party apply -f FILE), or a namespace",
+		"GET /api/v1/servings lists those that do":              "slipway serving list lists those that do",
+		"stop it (POST /api/v1/rollouts/shop/web/stop?party=alice), or wait": "stop it (slipway rollout stop shop/web --party " +
+			"alice), or wait",
+		"create it (PUT /api/v1/trafficroutings/shop/mse)":                 "create it (slipway trafficrouting apply -f FILE)",
+		"read it: GET /api/v1/plans/shop; POST /api/v1/plans/shop/execute": "read it: slipway plan get shop; slipway plan run shop",
+		"DELETE /api/v1/services/111 or POST /api/v1/serving/create of Kuscia's": "slipway service delete 111 or POST " +
+			"/api/v1/serving/create of Kuscia's",
 	} {
 		api := newFakeAPI(t)
 		api.on("DELETE /api/v1/tasks/shop-1", func(request) answer {
@@ -184,7 +189,8 @@ func TestAServiceThatAPlanUsesIsNotDeleted(t *testing.T) {
 	api.on("DELETE /api/v1/services/222", func(request) answer { return answer{status: http.StatusNoContent} })
 	require.Equal(t, outcome{code: app.ExitFailure, out: "service 222 deleted\n", err: "error: " + refusal + "\n"},
 		slipway(t, api, "service", "delete", "111", "222"), "the plan is named, and the other service is deleted")
-	require.Contains(t, slipway(t, nil, "service", "delete", "--help").out, "A service that a plan uses is\nnot deleted, and the error names the plans.")
+	require.Contains(t, slipway(t, nil, "service", "delete", "--help").out,
+		"A service that a plan uses is\nnot deleted, and the error names the plans.")
 }
 
 func TestServingApply(t *testing.T) {
@@ -199,9 +205,10 @@ func TestServingApply(t *testing.T) {
 		want          outcome
 		sent          string
 	}{
-		"New":       {"what is not there is created", 0, 1, "", nil, outcome{out: "serving one created\n"}, "/api/v1/serving/create"},
-		"Changed":   {"what is there is updated", 1, 2, "alice", nil, outcome{out: "serving one updated\n"}, "/api/v1/serving/update"},
-		"Unchanged": {"an update without a change makes no generation", 2, 2, "alice", nil, outcome{out: "serving one unchanged\n"}, "/api/v1/serving/update"},
+		"New":     {"what is not there is created", 0, 1, "", nil, outcome{out: "serving one created\n"}, "/api/v1/serving/create"},
+		"Changed": {"what is there is updated", 1, 2, "alice", nil, outcome{out: "serving one updated\n"}, "/api/v1/serving/update"},
+		"Unchanged": {"an update without a change makes no generation", 2, 2, "alice", nil, outcome{out: "serving one unchanged\n"},
+			"/api/v1/serving/update"},
 		"JSON": {"programs read the outcome", 2, 2, "alice", []string{"-o", "jsonpath={[0].outcome}"}, outcome{out: "unchanged\n"},
 			"/api/v1/serving/update"},
 		"Refused": {"what no update can change is refused, and nothing is sent", 1, 1, "bob", nil, outcome{code: app.ExitFailure,
@@ -224,7 +231,8 @@ func TestServingApply(t *testing.T) {
 				return answerJSON(http.StatusOK, v)
 			})
 			api.on("POST /api/v1/serving/query", func(request) answer {
-				return kusciaOK(map[string]any{"initiator": c.initiator, "serving_input_config": "{}", "parties": []any{map[string]any{"domain_id": "alice"}}})
+				return kusciaOK(map[string]any{"initiator": c.initiator, "serving_input_config": "{}",
+					"parties": []any{map[string]any{"domain_id": "alice"}}})
 			})
 			for _, path := range []string{"/api/v1/serving/create", "/api/v1/serving/update"} {
 				api.on("POST "+path, func(request) answer {
@@ -243,7 +251,8 @@ func TestServingApply(t *testing.T) {
 		api := newFakeAPI(t)
 		api.on("GET /api/v1/servings/one", func(request) answer { return answerJSON(http.StatusOK, twoParties()) })
 		api.on("POST /api/v1/serving/query", func(request) answer {
-			return kusciaOK(map[string]any{"initiator": "alice", "parties": []any{map[string]any{"domain_id": "alice"}, map[string]any{"domain_id": "bob"}}})
+			return kusciaOK(map[string]any{"initiator": "alice",
+				"parties": []any{map[string]any{"domain_id": "alice"}, map[string]any{"domain_id": "bob"}}})
 		})
 		request := "serving_id: one\ninitiator: carol\nparties:\n- {domain_id: alice, app_image: image, service_name_prefix: x}\n"
 		got := slipwayWith(t, api, request, "serving", "apply", "-f", "-")

@@ -44,7 +44,8 @@ func TestOutputForScripts(t *testing.T) {
 
 func TestHelpFitsATerminal(t *testing.T) {
 	t.Parallel()
-	commands := [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"version"}, {"plan", "run"}, {"task", "watch"}, {"task", "report"},
+	commands := [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"version"}, {"plan", "run"},
+		{"task", "watch"}, {"task", "report"},
 		{"rollout", "start"}, {"rollout", "wait"}, {"rollout", "history"}, {"serving", "create"}, {"serving", "update"}}
 	verbs := map[string]string{"plan": "", "service": "", "party": "", "trafficrouting": "", "appimage": "", "task": "pause resume stop watch",
 		"serving": "approve pause resume stop watch history", "rollout": "approve promote pause resume rollback stop jump retry watch"}

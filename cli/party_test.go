@@ -15,12 +15,15 @@ import (
 
 func partiesOfTheTests() []client.PartyState {
 	return []client.PartyState{
-		{Name: "alice", Queue: "alice.own", Namespace: "shop", Labels: map[string]string{"tier": "1", "region": "eu"}, CreatedAt: beforeP(time.Hour),
+		{Name: "alice", Queue: "alice.own", Namespace: "shop", Labels: map[string]string{"tier": "1", "region": "eu"},
+			CreatedAt: beforeP(time.Hour),
 			Reachable: party.Reachable, LastSeenAt: beforeP(3 * time.Second), Reason: "worker w polls queue alice.own, last seen 3s ago",
 			Workers: []client.PartyWorker{{Identity: "w", Host: "node-1", StartedAt: before(time.Minute), LastSeenAt: before(3 * time.Second)}}},
-		{Name: "bob", Queue: "slipway.party.bob", CreatedAt: beforeP(2 * time.Hour), Reachable: party.Unreachable, LastSeenAt: beforeP(10 * time.Minute),
-			Reason: "the last worker of queue slipway.party.bob is silent", Workers: []client.PartyWorker{}},
-		{Name: "default", Queue: "slipway.party.default", Reachable: party.Unknown, Reason: "Temporal cannot say", Workers: []client.PartyWorker{}},
+		{Name: "bob", Queue: "slipway.party.bob", CreatedAt: beforeP(2 * time.Hour), Reachable: party.Unreachable,
+			LastSeenAt: beforeP(10 * time.Minute),
+			Reason:     "the last worker of queue slipway.party.bob is silent", Workers: []client.PartyWorker{}},
+		{Name: "default", Queue: "slipway.party.default", Reachable: party.Unknown, Reason: "Temporal cannot say",
+			Workers: []client.PartyWorker{}},
 	}
 }
 
@@ -45,10 +48,12 @@ labels region=eu, tier=1
 WORKER   HOST     UP      LAST SEEN
 w        node-1   1m00s   3s
 `}, slipway(t, api, "party", "get", "alice"))
-	require.Equal(t, outcome{out: "party bob cannot be reached: the last worker of queue slipway.party.bob is silent\nits workers poll queue slipway.party.bob\n"},
+	require.Equal(t, outcome{out: "party bob cannot be reached: the last worker of queue slipway.party.bob is silent\nits workers " +
+		"poll queue slipway.party.bob\n"},
 		slipway(t, api, "party", "get", "bob"))
 	require.Contains(t, slipway(t, api, "party", "get", "default").out, "party default may be reachable or not: Temporal cannot say\n")
-	require.Contains(t, slipway(t, api, "party", "get", "alice", "-o", "yaml").out, "reachable: \"yes\"\n", "programs read what the API said; yes is a text")
+	require.Contains(t, slipway(t, api, "party", "get", "alice", "-o", "yaml").out, "reachable: \"yes\"\n",
+		"programs read what the API said; yes is a text")
 	require.Contains(t, slipway(t, api, "parties", "list", "-o", "json").out, `"name": "bob"`)
 	require.Contains(t, newSession(t, "").run("__complete", "party", "get", "--api", api.URL, "").out, "alice\talice.own\n")
 }
@@ -60,8 +65,10 @@ func TestPartyApply(t *testing.T) {
 		args, names        []string
 		want               []v1alpha1.PartySpec
 	}{
-		"ByFileName": {"a document alone is called after its file", "alice.yaml", "namespace: shop\n", nil, []string{"alice"}, []v1alpha1.PartySpec{{Namespace: "shop"}}},
-		"ByFlag":     {"--name wins over the file's name", "x.yaml", "queue: q\n", []string{"--name", "alice"}, []string{"alice"}, []v1alpha1.PartySpec{{Queue: "q"}}},
+		"ByFileName": {"a document alone is called after its file", "alice.yaml", "namespace: shop\n", nil, []string{"alice"},
+			[]v1alpha1.PartySpec{{Namespace: "shop"}}},
+		"ByFlag": {"--name wins over the file's name", "x.yaml", "queue: q\n", []string{"--name", "alice"}, []string{"alice"},
+			[]v1alpha1.PartySpec{{Queue: "q"}}},
 		"Objects": {
 			"several objects are sent one by one, each with its spec only", "parties.yaml",
 			object("Party", "alice", "namespace: shop") + "---\n" + object("Party", "bob", "labels: {a: b}"), nil, []string{"alice", "bob"},
@@ -79,7 +86,8 @@ func TestPartyApply(t *testing.T) {
 				})
 				lines += "party " + name + " created\n"
 			}
-			require.Equal(t, outcome{out: lines}, slipway(t, api, append([]string{"party", "apply", "-f", write(t, c.file, c.text)}, c.args...)...), c.reason)
+			require.Equal(t, outcome{out: lines}, slipway(t, api,
+				append([]string{"party", "apply", "-f", write(t, c.file, c.text)}, c.args...)...), c.reason)
 			for n, want := range c.want {
 				sent, wrong := party.Decode([]byte(api.requests()[n].body))
 				require.Empty(t, wrong, c.reason)
@@ -97,7 +105,8 @@ func TestPartyApplySendsNothingThatIsNotSound(t *testing.T) {
 				"alice.yaml:3: namespase: unknown key \"namespase\": did you mean \"namespace\"?\nerror: 2 errors; nothing was sent\n"},
 		"Name": {"a party's name is that of an object", "parties.yaml", object("Party", "Alice", "queue: q"),
 			"this document has a name that cannot be used: \"Alice\" is not a legal name"},
-		"Kind": {"a service is not a party", "s.yaml", object("ReleaseService", "111", cartService), "is a ReleaseService, not a Party: it has a command of its own"},
+		"Kind": {"a service is not a party", "s.yaml", object("ReleaseService", "111", cartService),
+			"is a ReleaseService, not a Party: it has a command of its own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,5 +123,6 @@ func TestPartyDelete(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("DELETE /api/v1/parties/alice", func(request) answer { return answer{status: http.StatusNoContent} })
 	api.on("DELETE /api/v1/parties/bob", func(request) answer { return problem(http.StatusConflict, "a release names it") })
-	require.Equal(t, outcome{code: app.ExitFailure, out: "party alice deleted\n", err: "error: a release names it\n"}, slipway(t, api, "party", "delete", "bob", "alice"))
+	require.Equal(t, outcome{code: app.ExitFailure, out: "party alice deleted\n", err: "error: a release names it\n"},
+		slipway(t, api, "party", "delete", "bob", "alice"))
 }

@@ -36,8 +36,10 @@ wave 2 of 2, priority 1
 `
 
 // exampleEnding is how the example of the plan's documentation ends: an indented "..." and tabs before comments.
-const exampleEnding = "comment: example\t\t# a comment\n\ndeployPlanItems:   \t\t# the items\n - serviceId: 111  \t# required\n   priority: 3\t\t# first\n" +
-	"   deployment: START   # how\n   \n - serviceId: 222\n   priority: 1\n   deployment: STOP\n   containerExecMethod: PARALLEL\n   \n   ...\n"
+const exampleEnding = "comment: example\t\t# a comment\n\ndeployPlanItems:   \t\t# the items\n - serviceId: 111  \t# required\n " +
+	"  priority: 3\t\t# first\n" +
+	"   deployment: START   # how\n   \n - serviceId: 222\n   priority: 1\n   deployment: STOP\n   containerExecMethod: PARALLEL\n " +
+	"  \n   ...\n"
 
 func decoded(t *testing.T, text string) plan.Document {
 	t.Helper()
@@ -60,7 +62,8 @@ func TestPlanApply(t *testing.T) {
 		"ByArgument": {"The argument wins.", "x.yaml", shopPlan, []string{"shop"}, "x.yaml:7"},
 		"Object":     {"A whole object names itself.", "x.yaml", object("DeployPlan", "shop", shopPlan), nil, "x.yaml:7"},
 		"Example":    {"The example of the documentation, with its closing dots, is a plan.", "shop.yaml", exampleEnding, nil, "shop.yaml:7"},
-		"Markers":    {"A document may begin and end with its markers.", "shop.yaml", "%YAML 1.2\n--- # the plan\n" + shopPlan + "...\n", nil, "shop.yaml:7"},
+		"Markers": {"A document may begin and end with its markers.", "shop.yaml", "%YAML 1.2\n--- # the plan\n" + shopPlan +
+			"...\n", nil, "shop.yaml:7"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +104,8 @@ shop   3       shop-1        1m30s   release of the shop
 	require.Equal(t, outcome{out: "plan shop: release of the shop\n\n" + shopWaves}, slipway(t, api, "plan", "get", "shop"))
 	yaml := slipway(t, api, "plan", "get", "shop", "-o", "yaml")
 	require.Equal(t, decoded(t, shopPlan), decoded(t, yaml.out), "what get prints is what apply takes")
-	require.True(t, strings.HasPrefix(yaml.out, "comment: release of the shop\ndeployPlanItems:\n"), "keys stand in the order of the documentation:\n%s", yaml.out)
+	require.True(t, strings.HasPrefix(yaml.out, "comment: release of the shop\ndeployPlanItems:\n"),
+		"keys stand in the order of the documentation:\n%s", yaml.out)
 }
 
 func TestEmptyLists(t *testing.T) {
@@ -123,7 +127,10 @@ func TestEmptyLists(t *testing.T) {
 func TestPlanRun(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-1"}) })
+	api.on("POST /api/v1/plans/shop/execute", func(request) answer {
+		return answerJSON(http.StatusAccepted,
+			client.ExecuteResult{ID: "shop-1"})
+	})
 	got := slipway(t, api, "plan", "run", "shop", "--reason", "release 2.4", "--actor", "li", "--key", "pipeline-7")
 	require.Equal(t, outcome{out: "plan shop runs as task shop-1\n", err: "Follow it with: slipway task watch shop-1\n"}, got)
 	slipway(t, api, "plan", "run", "shop")
@@ -162,7 +169,8 @@ func TestPlanRunProblems(t *testing.T) {
 			answer: problem(http.StatusUnprocessableEntity, "the plan cannot be executed: 2 reasons",
 				client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"},
 				client.FieldProblem{Field: "", Reason: "party alice has no worker"}),
-			want: "error: the plan cannot be executed: 2 reasons\n  item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n  party alice has no worker\n",
+			want: "error: the plan cannot be executed: 2 reasons\n  item 1, deployPlanItems[0].serviceId: service 0111 is not in the " +
+				"catalogue\n  party alice has no worker\n",
 		},
 		"Conflict": {
 			reason: "A task in the way is shown as it is.",
@@ -212,13 +220,15 @@ func TestManyFindingsAreCounted(t *testing.T) {
 	api.on("PUT /api/v1/plans/shop", func(request) answer { return problem(http.StatusBadRequest, "960 errors", many...) })
 	refused := slipway(t, api, "plan", "apply", "-f", path)
 	require.True(t, strings.HasSuffix(refused.err, "  … and 940 more (-o json prints all)\n"), refused.err)
-	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"), "what a refusal says is for programs too")
+	require.Equal(t, 960, strings.Count(slipway(t, api, "plan", "apply", "-f", path, "-o", "json").out, "is not there"),
+		"what a refusal says is for programs too")
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(shopPlan, "deployment: STOP", "deployment: STOPP", 1)
-	wave := []client.Wave{{Priority: 3, Items: []client.WaveItem{{Item: 1, ServiceID: "0111", Deployment: plan.Restart, ContainerExecMethod: plan.Sequential}}}}
+	wave := []client.Wave{{Priority: 3, Items: []client.WaveItem{{Item: 1, ServiceID: "0111", Deployment: plan.Restart,
+		ContainerExecMethod: plan.Sequential}}}}
 	missing := client.FieldProblem{Item: 1, Field: "deployPlanItems[0].serviceId", Reason: "service 0111 is not in the catalogue"}
 	wrong := client.FieldProblem{Item: 2, Field: "deployPlanItems[1].deployment", Line: 9, Reason: "is wrong"}
 	cases := map[string]struct {
@@ -231,21 +241,26 @@ func TestValidate(t *testing.T) {
 	}{
 		"Valid": {
 			reason: "A valid plan shows its waves.",
-			text:   shopPlan, answer: &client.ValidateResult{Valid: true, Waves: wave, Errors: []client.FieldProblem{}, Warnings: []client.FieldProblem{}},
-			want: outcome{out: "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is valid (checked against the catalogue)\n"},
+			text:   shopPlan, answer: &client.ValidateResult{Valid: true, Waves: wave, Errors: []client.FieldProblem{},
+				Warnings: []client.FieldProblem{}},
+			want: outcome{out: "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is valid (checked " +
+				"against the catalogue)\n"},
 		},
 		"Catalogue": {
 			reason: "What the catalogue says against it, which sees no lines, has file and line, and the exit code tells.",
 			text:   shopPlan, answer: &client.ValidateResult{Waves: wave, Errors: []client.FieldProblem{missing}, Warnings: []client.FieldProblem{}},
 			want: outcome{
-				out:  "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is not valid, 1 error (checked against the catalogue)\n",
+				out: "wave 1 of 1, priority 3\n  0111   RESTART one by one   (item 1)\nshop.yaml: the plan is not valid, 1 error (checked " +
+					"against the catalogue)\n",
 				err:  "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n",
 				code: app.ExitFailure,
 			},
 		},
 		"SoundItems": {
-			reason: "Items without errors of their own are held against the catalogue at once, errors come in the order of the file, and the output says how far.",
-			text:   bad, answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{wrong, missing}, Warnings: []client.FieldProblem{}},
+			reason: "Items without errors of their own are held against the catalogue at once, errors come in the order of the file, and " +
+				"the output says how far.",
+			text: bad, answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{wrong, missing},
+				Warnings: []client.FieldProblem{}},
 			want: outcome{
 				out: "shop.yaml: the plan is not valid, 2 errors (checked against the catalogue, but for 1 item with errors of its own)\n",
 				err: "error: shop.yaml:3: item 1, deployPlanItems[0].serviceId: service 0111 is not in the catalogue\n" +
@@ -256,7 +271,8 @@ func TestValidate(t *testing.T) {
 		"Unreadable": {
 			reason: "A document of which nothing can be read was not checked against the catalogue, and nobody says so.",
 			text:   "deployPlanItems: 7\n",
-			answer: &client.ValidateResult{Waves: []client.Wave{}, Errors: []client.FieldProblem{{Line: 1, Field: "deployPlanItems", Reason: "is no list"}},
+			answer: &client.ValidateResult{Waves: []client.Wave{},
+				Errors:   []client.FieldProblem{{Line: 1, Field: "deployPlanItems", Reason: "is no list"}},
 				Warnings: []client.FieldProblem{}},
 			want: outcome{
 				out:  "shop.yaml: the plan is not valid, 1 error (nothing was checked against the catalogue: that takes an item without errors)\n",
@@ -273,8 +289,9 @@ func TestValidate(t *testing.T) {
 			reason: "The engine's own rules hold here too.",
 			text:   bad, args: []string{"--offline"},
 			want: outcome{
-				out:  "shop.yaml: the plan is not valid, 1 error (checked without the catalogue, so services may be missing from it)\n",
-				err:  "error: shop.yaml:9: item 2, deployPlanItems[1].deployment: must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, not \"STOPP\": did you mean STOP?\n",
+				out: "shop.yaml: the plan is not valid, 1 error (checked without the catalogue, so services may be missing from it)\n",
+				err: "error: shop.yaml:9: item 2, deployPlanItems[1].deployment: must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, " +
+					"COMPILE_DEPLOY, not \"STOPP\": did you mean STOP?\n",
 				code: app.ExitFailure,
 			},
 		},

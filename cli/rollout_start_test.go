@@ -64,13 +64,17 @@ func TestRolloutStart(t *testing.T) {
 	}{
 		"File": {"A file is the request.", []string{"-f", write(t, "canary.yaml", canaryFile)}, map[string]any{"namespace": "shop",
 			"images": map[string]any{"app": "registry.example/web:1", "sidecar": "registry.example/proxy:7"}}},
-		"NewImage": {"A pipeline gives the image anew, and the other one stays.", []string{"-f", write(t, "canary.yaml", canaryFile), "--image", "app=registry.example/web:2"},
+		"NewImage": {"A pipeline gives the image anew, and the other one stays.",
+			[]string{"-f", write(t, "canary.yaml", canaryFile), "--image", "app=registry.example/web:2"},
 			map[string]any{"images": map[string]any{"app": "registry.example/web:2", "sidecar": "registry.example/proxy:7"}}},
-		"Flags": {"Flags can say everything.", []string{"-n", "shop", "--party", "alice", "--name", "web-2", "--workload", "deploy/web", "--image", "app=x:2",
+		"Flags": {"Flags can say everything.", []string{"-n", "shop", "--party", "alice", "--name", "web-2", "--workload", "deploy/web",
+			"--image", "app=x:2",
 			"--strategy-file", strategy, "--supersede", "--rollout-id", "17"},
-			map[string]any{"namespace": "shop", "party": "alice", "name": "web-2", "workloadRef": ref, "images": map[string]any{"app": "x:2"}, "supersede": true,
+			map[string]any{"namespace": "shop", "party": "alice", "name": "web-2", "workloadRef": ref,
+				"images": map[string]any{"app": "x:2"}, "supersede": true,
 				"rolloutId": "17", "strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}}}}},
-		"Namespace": {"Without a file the namespace is kubectl's default.", []string{"--workload", "sts/db", "--image", "db=x:2", "--strategy-file", strategy},
+		"Namespace": {"Without a file the namespace is kubectl's default.",
+			[]string{"--workload", "sts/db", "--image", "db=x:2", "--strategy-file", strategy},
 			map[string]any{"namespace": "default", "workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}},
 	}
 	for name, c := range cases {
@@ -113,12 +117,15 @@ func TestRolloutStartRefusesBeforeSending(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Nothing":      {"Somebody has to say what.", nil, "say what to release"},
-		"Namespace":    {"Two answers to one question are a mistake.", []string{"-f", file, "-n", "bank"}, "the file has its own namespace, and --namespace is given"},
-		"Workload":     {"So are two workloads.", []string{"-f", file, "--workload", "deployment/other"}, "the file has its own workloadRef"},
-		"Kind":         {"What cannot be released is said.", []string{"--workload", "replicaset/web"}, "take deployment, statefulset, daemonset, cloneset"},
-		"Image":        {"An image belongs to a container.", []string{"-f", file, "--image", "x:2"}, "is not CONTAINER=IMAGE"},
-		"WithoutWatch": {"An option without an effect is refused.", []string{"-f", file, "--timeout", "3s"}, "--timeout means nothing without --watch"},
+		"Nothing": {"Somebody has to say what.", nil, "say what to release"},
+		"Namespace": {"Two answers to one question are a mistake.", []string{"-f", file, "-n", "bank"},
+			"the file has its own namespace, and --namespace is given"},
+		"Workload": {"So are two workloads.", []string{"-f", file, "--workload", "deployment/other"}, "the file has its own workloadRef"},
+		"Kind": {"What cannot be released is said.", []string{"--workload", "replicaset/web"},
+			"take deployment, statefulset, daemonset, cloneset"},
+		"Image": {"An image belongs to a container.", []string{"-f", file, "--image", "x:2"}, "is not CONTAINER=IMAGE"},
+		"WithoutWatch": {"An option without an effect is refused.", []string{"-f", file, "--timeout", "3s"},
+			"--timeout means nothing without --watch"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +149,8 @@ func TestRolloutRefusalsHaveLines(t *testing.T) {
 	file := write(t, "web.yaml", rolloutFile)
 	got := slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2")
 	require.Equal(t, app.ExitFailure, got.code)
-	require.Equal(t, "error: the rollout cannot be started\n  web.yaml:10: spec.strategy.canary.steps[0].replicas: the last step must be 100%\n", got.inFolder(file).err,
+	require.Equal(t, "error: the rollout cannot be started\n  web.yaml:10: spec.strategy.canary.steps[0].replicas: the last step "+
+		"must be 100%\n", got.inFolder(file).err,
 		"file and line are the person's own, and the wrapping is the command's own business")
 
 	api.on("POST /api/v1/rollouts", func(request) answer {
@@ -198,7 +206,8 @@ func TestRolloutValidate(t *testing.T) {
 	api := newFakeAPI(t)
 	found := webRollout()
 	api.on("POST /api/v1/rollouts/validate", func(request) answer {
-		return answerJSON(http.StatusOK, client.RolloutValidateResult{Valid: true, Rollout: &found, Warnings: []string{"it is held"}, Errors: []client.FieldProblem{}})
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Valid: true, Rollout: &found, Warnings: []string{"it is held"},
+			Errors: []client.FieldProblem{}})
 	})
 	file := write(t, "canary.yaml", canaryFile)
 	got := slipway(t, api, "rollout", "validate", "-f", file)
@@ -212,8 +221,10 @@ rollout shop/web can be started
 `, got.out, "the steps as they are asked, not how far they are")
 
 	api.on("POST /api/v1/rollouts/validate", func(request) answer {
-		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{}, Errors: []client.FieldProblem{{Field: "strategy.canary.steps[1].replicas", Reason: "too few"}}})
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{},
+			Errors: []client.FieldProblem{{Field: "strategy.canary.steps[1].replicas", Reason: "too few"}}})
 	})
 	wrong := slipway(t, api, "rollout", "validate", "-f", file).inFolder(file)
-	require.Equal(t, outcome{code: app.ExitFailure, out: "the rollout cannot be started, 1 error\n", err: "error: canary.yaml:10: strategy.canary.steps[1].replicas: too few\n"}, wrong)
+	require.Equal(t, outcome{code: app.ExitFailure, out: "the rollout cannot be started, 1 error\n",
+		err: "error: canary.yaml:10: strategy.canary.steps[1].replicas: too few\n"}, wrong)
 }

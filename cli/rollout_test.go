@@ -24,20 +24,24 @@ import (
 // webRollout is a canary that waits for an approval of its second step.
 func webRollout() rollout.Status {
 	return rollout.Status{
-		Party: "default", Namespace: "shop", Name: "web", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-		Style: strategy.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
+		Party: "default", Namespace: "shop", Name: "web",
+		WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		Style:       strategy.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
 		CurrentStepIndex: 2, NextStepIndex: 3, CurrentStepState: rollout.StatePaused,
 		Steps: []rollout.StepStatus{
-			{Index: 1, Replicas: intstr.FromString("20%"), Traffic: "20%", Pause: "none", State: "Completed", StartedAt: beforeP(5 * time.Minute), FinishedAt: beforeP(4 * time.Minute)},
-			{Index: 2, Replicas: intstr.FromString("50%"), Traffic: "50%", Pause: "approval", State: "StepPaused", StartedAt: beforeP(4 * time.Minute)},
+			{Index: 1, Replicas: intstr.FromString("20%"), Traffic: "20%", Pause: "none", State: "Completed",
+				StartedAt: beforeP(5 * time.Minute), FinishedAt: beforeP(4 * time.Minute)},
+			{Index: 2, Replicas: intstr.FromString("50%"), Traffic: "50%", Pause: "approval", State: "StepPaused",
+				StartedAt: beforeP(4 * time.Minute)},
 			{Index: 3, Replicas: intstr.FromString("100%"), Pause: "2h0m0s", State: "Pending"},
 		},
 		StableRevision: "6d9c", CanaryRevision: "5f7b", PodTemplateHash: "5f7b", Images: map[string]string{"app": "registry.example/web:2"},
 		Replicas: 10, CanaryReplicas: 5, CanaryReadyReplicas: 4, LastUpdateTime: before(3 * time.Minute), CreatedAt: before(5 * time.Minute),
-		Traffic:    &rollout.TrafficStatus{CanaryWeight: 50, StableWeight: 50},
-		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute), Until: afterP(2 * time.Hour), Gate: "gate-2", Message: "approve step 2 to go on"},
-		History:    []audit.Entry{},
-		Workflow:   &plan.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
+		Traffic: &rollout.TrafficStatus{CanaryWeight: 50, StableWeight: 50},
+		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute), Until: afterP(2 * time.Hour),
+			Gate: "gate-2", Message: "approve step 2 to go on"},
+		History:  []audit.Entry{},
+		Workflow: &plan.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
 	}
 }
 
@@ -78,7 +82,8 @@ func TestRolloutGet(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	s := webRollout()
-	s.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Refused, Reason: "late\nnight",
+	s.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Refused,
+		Reason:  "late\nnight",
 		Message: "step 1 is past"}}
 	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, s) })
 	want := outcome{out: drawnTree() + `
@@ -129,11 +134,12 @@ func TestWhatToDo(t *testing.T) {
 		phase  rollout.Phase
 		want   []string
 	}{
-		"Approval": {"an approval is given or the way goes back", rollout.WaitApproval, rollout.PhaseProgressing, []string{"approve", "rollback"}},
-		"Drift":    {"somebody's edit is overwritten or accepted", rollout.WaitDrift, rollout.PhaseProgressing, []string{"retry", "stop"}},
-		"Paused":   {"a pause ends by resume", rollout.WaitResume, rollout.PhaseProgressing, []string{"resume", "rollback"}},
-		"Failed":   {"a failed step is retried", rollout.WaitResume, rollout.PhaseFailed, []string{"retry", "rollback", "stop"}},
-		"Pods":     {"pods are waited for by nobody", rollout.WaitPods, rollout.PhaseProgressing, nil},
+		"Approval": {"an approval is given or the way goes back", rollout.WaitApproval, rollout.PhaseProgressing,
+			[]string{"approve", "rollback"}},
+		"Drift":  {"somebody's edit is overwritten or accepted", rollout.WaitDrift, rollout.PhaseProgressing, []string{"retry", "stop"}},
+		"Paused": {"a pause ends by resume", rollout.WaitResume, rollout.PhaseProgressing, []string{"resume", "rollback"}},
+		"Failed": {"a failed step is retried", rollout.WaitResume, rollout.PhaseFailed, []string{"retry", "rollback", "stop"}},
+		"Pods":   {"pods are waited for by nobody", rollout.WaitPods, rollout.PhaseProgressing, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -156,21 +162,27 @@ func TestRolloutList(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/rollouts", func(request) answer {
 		return answerJSON(http.StatusOK, client.RolloutList{Items: []client.RolloutSummary{
-			{Party: "default", Namespace: "shop", Name: "web", Style: strategy.StylePartition, Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits",
+			{Party: "default", Namespace: "shop", Name: "web", Style: strategy.StylePartition, Phase: rollout.PhaseProgressing,
+				Reason:     "step 2 of 3 waits",
 				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: before(3 * time.Minute)}, CreatedAt: before(5 * time.Minute)},
-			{Party: "alice", Namespace: "bank", Name: "db", Style: strategy.StyleBlueGreen, Phase: rollout.PhaseHealthy, Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
-			{Party: "default", Namespace: "shop", Name: "cart", Style: strategy.StyleCanary, Phase: rollout.PhaseFailed, Summary: "cart=registry.example/cart:typo",
-				Reason: "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown", WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: before(time.Minute)},
-				CreatedAt: before(time.Hour)},
+			{Party: "alice", Namespace: "bank", Name: "db", Style: strategy.StyleBlueGreen, Phase: rollout.PhaseHealthy,
+				Summary: "db=registry.example/db:9", CreatedAt: before(time.Hour)},
+			{Party: "default", Namespace: "shop", Name: "cart", Style: strategy.StyleCanary, Phase: rollout.PhaseFailed,
+				Summary:    "cart=registry.example/cart:typo",
+				Reason:     "step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown",
+				WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitResume, Since: before(time.Minute)},
+				CreatedAt:  before(time.Hour)},
 		}})
 	})
-	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for", "APPROVAL", "--limit", "3")
+	got := slipway(t, api, "rollout", "list", "-n", "shop", "--party", "default", "--phase", "progressing", "--waiting-for",
+		"APPROVAL", "--limit", "3")
 	require.Equal(t, outcome{out: `NAME             STYLE       PHASE         WAITS FOR   SINCE   AGE     CHANGE                            REASON
 shop/web         partition   Progressing   approval    3m00s   5m00s   -                                 step 2 of 3 waits
 alice: bank/db   blueGreen   Healthy       -           -       1h00m   db=registry.example/db:9          -
 shop/cart        canary      Failed        retry       1m00s   1h00m   cart=registry.example/cart:typo   step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown
 `}, got, "a cause is not cut, the image that failed is there, and a failure waits for the verb that ends it")
-	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=3", api.requests()[0].query, "filters go to the API, in any case")
+	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=3", api.requests()[0].query,
+		"filters go to the API, in any case")
 	wrong := slipway(t, api, "rollout", "list", "--phase", "Broken")
 	require.Equal(t, app.ExitUsage, wrong.code)
 	require.Contains(t, wrong.err, `--phase "Broken" is none of Progressing, Failed`)
@@ -232,7 +244,8 @@ func TestRolloutVerbs(t *testing.T) {
 			switch v.Verb {
 			case rollout.VerbApprove, rollout.VerbPromote:
 				want.Step, want.Gate = 2, "gate-2"
-				require.Contains(t, got.err, string(v.Verb)+" of step 2 of 3 of rollout shop/web, which waits for an approval since ", "what is approved is shown first")
+				require.Contains(t, got.err, string(v.Verb)+" of step 2 of 3 of rollout shop/web, which waits for an approval since ",
+					"what is approved is shown first")
 			case rollout.VerbStop:
 				want.To = "frozen"
 			case rollout.VerbJump:
@@ -253,7 +266,8 @@ func TestRolloutVerbs(t *testing.T) {
 
 			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
 			unknown := slipway(t, api, args...)
-			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+clirollout.Again(want)+" --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+clirollout.Again(want)+" --key mine\n",
+				"an unknown outcome comes with the way to repeat it safely")
 		})
 	}
 }
@@ -292,12 +306,15 @@ func TestApprovalAsks(t *testing.T) {
 		gate string
 		says string
 	}{
-		"Yes":       {"A person who agrees approves what was shown.", true, "y\n", nil, app.ExitOK, 2, "gate-2", "Approve step 2? [y/N]"},
-		"No":        {"Whoever does not agree changes nothing.", true, "\n", nil, app.ExitFailure, 0, "", "Nothing was changed."},
-		"Nobody":    {"Without a terminal nobody has seen what is approved.", false, "y\n", nil, app.ExitUsage, 0, "", "add --step 2, --gate or --yes"},
-		"SaidYes":   {"A pipeline says that it means whatever waits.", false, "", []string{"--yes"}, app.ExitOK, 2, "gate-2", ""},
-		"Step":      {"A step that is named is not asked about, and its gate goes along.", false, "", []string{"--step", "2"}, app.ExitOK, 2, "gate-2", ""},
-		"OtherStep": {"The gate of the step that waits is not that of the step that is meant: the engine refuses it.", false, "", []string{"--step", "1"}, app.ExitOK, 1, "", ""},
+		"Yes": {"A person who agrees approves what was shown.", true, "y\n", nil, app.ExitOK, 2, "gate-2", "Approve step 2? [y/N]"},
+		"No":  {"Whoever does not agree changes nothing.", true, "\n", nil, app.ExitFailure, 0, "", "Nothing was changed."},
+		"Nobody": {"Without a terminal nobody has seen what is approved.", false, "y\n", nil, app.ExitUsage, 0, "",
+			"add --step 2, --gate or --yes"},
+		"SaidYes": {"A pipeline says that it means whatever waits.", false, "", []string{"--yes"}, app.ExitOK, 2, "gate-2", ""},
+		"Step": {"A step that is named is not asked about, and its gate goes along.", false, "", []string{"--step", "2"},
+			app.ExitOK, 2, "gate-2", ""},
+		"OtherStep": {"The gate of the step that waits is not that of the step that is meant: the engine refuses it.", false, "",
+			[]string{"--step", "1"}, app.ExitOK, 1, "", ""},
 	}
 	for name, c := range cases {
 		for _, verb := range []string{"approve", "promote"} {
@@ -330,7 +347,8 @@ func TestApprovalAsks(t *testing.T) {
 func TestApprovalTwiceDoesNotApproveTwoSteps(t *testing.T) {
 	t.Parallel()
 	s := webRollout()
-	s.History = []audit.Entry{{At: before(2 * time.Second), Actor: "li", Via: "cli", Verb: rollout.VerbApprove, Step: 1, Outcome: audit.Accepted, Message: "goes on"}}
+	s.History = []audit.Entry{{At: before(2 * time.Second), Actor: "li", Via: "cli", Verb: rollout.VerbApprove, Step: 1,
+		Outcome: audit.Accepted, Message: "goes on"}}
 	api := approvalsOf(t, s)
 	again := slipway(t, api, "rollout", "approve", "shop/web", "--yes")
 	require.Equal(t, app.ExitUsage, again.code)
@@ -339,7 +357,8 @@ func TestApprovalTwiceDoesNotApproveTwoSteps(t *testing.T) {
 	require.Equal(t, app.ExitOK, slipway(t, api, "rollout", "approve", "shop/web", "--step", "2").code, "whoever names the step means it")
 
 	s.History[0].At = before(time.Minute)
-	require.Equal(t, app.ExitOK, slipway(t, approvalsOf(t, s), "rollout", "approve", "shop/web", "--yes").code, "a pipeline that approves step after step goes on")
+	require.Equal(t, app.ExitOK, slipway(t, approvalsOf(t, s), "rollout", "approve", "shop/web", "--yes").code,
+		"a pipeline that approves step after step goes on")
 }
 
 func TestJumpNeedsAStep(t *testing.T) {

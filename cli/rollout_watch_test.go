@@ -45,17 +45,26 @@ func TestRolloutWatchExitCodes(t *testing.T) {
 		args   []string
 		code   int
 	}{
-		"Healthy":     {"The new version serves.", []rollout.Status{healthy}, nil, app.ExitOK},
-		"RolledBack":  {"The old version serves: neither success nor failure.", []rollout.Status{webRolloutIn(rollout.PhaseRolledBack, "")}, nil, app.ExitStopped},
-		"Cancelled":   {"A frozen split is neither.", []rollout.Status{webRolloutIn(rollout.PhaseCancelled, "")}, nil, app.ExitStopped},
-		"Failed":      {"A failure that waits for a person fails the pipeline.", []rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume)}, nil, app.ExitFailure},
-		"NeverBegan":  {"A failure that is over is one too.", []rollout.Status{webRolloutIn(rollout.PhaseFailed, "")}, []string{"--through-failure"}, app.ExitFailure},
-		"Retried":     {"Whoever wants to see the retry says so.", []rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume), healthy}, []string{"--through-failure"}, app.ExitOK},
-		"Approval":    {"An approval is waited for.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, nil, app.ExitOK},
-		"Paused":      {"Unless asked otherwise.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, []string{"--exit-on-paused"}, app.ExitPaused},
-		"Drift":       {"Somebody's edit is a person's business too.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitDrift)}, []string{"--exit-on-paused"}, app.ExitPaused},
-		"Timer":       {"A pause that ends by itself is not.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitTimer), healthy}, []string{"--exit-on-paused"}, app.ExitOK},
-		"Interrupted": {"A party that is away ends the watch when asked.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitParty)}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
+		"Healthy": {"The new version serves.", []rollout.Status{healthy}, nil, app.ExitOK},
+		"RolledBack": {"The old version serves: neither success nor failure.",
+			[]rollout.Status{webRolloutIn(rollout.PhaseRolledBack, "")}, nil, app.ExitStopped},
+		"Cancelled": {"A frozen split is neither.", []rollout.Status{webRolloutIn(rollout.PhaseCancelled, "")}, nil, app.ExitStopped},
+		"Failed": {"A failure that waits for a person fails the pipeline.",
+			[]rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume)}, nil, app.ExitFailure},
+		"NeverBegan": {"A failure that is over is one too.", []rollout.Status{webRolloutIn(rollout.PhaseFailed, "")},
+			[]string{"--through-failure"}, app.ExitFailure},
+		"Retried": {"Whoever wants to see the retry says so.",
+			[]rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume), healthy}, []string{"--through-failure"}, app.ExitOK},
+		"Approval": {"An approval is waited for.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, nil, app.ExitOK},
+		"Paused": {"Unless asked otherwise.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy},
+			[]string{"--exit-on-paused"}, app.ExitPaused},
+		"Drift": {"Somebody's edit is a person's business too.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitDrift)}, []string{"--exit-on-paused"}, app.ExitPaused},
+		"Timer": {"A pause that ends by itself is not.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitTimer), healthy}, []string{"--exit-on-paused"}, app.ExitOK},
+		"Interrupted": {"A party that is away ends the watch when asked.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitParty)}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,16 +84,18 @@ func TestRolloutWait(t *testing.T) {
 		state  rollout.Status
 		code   int
 	}{
-		"Healthy":        {"It is there.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), app.ExitOK},
-		"NeverHealthy":   {"It will never be.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
-		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume), app.ExitFailed},
-		"FailedNoPause":  {"A pipeline must not smoke-test a dead canary.", "paused", waiting(rollout.PhaseFailed, rollout.WaitResume), app.ExitFailed},
-		"BackNoPause":    {"Nor one that was taken back.", "paused", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
-		"FailedOver":     {"What never began has failed as well.", "paused", webRolloutIn(rollout.PhaseFailed, ""), app.ExitFailed},
-		"AnyEnd":         {"Whoever asks for any end gets it.", "finished", webRolloutIn(rollout.PhaseFailed, ""), app.ExitOK},
-		"Paused":         {"It waits for a person.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval), app.ExitOK},
-		"NeverPaused":    {"It is over and waits for nobody.", "paused", webRolloutIn(rollout.PhaseHealthy, ""), app.ExitStopped},
-		"Finished":       {"Over is over.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), app.ExitOK},
+		"Healthy":      {"It is there.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), app.ExitOK},
+		"NeverHealthy": {"It will never be.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
+		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume),
+			app.ExitFailed},
+		"FailedNoPause": {"A pipeline must not smoke-test a dead canary.", "paused", waiting(rollout.PhaseFailed, rollout.WaitResume),
+			app.ExitFailed},
+		"BackNoPause": {"Nor one that was taken back.", "paused", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
+		"FailedOver":  {"What never began has failed as well.", "paused", webRolloutIn(rollout.PhaseFailed, ""), app.ExitFailed},
+		"AnyEnd":      {"Whoever asks for any end gets it.", "finished", webRolloutIn(rollout.PhaseFailed, ""), app.ExitOK},
+		"Paused":      {"It waits for a person.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval), app.ExitOK},
+		"NeverPaused": {"It is over and waits for nobody.", "paused", webRolloutIn(rollout.PhaseHealthy, ""), app.ExitStopped},
+		"Finished":    {"Over is over.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), app.ExitOK},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +116,8 @@ func TestRolloutWait(t *testing.T) {
 func TestRolloutWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	first := webRollout()
-	first.CurrentStepIndex, first.Reason, first.WaitingFor, first.CanaryReplicas, first.CanaryReadyReplicas = 1, "step 1 of 3: pods are getting ready", nil, 2, 1
+	first.CurrentStepIndex, first.Reason, first.WaitingFor, first.CanaryReplicas, first.CanaryReadyReplicas = 1,
+		"step 1 of 3: pods are getting ready", nil, 2, 1
 	first.Traffic = &rollout.TrafficStatus{CanaryWeight: 20, StableWeight: 80}
 	first.Steps[0].FinishedAt, first.Steps[1].StartedAt = nil, nil
 	api := watchedRolloutAPI(t, first, first, webRollout(), webRolloutIn(rollout.PhaseHealthy, "all 10 pods are new"))
@@ -154,5 +166,6 @@ func TestTrafficAtTheEnd(t *testing.T) {
 	require.Contains(t, text, "traffic   [####################]  the routes are given back, it follows the pods",
 		"routes that are given back say nothing of a weight: nobody may read that the new version gets no traffic")
 	s.FinishedAt, s.Phase = nil, rollout.PhaseProgressing
-	require.Contains(t, strings.Join(clirollout.Whole(plainDrawing, s), "\n"), "0 % goes to the new version, 100 % to the stable one", "in a step a weight of 0 is what is asked")
+	require.Contains(t, strings.Join(clirollout.Whole(plainDrawing, s), "\n"),
+		"0 % goes to the new version, 100 % to the stable one", "in a step a weight of 0 is what is asked")
 }

@@ -19,8 +19,10 @@ func TestServingHistory(t *testing.T) {
 	api.on("GET /api/v1/servings/serving-01/history", func(request) answer {
 		none := serving.Release{Parties: []serving.ReleaseParty{}, History: []kuscia.AuditEntry{}}
 		return answerJSON(http.StatusOK, client.ServingHistory{Items: []serving.Release{
-			{Parties: none.Parties, History: none.History, Record: "serving-r3", ID: "serving-01", Kind: serving.KindDelete, Generation: 3, State: serving.StateProgressing, Message: "what the parties run is removed", StartedAt: before(5 * time.Minute)},
-			{Parties: none.Parties, History: none.History, Record: "serving-r2", ID: "serving-01", Kind: serving.KindUpdate, Generation: 2, State: serving.StateRolledBack, Message: "party bob:\nbad image", Version: "9f3c",
+			{Parties: none.Parties, History: none.History, Record: "serving-r3", ID: "serving-01", Kind: serving.KindDelete, Generation: 3,
+				State: serving.StateProgressing, Message: "what the parties run is removed", StartedAt: before(5 * time.Minute)},
+			{Parties: none.Parties, History: none.History, Record: "serving-r2", ID: "serving-01", Kind: serving.KindUpdate, Generation: 2,
+				State: serving.StateRolledBack, Message: "party bob:\nbad image", Version: "9f3c",
 				StartedAt: before(10 * time.Minute), FinishedAt: beforeP(9 * time.Minute)},
 		}})
 	})

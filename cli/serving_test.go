@@ -31,13 +31,15 @@ func documentText(t *testing.T, name string) string {
 
 // twoParties is the serving of alice and bob, both with all their pods.
 func twoParties() serving.View {
-	party := serving.PartyView{Queue: "slipway.party.default", AppImage: "sf-serving-image", Deployment: "serving-01", Phase: kuscia.PhaseAvailable,
+	party := serving.PartyView{Queue: "slipway.party.default", AppImage: "sf-serving-image", Deployment: "serving-01",
+		Phase:    kuscia.PhaseAvailable,
 		Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}
 	alice, bob := party, party
 	alice.Domain, bob.Domain, bob.Role, bob.Deployment = "alice", "bob", "server", "serving-01-server"
 	alice.Endpoints = []serving.Endpoint{{PortName: "service", Scope: "Cluster", Endpoint: "serving-01-service.alice.svc", Port: 53509}}
 	bob.Endpoints = []serving.Endpoint{}
-	return serving.View{ID: "serving-01", Generation: 2, ServedGeneration: 2, Initiator: "alice", Phase: kuscia.PhaseAvailable, TotalParties: 2, AvailableParties: 2,
+	return serving.View{ID: "serving-01", Generation: 2, ServedGeneration: 2, Initiator: "alice", Phase: kuscia.PhaseAvailable,
+		TotalParties: 2, AvailableParties: 2,
 		Parties: []serving.PartyView{alice, bob}, CreatedAt: before(time.Hour),
 		Operation: &serving.OperationView{Kind: serving.KindUpdate, Generation: 2, Done: true, StartedAt: beforeP(time.Minute),
 			Workflow: &plan.WorkflowRef{ID: "serving/serving-01/2", RunID: "run-1", URL: "http://ui/serving"}}}
@@ -46,7 +48,8 @@ func twoParties() serving.View {
 // updating is the serving while bob gets new pods, one of which does not start.
 func updating() serving.View {
 	v := twoParties()
-	v.Phase, v.Reason, v.Message, v.AvailableParties, v.ServedGeneration = kuscia.PhaseProgressing, "ImagePullBackOff", "party bob/server: manifest unknown", 1, 1
+	v.Phase, v.Reason, v.Message, v.AvailableParties, v.ServedGeneration = kuscia.PhaseProgressing, "ImagePullBackOff",
+		"party bob/server: manifest unknown", 1, 1
 	v.Operation.Done = false
 	v.Parties[1].Phase, v.Parties[1].Reason, v.Parties[1].Message = kuscia.PhaseProgressing, "ImagePullBackOff", "manifest unknown"
 	v.Parties[1].UpdatedReplicas, v.Parties[1].AvailableReplicas = 1, 1
@@ -61,7 +64,8 @@ func ended(phase kuscia.Phase, reason string) serving.View {
 }
 
 func kusciaOK(data any) answer {
-	return answerJSON(http.StatusOK, map[string]any{"status": map[string]any{"code": 0, "message": "success", "details": []any{}}, "data": data})
+	return answerJSON(http.StatusOK, map[string]any{"status": map[string]any{"code": 0, "message": "success", "details": []any{}},
+		"data": data})
 }
 
 func kusciaRefusal(code int, message string) answer {
@@ -136,35 +140,47 @@ func TestTheRevisionOfAServingIsTheServers(t *testing.T) {
 	t.Parallel()
 	api := servingAPI(t)
 	got := slipway(t, api, "serving", "create", "-f", write(t, "kd.yaml", smallServing+"  revision: two\n"))
-	require.Equal(t, app.ExitOK, got.code, "an object that comes from kubectl may have one: every request has edited AppImages run by itself\n%s", got.err)
+	require.Equal(t, app.ExitOK, got.code, "an object that comes from kubectl may have one: every request has edited AppImages run "+
+		"by itself\n%s", got.err)
 	require.NotContains(t, api.requests()[0].body, "two")
 }
 
 func TestServingFilesThatCannotBeSent(t *testing.T) {
 	t.Parallel()
-	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec:\n  image: {name: x, tag: v1}\n  deployTemplates:\n" +
+	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec:\n  image: {name: x, tag: " +
+		"v1}\n  deployTemplates:\n" +
 		"  - name: t\n    spec:\n      containers:\n      - name: c\n        ports:\n        - {name: service, port: 53509, scope: Cluster}\n"
 	cases := map[string]struct{ reason, text, want string }{
 		"Affinity": {"A request has no affinity.", smallServing + "    template: {spec: {affinity: {}}}\n",
 			"f.yaml:9: spec.parties[0].template.spec.affinity: cannot be said in Kuscia's request: remove it, or use kubectl apply"},
-		"Image": {"Nor the image of a container.", smallServing + "    template:\n      spec:\n        containers:\n        - {name: c, image: x}\n",
+		"Image": {"Nor the image of a container.", smallServing +
+			"    template:\n      spec:\n        containers:\n        - {name: c, image: x}\n",
 			"f.yaml:12: spec.parties[0].template.spec.containers[0].image: cannot be said"},
-		"Label":      {"Nor labels.", strings.Replace(smallServing, "name: one", "name: one, labels: {team: a}", 1), "f.yaml:3: metadata.labels.team: cannot be said"},
-		"Policy":     {"Nor annotations of ours.", strings.Replace(smallServing, "name: one", "name: one, annotations: {slipway.io/policy: '{}'}", 1), "metadata.annotations.slipway.io/policy: cannot be said"},
-		"Namespace":  {"The engine has a namespace for servings.", strings.Replace(smallServing, "name: one", "name: one, namespace: shop", 1), "f.yaml:3: metadata.namespace: cannot be chosen over the API"},
-		"OtherApp":   {"Over the API everything is a serving.", strings.Replace(smallServing, "name: one", "name: one, labels: {kuscia.secretflow/app-type: job}", 1), "must be serving over the API"},
-		"WrongType":  {"Types are checked.", smallServing + "    template: {replicas: many}\n", "is no KusciaDeployment"},
-		"NoName":     {"A serving has a name.", strings.Replace(smallServing, "name: one", "", 1), "metadata.name: is missing"},
-		"OtherKind":  {"Only two kinds are taken.", "apiVersion: kuscia.secretflow/v1alpha1\nkind: DomainRoute\n", "f.yaml:1: kind: must be KusciaDeployment or AppImage"},
-		"Version":    {"Of one version.", "apiVersion: v1\nkind: KusciaDeployment\n", "f.yaml:1: apiVersion: must be kuscia.secretflow/v1alpha1"},
-		"Misspelt":   {"What the engine would leave aside is a mistake.", `{"serving_id":"one","partiez":[]}`, `is no CreateServingRequest of Kuscia: unknown field "partiez"`},
-		"NoID":       {"A request has an ID.", `{"initiator":"alice"}`, "serving_id: is missing"},
-		"Garbage":    {"What is no object is nothing.", "- a\n- b\n", "f.yaml:1: is no object"},
-		"Nothing":    {"An empty file is a mistake.", "# nothing\n", "the file holds no document"},
-		"Port":       {"The number of a port cannot be registered over HTTP.", image + "---\n" + smallServing, "f.yaml:12: spec.deployTemplates[0].spec.containers[0].ports[0].port: cannot be said in Kuscia's request for an AppImage"},
-		"ImageOnly":  {"There is a command for servings only.", strings.Replace(image, "port: 53509, ", "", 1), "there is no serving among the documents"},
-		"ImageTypo":  {"An AppImage is read strictly.", strings.Replace(image, "tag: v1", "tagg: v1", 1), `is no AppImage: unknown field "tagg"`},
-		"ImageLabel": {"An AppImage has no labels over HTTP.", strings.Replace(image, "{name: image}", "{name: image, labels: {a: b}}", 1), "f.yaml:3: metadata.labels: cannot be said"},
+		"Label": {"Nor labels.", strings.Replace(smallServing, "name: one", "name: one, labels: {team: a}", 1),
+			"f.yaml:3: metadata.labels.team: cannot be said"},
+		"Policy": {"Nor annotations of ours.", strings.Replace(smallServing, "name: one",
+			"name: one, annotations: {slipway.io/policy: '{}'}", 1), "metadata.annotations.slipway.io/policy: cannot be said"},
+		"Namespace": {"The engine has a namespace for servings.",
+			strings.Replace(smallServing, "name: one", "name: one, namespace: shop", 1),
+			"f.yaml:3: metadata.namespace: cannot be chosen over the API"},
+		"OtherApp": {"Over the API everything is a serving.",
+			strings.Replace(smallServing, "name: one", "name: one, labels: {kuscia.secretflow/app-type: job}", 1), "must be serving over the API"},
+		"WrongType": {"Types are checked.", smallServing + "    template: {replicas: many}\n", "is no KusciaDeployment"},
+		"NoName":    {"A serving has a name.", strings.Replace(smallServing, "name: one", "", 1), "metadata.name: is missing"},
+		"OtherKind": {"Only two kinds are taken.", "apiVersion: kuscia.secretflow/v1alpha1\nkind: DomainRoute\n",
+			"f.yaml:1: kind: must be KusciaDeployment or AppImage"},
+		"Version":  {"Of one version.", "apiVersion: v1\nkind: KusciaDeployment\n", "f.yaml:1: apiVersion: must be kuscia.secretflow/v1alpha1"},
+		"Misspelt": {"What the engine would leave aside is a mistake.", `{"serving_id":"one","partiez":[]}`, `is no CreateServingRequest of Kuscia: unknown field "partiez"`},
+		"NoID":     {"A request has an ID.", `{"initiator":"alice"}`, "serving_id: is missing"},
+		"Garbage":  {"What is no object is nothing.", "- a\n- b\n", "f.yaml:1: is no object"},
+		"Nothing":  {"An empty file is a mistake.", "# nothing\n", "the file holds no document"},
+		"Port": {"The number of a port cannot be registered over HTTP.", image + "---\n" + smallServing,
+			"f.yaml:12: spec.deployTemplates[0].spec.containers[0].ports[0].port: cannot be said in Kuscia's request for an AppImage"},
+		"ImageOnly": {"There is a command for servings only.", strings.Replace(image, "port: 53509, ", "", 1),
+			"there is no serving among the documents"},
+		"ImageTypo": {"An AppImage is read strictly.", strings.Replace(image, "tag: v1", "tagg: v1", 1), `is no AppImage: unknown field "tagg"`},
+		"ImageLabel": {"An AppImage has no labels over HTTP.",
+			strings.Replace(image, "{name: image}", "{name: image, labels: {a: b}}", 1), "f.yaml:3: metadata.labels: cannot be said"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +198,8 @@ func TestServingFilesThatCannotBeSent(t *testing.T) {
 
 func TestAnAppImageOfTheFileIsRegisteredFirst(t *testing.T) {
 	t.Parallel()
-	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec: {image: {name: x, tag: v1}, deployTemplates: [{name: t, spec: {containers: [{name: c}]}}]}\n"
+	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec: {image: {name: x, tag: " +
+		"v1}, deployTemplates: [{name: t, spec: {containers: [{name: c}]}}]}\n"
 	path := write(t, "f.yaml", smallServing+"---\n"+image)
 	api := servingAPI(t)
 	got := slipway(t, api, "serving", "create", "-f", path)
@@ -201,7 +218,8 @@ func TestAnAppImageOfTheFileIsRegisteredFirst(t *testing.T) {
 		})
 		return api
 	}
-	require.Equal(t, "AppImage image unchanged\nserving one created\n", slipway(t, there("v1"), "serving", "create", "-f", path).out, "it is there as it should be")
+	require.Equal(t, "AppImage image unchanged\nserving one created\n", slipway(t, there("v1"), "serving", "create", "-f", path).out,
+		"it is there as it should be")
 	api = there("v2")
 	other := slipway(t, api, "serving", "create", "-f", path)
 	require.Equal(t, app.ExitFailure, other.code)
@@ -212,17 +230,20 @@ func TestAnAppImageOfTheFileIsRegisteredFirst(t *testing.T) {
 	api.on("POST /api/v1/serving/query", func(request) answer {
 		return kusciaOK(map[string]any{"initiator": "alice", "parties": []any{map[string]any{"domain_id": "alice", "app_image": "image"}}})
 	})
-	require.Equal(t, "AppImage image replaced\nserving one updated\n", slipway(t, api, "serving", "update", "-f", path).out, "an update changes it")
+	require.Equal(t, "AppImage image replaced\nserving one updated\n", slipway(t, api, "serving", "update", "-f", path).out,
+		"an update changes it")
 }
 
 func TestAKusciaDeploymentThatNoUpdateCanReach(t *testing.T) {
 	t.Parallel()
 	now := map[string]any{"initiator": "alice", "serving_input_config": "{}", "parties": []any{
-		map[string]any{"domain_id": "alice", "replicas": 3, "service_name_prefix": "svc"}, map[string]any{"domain_id": "carol", "role": "client"}}}
+		map[string]any{"domain_id": "alice", "replicas": 3, "service_name_prefix": "svc"},
+		map[string]any{"domain_id": "carol", "role": "client"}}}
 	query := func(request) answer { return kusciaOK(now) }
 	api := servingAPI(t)
 	api.on("POST /api/v1/serving/query", query)
-	path := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice", "initiator: bob", 1)+"  - {domainID: bob, appImageRef: image}\n")
+	path := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice", "initiator: bob",
+		1)+"  - {domainID: bob, appImageRef: image}\n")
 	got := slipway(t, api, "serving", "update", "-f", path).inFolder(path)
 	require.Equal(t, `kd.yaml:5: spec.initiator: is alice for the serving that there is, and an update cannot change it: use kubectl apply
 kd.yaml:5: spec.inputConfig: is absent, and an update cannot take it away: use kubectl apply
@@ -238,7 +259,8 @@ error: 5 errors; serving one was not changed
 	now["parties"] = []any{map[string]any{"domain_id": "alice", "replicas": 3}}
 	whole := strings.Replace(smallServing, "initiator: alice", "initiator: alice\n  inputConfig: '{}'", 1)
 	got = slipwayWith(t, api, whole, "serving", "update", "-f", "-")
-	require.Contains(t, got.err, "standard input:8: spec.parties[0].template.replicas: is absent, and an update cannot take back the 3 that there are: say how many")
+	require.Contains(t, got.err, "standard input:8: spec.parties[0].template.replicas: is absent, and an update cannot take back "+
+		"the 3 that there are: say how many")
 	got = slipwayWith(t, api, whole+"    template: {replicas: 2}\n", "serving", "update", "-f", "-")
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	sent := api.requests()[len(api.requests())-1]
@@ -255,10 +277,14 @@ func TestWhatKusciaRefusesIsAnError(t *testing.T) {
 		want    string
 	}{
 		"Exists": {"A name that is taken.", 11600, `serving "cross-domain/serving-01" already exists, please ensure that the name is not duplicated`,
-			"error: serving serving-01: serving \"cross-domain/serving-01\" already exists, please ensure that the name is not duplicated (code 11600)\nChange it with `slipway serving update -f FILE`, or choose another serving_id."},
-		"NoAppImage": {"An AppImage that is not there.", 11600, "can not get appimage x from cluster, appimages.kuscia.secretflow \"x\" not found", "Register the AppImage first"},
-		"NoDomain":   {"A domain that nobody knows.", 11600, "domain x is not known: create a Party object or a namespace of that name in the home cluster", "`slipway party list`"},
-		"Malformed":  {"What no state of things could make good.", 11100, "initiator can not be empty", "Nothing was changed: correct the request"},
+			"error: serving serving-01: serving \"cross-domain/serving-01\" already exists, please ensure that the name is not " +
+				"duplicated (code 11600)\nChange it with `slipway serving update -f FILE`, or choose another serving_id."},
+		"NoAppImage": {"An AppImage that is not there.", 11600,
+			"can not get appimage x from cluster, appimages.kuscia.secretflow \"x\" not found", "Register the AppImage first"},
+		"NoDomain": {"A domain that nobody knows.", 11600,
+			"domain x is not known: create a Party object or a namespace of that name in the home cluster", "`slipway party list`"},
+		"Malformed": {"What no state of things could make good.", 11100, "initiator can not be empty",
+			"Nothing was changed: correct the request"},
 		"Unexpected": {"What the engine did not expect.", 11101, "boom", "The engine's log has more."},
 	}
 	for name, c := range cases {
@@ -327,7 +353,8 @@ serving-02   Progressing, being deleted   1/2       update of generation 2 runs 
 	require.Contains(t, completed.out, "serving-01\tAvailable\n", "a shell is told the IDs")
 
 	api.on("GET /api/v1/servings", func(request) answer { return answerJSON(http.StatusOK, client.ServingList{Items: []serving.View{}}) })
-	require.Equal(t, outcome{err: "There are no servings: declare one with `slipway serving create -f FILE`.\n"}, slipway(t, api, "serving", "list"))
+	require.Equal(t, outcome{err: "There are no servings: declare one with `slipway serving create -f FILE`.\n"},
+		slipway(t, api, "serving", "list"))
 }
 
 func TestServingQuery(t *testing.T) {
@@ -349,7 +376,8 @@ update of generation 2 runs, 1m00s since it began; generation 1 serves
 
 workflow serving/serving-01/2  http://ui/serving
 `, slipway(t, api, "serving", "get", "serving-01").out)
-	require.Equal(t, "initiator: alice\nstatus:\n  state: Available\n", slipway(t, api, "serving", "get", "serving-01", "-o", "yaml").out, "the data of Kuscia's query")
+	require.Equal(t, "initiator: alice\nstatus:\n  state: Available\n",
+		slipway(t, api, "serving", "get", "serving-01", "-o", "yaml").out, "the data of Kuscia's query")
 	api.on("POST /api/v1/serving/query", func(request) answer {
 		return kusciaRefusal(11601, `kusciadeployments.kuscia.secretflow "none" not found`)
 	})
@@ -390,19 +418,24 @@ func TestServingWatchExitCodes(t *testing.T) {
 		args   []string
 		code   int
 	}{
-		"Available":  {"Every party has all replicas.", []serving.View{ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"Failed":     {"A party cannot be brought to it.", []serving.View{ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil, app.ExitFailure},
-		"Refused":    {"What was asked cannot be run, though something else serves.", []serving.View{ended(kuscia.PhaseAvailable, serving.ReasonValidateFailed)}, nil, app.ExitFailure},
-		"RolledBack": {"The update failed, and the version before it serves.", []serving.View{ended(kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack)}, nil, app.ExitStopped},
-		"PutRight":   {"It failed, and came to be all the same.", []serving.View{putRight}, nil, app.ExitOK},
-		"NoWayBack":  {"The way back fails: it is tried again, and nobody waits for it.", []serving.View{stuck}, nil, app.ExitFailure},
-		"Partial":    {"Pods are still to come.", []serving.View{ended(kuscia.PhasePartialAvailable, ""), ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"NotBegun":   {"The operation of before says nothing about what is asked now.", []serving.View{asked, ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil, app.ExitFailure},
-		"Away":       {"A party that is away is waited for.", []serving.View{away, ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"AwayEnds":   {"Unless told otherwise.", []serving.View{away}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
-		"Asks":       {"A person who is to approve is waited for.", []serving.View{asking(), ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"AsksEnds":   {"Unless told otherwise.", []serving.View{asking()}, []string{"--exit-on-paused"}, app.ExitPaused},
-		"Timeout":    {"Nothing comes.", nil, []string{"--timeout", "100ms"}, app.ExitTimeout},
+		"Available": {"Every party has all replicas.", []serving.View{ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"Failed": {"A party cannot be brought to it.", []serving.View{ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil,
+			app.ExitFailure},
+		"Refused": {"What was asked cannot be run, though something else serves.",
+			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonValidateFailed)}, nil, app.ExitFailure},
+		"RolledBack": {"The update failed, and the version before it serves.",
+			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack)}, nil, app.ExitStopped},
+		"PutRight":  {"It failed, and came to be all the same.", []serving.View{putRight}, nil, app.ExitOK},
+		"NoWayBack": {"The way back fails: it is tried again, and nobody waits for it.", []serving.View{stuck}, nil, app.ExitFailure},
+		"Partial": {"Pods are still to come.", []serving.View{ended(kuscia.PhasePartialAvailable, ""),
+			ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"NotBegun": {"The operation of before says nothing about what is asked now.",
+			[]serving.View{asked, ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil, app.ExitFailure},
+		"Away":     {"A party that is away is waited for.", []serving.View{away, ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"AwayEnds": {"Unless told otherwise.", []serving.View{away}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
+		"Asks":     {"A person who is to approve is waited for.", []serving.View{asking(), ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"AsksEnds": {"Unless told otherwise.", []serving.View{asking()}, []string{"--exit-on-paused"}, app.ExitPaused},
+		"Timeout":  {"Nothing comes.", nil, []string{"--timeout", "100ms"}, app.ExitTimeout},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -417,7 +450,8 @@ func TestServingWatchExitCodes(t *testing.T) {
 func TestServingWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	failed := updating()
-	failed.Phase, failed.Reason, failed.Message, failed.AvailableParties = kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack, "party bob/server: 15 s passed", 2
+	failed.Phase, failed.Reason, failed.Message, failed.AvailableParties = kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack,
+		"party bob/server: 15 s passed", 2
 	failed.Operation.Done, failed.Operation.Reason, failed.Operation.Message = true, failed.Reason, failed.Message
 	failed.Parties = twoParties().Parties
 	got := slipway(t, watchedServingAPI(t, updating(), updating(), failed), "serving", "watch", "serving-01")
@@ -442,7 +476,8 @@ func TestADeletionIsFollowedUntilTheServingIsGone(t *testing.T) {
 	deleted.DeletedAt = beforeP(time.Second)
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, deleted) })
-	api.on("GET /api/v1/servings/serving-01/events", func(request) answer { return problem(http.StatusNotFound, "serving serving-01 does not exist") })
+	api.on("GET /api/v1/servings/serving-01/events",
+		func(request) answer { return problem(http.StatusNotFound, "serving serving-01 does not exist") })
 	got := slipway(t, api, "serving", "watch", "serving-01")
 	require.Equal(t, app.ExitOK, got.code)
 	require.Equal(t, "serving serving-01 is gone\n", got.err)
@@ -461,7 +496,8 @@ func TestServingCreateAndWatch(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, "serving serving-01 created\n", got.err)
 	require.Contains(t, got.out, "serving serving-01 is Available\n2 of 2 parties serve\n")
-	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "--timeout", "1m").code, "what is not watched has no time")
+	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "--timeout", "1m").code,
+		"what is not watched has no time")
 	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "-f", path, "-w").code, "one at a time")
 }
 

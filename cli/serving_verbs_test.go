@@ -20,9 +20,11 @@ import (
 // asking is the serving while an approval of bob is waited for.
 func asking() serving.View {
 	v := twoParties()
-	v.Phase, v.Reason, v.Message, v.ServedGeneration = kuscia.PhaseProgressing, serving.ReasonWaitingForApproval, "party bob/server waits for an approval", 1
+	v.Phase, v.Reason, v.Message, v.ServedGeneration = kuscia.PhaseProgressing, serving.ReasonWaitingForApproval,
+		"party bob/server waits for an approval", 1
 	v.Operation.Done, v.Operation.Reason, v.Operation.Message = false, v.Reason, v.Message
-	v.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.NewTime(before(5 * time.Minute)), Party: "bob/server", Gate: "g1", Message: v.Message}
+	v.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.NewTime(before(5 * time.Minute)),
+		Party: "bob/server", Gate: "g1", Message: v.Message}
 	v.Parties[1].Phase, v.Parties[1].UpdatedReplicas = kuscia.PhaseProgressing, 0
 	return v
 }
@@ -65,7 +67,8 @@ func TestWhatIsApprovedIsShown(t *testing.T) {
 		}
 		fresh := asking()
 		return answer{status: http.StatusConflict, contentType: "application/problem+json",
-			body: client.Problem{Type: "/docs#problem", Title: "Problem", Status: http.StatusConflict, Detail: "the gate is of something else", Serving: &fresh}}
+			body: client.Problem{Type: "/docs#problem", Title: "Problem", Status: http.StatusConflict,
+				Detail: "the gate is of something else", Serving: &fresh}}
 	})
 	got := slipway(t, api, "serving", "approve", "serving-01", "--yes")
 	require.Equal(t, `approve of serving serving-01, which waits for an approval of bob/server since 11:55:00
@@ -76,7 +79,8 @@ func TestWhatIsApprovedIsShown(t *testing.T) {
 
 	stale := slipway(t, api, "serving", "approve", "serving-01", "--gate", "older", "--party", "bob/server")
 	require.Equal(t, app.ExitFailure, stale.code)
-	require.Equal(t, "error: the gate is of something else\nThe serving is Progressing now: WaitingForApproval: party bob/server waits for an approval\n", stale.err)
+	require.Equal(t, "error: the gate is of something else\nThe serving is Progressing now: WaitingForApproval: party bob/server "+
+		"waits for an approval\n", stale.err)
 
 	api.on("POST /api/v1/servings/serving-01/approve", func(request) answer {
 		return problem(http.StatusServiceUnavailable, "the outcome of approve is unknown")
@@ -89,7 +93,8 @@ func TestAServingShowsWhomItWaitsFor(t *testing.T) {
 	t.Parallel()
 	v := asking()
 	at := metav1.NewTime(before(6 * time.Minute))
-	v.Operation.History = []kuscia.AuditEntry{{At: at, Actor: "li", Via: "cli", Verb: "approve", Party: "bob/server", Reason: "early", Outcome: "refused", Message: "no approval is waited for now"}}
+	v.Operation.History = []kuscia.AuditEntry{{At: at, Actor: "li", Via: "cli", Verb: "approve", Party: "bob/server",
+		Reason: "early", Outcome: "refused", Message: "no approval is waited for now"}}
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, v) })
 	api.on("GET /api/v1/servings", func(request) answer { return answerJSON(http.StatusOK, client.ServingList{Items: []serving.View{v}}) })
@@ -105,7 +110,8 @@ waits for an approval of bob/server since 11:55:00 (5m00s)
 
 	later := asking()
 	later.Operation.History = append(later.Operation.History, v.Operation.History[0])
-	later.Operation.History = append(later.Operation.History, kuscia.AuditEntry{At: metav1.NewTime(before(time.Minute)), Actor: "li", Via: "http", Verb: "pause", Outcome: "accepted", Message: "held"})
+	later.Operation.History = append(later.Operation.History,
+		kuscia.AuditEntry{At: metav1.NewTime(before(time.Minute)), Actor: "li", Via: "http", Verb: "pause", Outcome: "accepted", Message: "held"})
 	later.Operation.WaitingFor.Kind = serving.WaitResume
 	watched := slipway(t, watchedServingAPI(t, v, v, later, ended(kuscia.PhaseAvailable, "")), "serving", "watch", "serving-01").out
 	require.Equal(t, 1, strings.Count(watched, "approve of bob/server by li"), "each decision is told once: %s", watched)

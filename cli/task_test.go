@@ -20,9 +20,11 @@ func TestTaskList(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/tasks", func(r request) answer {
 		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "more", Items: []client.TaskSummary{
-			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li", CreatedAt: before(5 * time.Minute), StartedAt: beforeP(4 * time.Minute)},
+			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li", CreatedAt: before(5 * time.Minute),
+				StartedAt: beforeP(4 * time.Minute)},
 			{ID: "bank-7", Plan: "bank", State: plan.TaskRunning, CreatedAt: before(6 * time.Minute), StartedAt: beforeP(6 * time.Minute)},
-			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: "service 111 failed: " + strings.Repeat("x", 60), CreatedAt: before(time.Hour),
+			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: "service 111 failed: " + strings.Repeat("x", 60),
+				CreatedAt: before(time.Hour),
 				StartedAt: beforeP(time.Hour), FinishedAt: beforeP(58 * time.Minute)},
 		}})
 	})
@@ -33,7 +35,8 @@ bank-7   bank   Running   6m00s   6m00s   -
 shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 60) + `
 `}, got)
 	require.Len(t, api.requests(), 1, "--limit ends the paging")
-	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query, "filters go to the API; states may be in any case")
+	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query,
+		"filters go to the API; states may be in any case")
 
 	wrong := slipway(t, api, "task", "list", "--state", "Broken")
 	require.Equal(t, app.ExitUsage, wrong.code)
@@ -110,16 +113,19 @@ func TestTaskVerbs(t *testing.T) {
 
 			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
 			unknown := slipway(t, api, "task", verb, "shop-1", "--key", "mine")
-			require.Contains(t, unknown.err, "slipway task "+verb+" shop-1 --key mine\n", "an unknown outcome comes with the way to repeat it safely")
+			require.Contains(t, unknown.err, "slipway task "+verb+" shop-1 --key mine\n",
+				"an unknown outcome comes with the way to repeat it safely")
 		})
 	}
 }
 
 func TestVerbExamplesHaveTheirOwnReasons(t *testing.T) {
 	t.Parallel()
-	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready", "stop": "the release is called off"} {
+	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready",
+		"stop": "the release is called off"} {
 		help := slipway(t, nil, "task", verb, "--help")
-		require.Contains(t, help.out, "slipway task "+verb+" shop-20261102093000-k3v9q --reason \""+reason+"\"\n", "nobody resumes in order to wait")
+		require.Contains(t, help.out, "slipway task "+verb+" shop-20261102093000-k3v9q --reason \""+reason+"\"\n",
+			"nobody resumes in order to wait")
 	}
 }
 
@@ -130,10 +136,13 @@ func TestDrawingSaysWhatTheTimeIs(t *testing.T) {
 		task   plan.Task
 		want   string
 	}{
-		"Paused":      {"The time is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"), "Paused, 1m05s since it began: paused by li"},
-		"Interrupted": {"Nor that of the trouble.", shopTaskIn(plan.TaskInterrupted, "no cluster"), "Interrupted, 1m05s since it began: no cluster"},
-		"Stopped":     {"A task that is over took as long as it took.", shopTaskIn(plan.TaskStopped, "stopped by li"), "Stopped after 1m00s: stopped by li"},
-		"Pending":     {"Before it begins there is no time.", plan.Task{State: plan.TaskPending, Reason: "accepted"}, "Pending: accepted"},
+		"Paused": {"The time is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"),
+			"Paused, 1m05s since it began: paused by li"},
+		"Interrupted": {"Nor that of the trouble.", shopTaskIn(plan.TaskInterrupted, "no cluster"),
+			"Interrupted, 1m05s since it began: no cluster"},
+		"Stopped": {"A task that is over took as long as it took.", shopTaskIn(plan.TaskStopped, "stopped by li"),
+			"Stopped after 1m00s: stopped by li"},
+		"Pending": {"Before it begins there is no time.", plan.Task{State: plan.TaskPending, Reason: "accepted"}, "Pending: accepted"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -148,12 +157,14 @@ func TestTaskReport(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/tasks/shop-1/report", func(r request) answer {
 		if r.query == "format=markdown" {
-			return answer{status: http.StatusOK, contentType: "text/markdown", body: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}
+			return answer{status: http.StatusOK, contentType: "text/markdown",
+				body: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}
 		}
 		return answer{status: http.StatusOK, contentType: "application/json", body: `{"id":"shop-1","plan":"shop","state":"Succeeded","reason":"released",` +
 			`"createdAt":"2026-11-02T09:30:00Z","services":[],"waves":[],"reverse":{"notes":["nothing"]}}`}
 	})
-	require.Equal(t, outcome{out: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}, slipway(t, api, "task", "report", "shop-1"))
+	require.Equal(t, outcome{out: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"},
+		slipway(t, api, "task", "report", "shop-1"))
 	report := slipway(t, api, "task", "report", "shop-1", "-o", "yaml")
 	require.Zero(t, report.code)
 	require.Contains(t, report.out, "id: shop-1\n")
@@ -199,28 +210,34 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"Stranger": {
 			"Something else behind the address is recognised.", []string{"task", "get", "html", "--api", api.URL}, app.ExitFailure,
-			"answered 502 Bad Gateway (text/html), which is no answer of the Slipway API\nSomething else may listen there: check --api or SLIPWAY_API.\n",
+			"answered 502 Bad Gateway (text/html), which is no answer of the Slipway API\nSomething else may listen there: check --api " +
+				"or SLIPWAY_API.\n",
 		},
 		"StrangerThatSucceeds": {
-			"Success is no proof.", []string{"task", "get", "text", "--api", api.URL}, app.ExitFailure, "answered 200 OK (text/html), which is no answer of the Slipway API",
+			"Success is no proof.", []string{"task", "get", "text", "--api", api.URL}, app.ExitFailure,
+			"answered 200 OK (text/html), which is no answer of the Slipway API",
 		},
 		"Engine": {
-			"The engine's own trouble points at its log, and cannot write to the terminal.", []string{"task", "get", "broken", "--api", api.URL}, app.ExitFailure,
+			"The engine's own trouble points at its log, and cannot write to the terminal.",
+			[]string{"task", "get", "broken", "--api", api.URL}, app.ExitFailure,
 			"error: the home cluster does not answer [2J\nThe engine's log has more, under request r-1.\n",
 		},
 		"UnknownCommand": {
 			"A misspelt command is met with the right one.", []string{"task", "wach"}, app.ExitUsage,
 			"error: unknown command \"wach\" for \"slipway task\"; did you mean watch?\nSee `slipway task --help`.\n",
 		},
-		"UnknownFlag":   {"So is a flag.", []string{"task", "list", "--stat", "x"}, app.ExitUsage, "unknown flag: --stat"},
-		"BadOutput":     {"Only these forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage, "want table, json, yaml, name or jsonpath={…}"},
-		"MissingID":     {"What is missing is named.", []string{"task", "get"}, app.ExitUsage, "error: name a task: ID is missing\n"},
-		"PathInID":      {"An ID cannot lead to another address of the API.", []string{"task", "get", "../plans"}, app.ExitUsage, `"../plans" is not the ID of a task`},
-		"DotsAsID":      {"Nor can dots.", []string{"task", "delete", ".."}, app.ExitUsage, `".." is not the ID of a task`},
-		"NoFile":        {"A file that is not there is named.", []string{"plan", "apply", "-f", "no-such.yaml"}, app.ExitFailure, "error: there is no file no-such.yaml\n"},
+		"UnknownFlag": {"So is a flag.", []string{"task", "list", "--stat", "x"}, app.ExitUsage, "unknown flag: --stat"},
+		"BadOutput": {"Only these forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage,
+			"want table, json, yaml, name or jsonpath={…}"},
+		"MissingID": {"What is missing is named.", []string{"task", "get"}, app.ExitUsage, "error: name a task: ID is missing\n"},
+		"PathInID":  {"An ID cannot lead to another address of the API.", []string{"task", "get", "../plans"}, app.ExitUsage, `"../plans" is not the ID of a task`},
+		"DotsAsID":  {"Nor can dots.", []string{"task", "delete", ".."}, app.ExitUsage, `".." is not the ID of a task`},
+		"NoFile": {"A file that is not there is named.", []string{"plan", "apply", "-f", "no-such.yaml"}, app.ExitFailure,
+			"error: there is no file no-such.yaml\n"},
 		"FileNotGiven":  {"-f is needed.", []string{"plan", "apply"}, app.ExitUsage, `required flag(s) "file" not set`},
 		"NegativeLimit": {"A negative limit is a mistake.", []string{"task", "list", "--limit=-1"}, app.ExitUsage, "--limit -1 is negative"},
-		"BadAPI":        {"A wrong setting is one of usage.", []string{"task", "list", "--api", "localhost"}, app.ExitUsage, "a setting is wrong: api (flag --api)"},
+		"BadAPI": {"A wrong setting is one of usage.", []string{"task", "list", "--api", "localhost"}, app.ExitUsage,
+			"a setting is wrong: api (flag --api)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +257,8 @@ func TestCompletion(t *testing.T) {
 	api.on("GET /api/v1/tasks", func(r request) answer {
 		asked = r.query
 		return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{
-			{ID: "shop-2", Plan: "shop", State: plan.TaskRunning, CreatedAt: noon}, {ID: "bank-1", Plan: "bank", State: plan.TaskPending, CreatedAt: noon}}})
+			{ID: "shop-2", Plan: "shop", State: plan.TaskRunning, CreatedAt: noon},
+			{ID: "bank-1", Plan: "bank", State: plan.TaskPending, CreatedAt: noon}}})
 	})
 	api.on("GET /api/v1/plans", func(request) answer {
 		return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{{Name: "shop", Comment: "the shop", CreatedAt: noon}}})

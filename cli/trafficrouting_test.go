@@ -23,16 +23,20 @@ func TestTrafficRoutingApply(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	put := func(r request) answer {
-		return answerJSON(http.StatusCreated, client.PutTrafficRoutingResult{Namespace: "shop", Name: "mse", Changed: true, Warnings: []string{"its status is passed over"}})
+		return answerJSON(http.StatusCreated, client.PutTrafficRoutingResult{Namespace: "shop", Name: "mse", Changed: true,
+			Warnings: []string{"its status is passed over"}})
 	}
 	api.on("PUT /api/v1/trafficroutings/shop/mse", put)
 	api.on("PUT /api/v1/trafficroutings/shop/other", put)
 	file := write(t, "mse.yaml", trafficFile)
 	warning := "warning: mse.yaml: its status is passed over\n"
-	require.Equal(t, outcome{out: "traffic routing shop/mse created\n", err: warning}, slipway(t, api, "trafficrouting", "apply", "-f", file).inFolder(file))
+	require.Equal(t, outcome{out: "traffic routing shop/mse created\n", err: warning},
+		slipway(t, api, "trafficrouting", "apply", "-f", file).inFolder(file))
 	require.Contains(t, api.requests()[0].body, "kind: TrafficRouting", "the document goes as it is")
 	spec := "objectRef: []\n"
-	require.Equal(t, outcome{out: "traffic routing shop/other created\n", err: "warning: standard input: its status is passed over\n"}, slipwayWith(t, api, spec, "trafficrouting", "put", "-f", "-", "-n", "shop", "other"))
+	require.Equal(t, outcome{out: "traffic routing shop/other created\n",
+		err: "warning: standard input: its status is passed over\n"},
+		slipwayWith(t, api, spec, "trafficrouting", "put", "-f", "-", "-n", "shop", "other"))
 
 	for reason, args := range map[string][]string{
 		"a spec alone has no name":                  {"-f", write(t, "x.yaml", spec)},
@@ -50,14 +54,17 @@ func TestTrafficRoutingApply(t *testing.T) {
 func TestTrafficRoutingReadAndDelete(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	one := client.TrafficRouting{Namespace: "shop", Name: "mse", CreatedAt: before(time.Hour), Spec: map[string]any{"strategy": map[string]any{"weight": 20}},
+	one := client.TrafficRouting{Namespace: "shop", Name: "mse", CreatedAt: before(time.Hour),
+		Spec:   map[string]any{"strategy": map[string]any{"weight": 20}},
 		Status: client.TrafficRoutingStatus{Phase: client.TrafficRoutingStatusPhaseProgressing, Holders: []string{"rollout/default/shop/web"}}}
 	api.on("GET /api/v1/trafficroutings", func(request) answer {
 		return answerJSON(http.StatusOK, client.TrafficRoutingList{Items: []client.TrafficRouting{one}})
 	})
 	api.on("GET /api/v1/trafficroutings/shop/mse", func(request) answer { return answerJSON(http.StatusOK, one) })
-	api.on("DELETE /api/v1/trafficroutings/shop/mse", func(request) answer { return problem(http.StatusConflict, "rollout/default/shop/web holds it") })
-	require.Equal(t, outcome{out: "NAME       PHASE         HELD BY                    AGE\nshop/mse   Progressing   rollout/default/shop/web   1h00m\n"},
+	api.on("DELETE /api/v1/trafficroutings/shop/mse",
+		func(request) answer { return problem(http.StatusConflict, "rollout/default/shop/web holds it") })
+	require.Equal(t, outcome{out: "NAME       PHASE         HELD BY                    AGE\nshop/mse   Progressing   " +
+		"rollout/default/shop/web   1h00m\n"},
 		slipway(t, api, "trafficrouting", "list"))
 	require.Equal(t, outcome{out: "traffic routing shop/mse is Progressing\nheld by rollout/default/shop/web\n\nstrategy:\n  weight: 20\n"},
 		slipway(t, api, "trafficrouting", "get", "mse", "-n", "shop"))

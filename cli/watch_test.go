@@ -65,11 +65,13 @@ func TestWatchExitCodes(t *testing.T) {
 		args   []string
 		code   int
 	}{
-		"Succeeded":   {"Success is 0.", []plan.TaskState{plan.TaskSucceeded}, nil, app.ExitOK},
-		"Failed":      {"A failed task fails the pipeline.", []plan.TaskState{plan.TaskFailed}, nil, app.ExitFailure},
-		"Stopped":     {"Stopped is neither success nor failure.", []plan.TaskState{plan.TaskStopping, plan.TaskStopped}, nil, app.ExitStopped},
-		"Interrupted": {"Interrupted ends the watch when asked.", []plan.TaskState{plan.TaskInterrupted}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
-		"Paused":      {"Paused ends the watch when asked.", []plan.TaskState{plan.TaskPausing, plan.TaskPaused}, []string{"--exit-on-paused"}, app.ExitPaused},
+		"Succeeded": {"Success is 0.", []plan.TaskState{plan.TaskSucceeded}, nil, app.ExitOK},
+		"Failed":    {"A failed task fails the pipeline.", []plan.TaskState{plan.TaskFailed}, nil, app.ExitFailure},
+		"Stopped":   {"Stopped is neither success nor failure.", []plan.TaskState{plan.TaskStopping, plan.TaskStopped}, nil, app.ExitStopped},
+		"Interrupted": {"Interrupted ends the watch when asked.", []plan.TaskState{plan.TaskInterrupted},
+			[]string{"--exit-on-interrupted"}, app.ExitInterrupted},
+		"Paused": {"Paused ends the watch when asked.", []plan.TaskState{plan.TaskPausing, plan.TaskPaused},
+			[]string{"--exit-on-paused"}, app.ExitPaused},
 		"GoesOn": {"Otherwise both wait for a person.",
 			[]plan.TaskState{plan.TaskPaused, plan.TaskRunning, plan.TaskInterrupted, plan.TaskRunning, plan.TaskSucceeded}, nil, app.ExitOK},
 		"OtherOption": {"Each option ends at its own state only.",
@@ -123,7 +125,8 @@ func TestWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	done.Services[1].Workloads[0].State, done.Services[1].Workloads[0].Message = plan.ItemSucceeded, "restarted"
 	done.Services[1].Workloads[1].State = plan.ItemSucceeded
 	done.Services[2].Reason = done.Services[2].Workloads[0].Message
-	done.History = []audit.Entry{{At: before(10 * time.Second), Actor: "li", Via: "cli", Verb: plan.VerbPause, Outcome: audit.Accepted, Message: "pausing"}}
+	done.History = []audit.Entry{{At: before(10 * time.Second), Actor: "li", Via: "cli", Verb: plan.VerbPause,
+		Outcome: audit.Accepted, Message: "pausing"}}
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, ": hello\n\n")
 		sendEvent(t, w, "state", "run-1.1", shopTask()) // as it was: tells nothing
@@ -162,7 +165,8 @@ func TestWatchTellsThePastByItsOwnTimes(t *testing.T) {
 	task.Services = task.Services[2:]
 	task.Services[0].StartedAt, task.Services[0].FinishedAt, task.FinishedAt = &yesterday, &later, &later
 	task.Services[0].Workloads = []plan.WorkloadStatus{}
-	task.History = []audit.Entry{{At: before(90 * time.Minute), Actor: "li", Via: "cli", Verb: plan.VerbResume, Outcome: audit.Refused, Message: "it is over"}}
+	task.History = []audit.Entry{{At: before(90 * time.Minute), Actor: "li", Via: "cli", Verb: plan.VerbResume,
+		Outcome: audit.Refused, Message: "it is over"}}
 	api := watchedAPI(t)
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	require.Contains(t, slipway(t, api, "task", "watch", "shop-1").out, `2026-11-01 12:00:00  wave 1 of 1 begins: priority 3, 1 service
@@ -238,13 +242,15 @@ func TestBackoffIsBounded(t *testing.T) {
 	api.Close()
 	connection, err := client.NewClient(address, client.WithHTTPClient(&apiclient.Caller{Address: address, HTTP: http.DefaultClient}))
 	require.NoError(t, err)
-	f := &follow.Follower[plan.Task]{Open: shopStream(connection), Over: clitask.Over, Silence: follow.Silence, Wait: func(_ context.Context, d time.Duration) {
-		if pauses = append(pauses, d); len(pauses) == 12 {
-			cancel()
-		}
-	}}
+	f := &follow.Follower[plan.Task]{Open: shopStream(connection), Over: clitask.Over, Silence: follow.Silence,
+		Wait: func(_ context.Context, d time.Duration) {
+			if pauses = append(pauses, d); len(pauses) == 12 {
+				cancel()
+			}
+		}}
 	require.ErrorIs(t, f.Run(ctx, func(follow.Update[plan.Task]) {}), context.Canceled)
-	require.Less(t, pauses[11], follow.LastBackoff+follow.LastBackoff/4, "a server that comes back after an hour is found within seconds: %s", pauses)
+	require.Less(t, pauses[11], follow.LastBackoff+follow.LastBackoff/4,
+		"a server that comes back after an hour is found within seconds: %s", pauses)
 	require.GreaterOrEqual(t, pauses[11], follow.LastBackoff)
 }
 
@@ -254,7 +260,8 @@ func TestWatchNoticesADeadConnection(t *testing.T) {
 	connection, err := client.NewClient(api.URL, client.WithHTTPClient(&apiclient.Caller{Address: api.URL, HTTP: api.Client()}))
 	require.NoError(t, err)
 	var lost []string
-	f := &follow.Follower[plan.Task]{Open: shopStream(connection), Over: clitask.Over, Silence: 50 * time.Millisecond, Wait: func(context.Context, time.Duration) {}}
+	f := &follow.Follower[plan.Task]{Open: shopStream(connection), Over: clitask.Over, Silence: 50 * time.Millisecond,
+		Wait: func(context.Context, time.Duration) {}}
 	require.NoError(t, f.Run(t.Context(), func(u follow.Update[plan.Task]) {
 		if u.Lost != "" {
 			lost = append(lost, u.Lost)
@@ -300,14 +307,18 @@ func TestWatchLeftByItsUser(t *testing.T) {
 func TestPlanRunWatch(t *testing.T) {
 	t.Parallel()
 	api := watchedAPI(t, ending(t, shopTaskIn(plan.TaskStopped, "stopped")))
-	api.on("POST /api/v1/plans/shop/execute", func(request) answer { return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-1"}) })
+	api.on("POST /api/v1/plans/shop/execute", func(request) answer {
+		return answerJSON(http.StatusAccepted,
+			client.ExecuteResult{ID: "shop-1"})
+	})
 	got := slipway(t, api, "plan", "run", "shop", "--watch")
 	require.Equal(t, app.ExitStopped, got.code, "the run's exit code is the watch's")
 	require.True(t, strings.HasPrefix(got.err, "task shop-1\n"), "the task is named before anything can go wrong: %s", got.err)
 
 	alone := slipway(t, api, "plan", "run", "shop", "--timeout", "3s")
 	require.Equal(t, app.ExitUsage, alone.code)
-	require.Equal(t, "error: --timeout means nothing without --watch\n", alone.err, "an option without an effect is refused, before the task is started")
+	require.Equal(t, "error: --timeout means nothing without --watch\n", alone.err,
+		"an option without an effect is refused, before the task is started")
 }
 
 func TestReadEvents(t *testing.T) {
@@ -317,14 +328,21 @@ func TestReadEvents(t *testing.T) {
 		stream string
 		want   []follow.Event
 	}{
-		"Plain":     {"An event has a name, an ID and data.", "event: state\nid: 1\ndata: {}\n\n", []follow.Event{{Name: "state", ID: "1", Data: []byte("{}")}}},
-		"CRLF":      {"Lines may end as HTTP's do.", "event:state\r\ndata:{}\r\n\r\n", []follow.Event{{Name: "state", ID: "", Data: []byte("{}")}}},
-		"Lines":     {"Data may have several lines.", "data: a\ndata: b\n\n", []follow.Event{{Name: "message", ID: "", Data: []byte("a\nb")}}},
-		"Comment":   {"Comments only keep the connection open.", ": ping\n\ndata: a\n\n", []follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
-		"KeepsID":   {"An ID counts until the next one.", "id: 7\ndata: a\n\ndata: b\n\n", []follow.Event{{Name: "message", ID: "7", Data: []byte("a")}, {Name: "message", ID: "7", Data: []byte("b")}}},
-		"NoData":    {"An event without data is none.", "event: state\n\ndata: a\n\n", []follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
-		"CutOff":    {"An event that is cut off is dropped.", "data: a\n\ndata: b\n", []follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
-		"LongLines": {"A large task is one line of a megabyte.", "data: " + strings.Repeat("x", 1<<20) + "\n\n", []follow.Event{{Name: "message", ID: "", Data: []byte(strings.Repeat("x", 1<<20))}}},
+		"Plain": {"An event has a name, an ID and data.", "event: state\nid: 1\ndata: {}\n\n",
+			[]follow.Event{{Name: "state", ID: "1", Data: []byte("{}")}}},
+		"CRLF": {"Lines may end as HTTP's do.", "event:state\r\ndata:{}\r\n\r\n",
+			[]follow.Event{{Name: "state", ID: "", Data: []byte("{}")}}},
+		"Lines": {"Data may have several lines.", "data: a\ndata: b\n\n", []follow.Event{{Name: "message", ID: "", Data: []byte("a\nb")}}},
+		"Comment": {"Comments only keep the connection open.", ": ping\n\ndata: a\n\n",
+			[]follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
+		"KeepsID": {"An ID counts until the next one.", "id: 7\ndata: a\n\ndata: b\n\n",
+			[]follow.Event{{Name: "message", ID: "7", Data: []byte("a")}, {Name: "message", ID: "7", Data: []byte("b")}}},
+		"NoData": {"An event without data is none.", "event: state\n\ndata: a\n\n",
+			[]follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
+		"CutOff": {"An event that is cut off is dropped.", "data: a\n\ndata: b\n",
+			[]follow.Event{{Name: "message", ID: "", Data: []byte("a")}}},
+		"LongLines": {"A large task is one line of a megabyte.", "data: " + strings.Repeat("x", 1<<20) + "\n\n",
+			[]follow.Event{{Name: "message", ID: "", Data: []byte(strings.Repeat("x", 1<<20))}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

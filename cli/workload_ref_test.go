@@ -18,9 +18,12 @@ func TestParseWorkload(t *testing.T) {
 	}{
 		{"the plain word is the built-in kind", "statefulset/db", catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db"}},
 		{"short names are taken", "deploy/web", catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}},
-		{"a group tells two kinds of one name apart", "statefulset.apps.kruise.io/db", catalog.WorkloadRef{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "db"}},
-		{"the plural with its group is what kubectl prints", "deployments.apps/web", catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}},
-		{"the reference's short name is taken", "ads/agent", catalog.WorkloadRef{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet", Name: "agent"}},
+		{"a group tells two kinds of one name apart", "statefulset.apps.kruise.io/db",
+			catalog.WorkloadRef{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "db"}},
+		{"the plural with its group is what kubectl prints", "deployments.apps/web",
+			catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}},
+		{"the reference's short name is taken", "ads/agent",
+			catalog.WorkloadRef{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet", Name: "agent"}},
 	} {
 		ref, err := app.ParseWorkload(c.text)
 		require.NoError(t, err, c.reason)

@@ -20,7 +20,8 @@ func TestALineThatIsTooWideIsContinued(t *testing.T) {
 		text := strings.Join(strings.Fields(strings.Join(drawn, " ")), "")
 		require.Contains(t, text, strings.ReplaceAll(cause, " ", ""), "nothing of the cause is lost at %d columns", width)
 	}
-	require.Equal(t, []string{"  state: pod web-7c9-x2x: ImagePullBackOff:", "      registry.example/shop/web:tpyo: manifest", "      unknown"},
+	require.Equal(t, []string{"  state: pod web-7c9-x2x: ImagePullBackOff:", "      registry.example/shop/web:tpyo: manifest",
+		"      unknown"},
 		Drawing{}.Fit(48, 10, layout), "lines break between words and hang")
 }
 

@@ -23,11 +23,13 @@ import (
 	claims "slipway.io/slipway/release/workloadops"
 )
 
-var webWorkload = catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
+var webWorkload = catalog.Workload{Namespace: "shop",
+	WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 
 // leftSaved is what a canary with an Ingress has saved.
 func leftSaved() rollout.Saved {
-	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1", Style: strategy.StylePartition,
+	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1",
+		Style:  strategy.StylePartition,
 		Stable: "6d9c", Canary: "5f7b", StableTemplate: "digest", Replicas: 10,
 		Routings: []strategy.Routing{{Service: "web", GraceSeconds: 3, Ingress: &strategy.IngressRef{Class: "nginx", Name: "web"}}}}
 }
@@ -88,7 +90,8 @@ func repaired(t *testing.T, tools *tools, h *recorded, input string, o options) 
 	return s, repair(t.Context(), a, tools, webWorkload, o)
 }
 
-var backOrder = []string{"begin", "RouteTrafficToStable", "ResumeWorkload to stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl to stable"}
+var backOrder = []string{"begin", "RouteTrafficToStable", "ResumeWorkload to stable", "RestoreStableService",
+	"RemoveCanaryService", "ReleaseWorkloadControl to stable"}
 
 func TestRepairGoesInTheOrderOfFinalising(t *testing.T) {
 	t.Parallel()
@@ -96,10 +99,12 @@ func TestRepairGoesInTheOrderOfFinalising(t *testing.T) {
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 	}}}
-	tools := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(), claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
+	tools := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+		claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
 	s, err := repaired(t, tools, h, "", options{to: "stable", yes: true})
 	require.NoError(t, err)
-	want := append(append([]string{}, backOrder[:3]...), append([]string{"ResumeWorkload to stable", "ResumeWorkload to stable"}, backOrder[3:]...)...)
+	want := append(append([]string{}, backOrder[:3]...),
+		append([]string{"ResumeWorkload to stable", "ResumeWorkload to stable"}, backOrder[3:]...)...)
 	require.Equal(t, want, h.calls, "the order of a rollback, and what is not ready is asked again")
 	for _, claim := range h.claims {
 		require.Equal(t, "rollout/default/shop/web@run-1", claim, "it acts under the claim that stands there")
@@ -145,12 +150,15 @@ func TestRepairThatDoesNothing(t *testing.T) {
 		code        int
 		says        string
 	}{
-		"Nothing":   {"A workload without a rollout is left alone.", nil, "", options{to: "stable", yes: true}, app.ExitStopped, "carries nothing of a rollout"},
-		"Other":     {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"}, "", options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is no rollout"},
-		"DryRun":    {"A dry run only says it.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK, ""},
-		"No":        {"Who says no is believed.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
-		"NoAnswer":  {"A pipe that says nothing has not agreed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
-		"Malformed": {"What cannot be read is not guessed at.", map[string]any{rollout.AnnotationSaved: "{"}, "", options{to: "stable", yes: true}, app.ExitFailure, "cannot be read"},
+		"Nothing": {"A workload without a rollout is left alone.", nil, "", options{to: "stable", yes: true}, app.ExitStopped,
+			"carries nothing of a rollout"},
+		"Other": {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"}, "",
+			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is no rollout"},
+		"DryRun":   {"A dry run only says it.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK, ""},
+		"No":       {"Who says no is believed.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
+		"NoAnswer": {"A pipe that says nothing has not agreed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
+		"Malformed": {"What cannot be read is not guessed at.", map[string]any{rollout.AnnotationSaved: "{"}, "",
+			options{to: "stable", yes: true}, app.ExitFailure, "cannot be read"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +184,8 @@ func TestRepairThatDoesNothing(t *testing.T) {
 
 func TestRepairEndsAtWhatAPersonMustDecide(t *testing.T) {
 	t.Parallel()
-	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed, "pod web-1: ImagePullBackOff")}}}
+	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed,
+		"pod web-1: ImagePullBackOff")}}}
 	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "", options{to: "stable", yes: true})
 	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
 	require.Equal(t, backOrder[:3], h.calls, "nothing further is done")

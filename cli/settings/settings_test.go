@@ -116,7 +116,8 @@ func TestPrecedenceAndProvenance(t *testing.T) {
 		},
 		"ListInFile": {
 			reason: "A list in the file may be a YAML sequence.",
-			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n", setting: "watch-namespaces", value: "shop,bank", source: "file slipway.yaml:1",
+			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n", setting: "watch-namespaces", value: "shop,bank",
+			source: "file slipway.yaml:1",
 		},
 		"FlagReplacesListOfFile": {
 			reason: "A list is replaced by the stronger source, never joined with it.",
@@ -200,9 +201,12 @@ api: http://slipway.example:80/
 		KusciaListen: "0.0.0.0:8", KusciaGRPCListen: "0.0.0.0:9", KusciaProtocol: "MTLS", KusciaInsecure: true,
 		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca", KusciaTokenFile: "/etc/kuscia/token",
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
-		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine", ServingNamespace: "servings", InstallCRDs: true,
-		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11, UnreachableBudget: 30 * time.Second,
-		RecordLimit: 8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute, API: "http://slipway.example:80",
+		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
+		ServingNamespace: "servings", InstallCRDs: true,
+		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
+		UnreachableBudget: 30 * time.Second,
+		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
+		API: "http://slipway.example:80",
 	}
 	result, provenance, err := loadFrom(t, Groups, nil, nil, file)
 	require.NoError(t, err)
@@ -304,7 +308,8 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 		},
 		"WrongNames": {
 			reason: "Names that Kubernetes would refuse are refused here.",
-			groups: []Group{Worker}, args: []string{"--party", "alice,Bob"}, env: map[string]string{"SLIPWAY_NAMESPACE": "a_b", "SLIPWAY_INSTALL_CRDS": "yes"},
+			groups: []Group{Worker}, args: []string{"--party", "alice,Bob"},
+			env: map[string]string{"SLIPWAY_NAMESPACE": "a_b", "SLIPWAY_INSTALL_CRDS": "yes"},
 			want: `2 settings are wrong:
   namespace (env SLIPWAY_NAMESPACE): "a_b" is not a namespace: want lower-case letters, digits and -, at most 63
   party (flag --party): "Bob" is not the name of a party: want lower-case letters, digits, - and ., at most 63`,
@@ -376,7 +381,8 @@ func TestEmptyFileIsLegal(t *testing.T) {
 
 func TestUnknownEnvironment(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"SLIPWAY_LISTEM": "x", "SLIPWAY_LISTEN": "a:1", "PATH": "/bin", "SLIPWAY_DEV_BIN": "x", "SLIPWAY_TEST_BIN": "x", "SLIPWAY-LISTEN": "y"}
+	env := map[string]string{"SLIPWAY_LISTEM": "x", "SLIPWAY_LISTEN": "a:1", "PATH": "/bin", "SLIPWAY_DEV_BIN": "x",
+		"SLIPWAY_TEST_BIN": "x", "SLIPWAY-LISTEN": "y"}
 	_, provenance, err := loadFrom(t, []Group{Server}, nil, env, "")
 	require.NoError(t, err, "Kubernetes sets SLIPWAY_PORT and the like by itself, so it cannot be an error")
 	require.Equal(t, []string{"SLIPWAY_LISTEM"}, provenance.UnknownEnv)

@@ -23,7 +23,8 @@ import (
 
 func TestTheGuardOfKusciasAPI(t *testing.T) {
 	t.Parallel()
-	all := settings.Settings{KusciaListen: "0.0.0.0:8082", KusciaGRPCListen: "[::]:8083", KusciaCertFile: "c", KusciaKeyFile: "k", KusciaCAFile: "a", KusciaTokenFile: "t"}
+	all := settings.Settings{KusciaListen: "0.0.0.0:8082", KusciaGRPCListen: "[::]:8083", KusciaCertFile: "c", KusciaKeyFile: "k",
+		KusciaCAFile: "a", KusciaTokenFile: "t"}
 	with := func(change func(*settings.Settings)) settings.Settings {
 		s := all
 		change(&s)
@@ -35,19 +36,28 @@ func TestTheGuardOfKusciasAPI(t *testing.T) {
 		s      settings.Settings
 		want   string
 	}{
-		"Default":      {"This machine alone needs no guard.", bare, ""},
-		"IPv6":         {"::1 is this machine too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "[::1]:8082"}, ""},
-		"Nowhere":      {"What is not served needs none either.", settings.Settings{KusciaProtocol: "NOTLS"}, ""},
-		"Open":         {"An open door has to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082"}, "--kuscia-listen :8082 can be reached by others"},
-		"OpenGRPC":     {"On gRPC too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082", KusciaGRPCListen: "10.0.0.1:8083"}, "--kuscia-grpc-listen 10.0.0.1:8083 can be reached by others"},
-		"Said":         {"Who says so has it open.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082", KusciaInsecure: true}, ""},
-		"MTLS":         {"With everything it takes.", with(func(s *settings.Settings) { s.KusciaProtocol = "MTLS" }), ""},
-		"NoCert":       {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCertFile = "TLS", "" }), "--kuscia-protocol TLS needs --kuscia-cert-file"},
-		"NoKey":        {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaKeyFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-key-file"},
-		"NoCA":         {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-ca-file"},
-		"NoToken":      {"What is missing is named.", with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile, s.KusciaTokenFile = "TLS", "", "" }), "--kuscia-protocol TLS needs --kuscia-token-file"},
-		"CAOfTLS":      {"Who names a CA wants clients to be checked, and with TLS nobody would.", with(func(s *settings.Settings) { s.KusciaProtocol = "TLS" }), "--kuscia-ca-file is not used with --kuscia-protocol TLS"},
-		"TokenOfNOTLS": {"Who names a token wants it to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaTokenFile: "t"}, "--kuscia-token-file is not used with --kuscia-protocol NOTLS"},
+		"Default": {"This machine alone needs no guard.", bare, ""},
+		"IPv6":    {"::1 is this machine too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "[::1]:8082"}, ""},
+		"Nowhere": {"What is not served needs none either.", settings.Settings{KusciaProtocol: "NOTLS"}, ""},
+		"Open": {"An open door has to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082"},
+			"--kuscia-listen :8082 can be reached by others"},
+		"OpenGRPC": {"On gRPC too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082",
+			KusciaGRPCListen: "10.0.0.1:8083"}, "--kuscia-grpc-listen 10.0.0.1:8083 can be reached by others"},
+		"Said": {"Who says so has it open.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082", KusciaInsecure: true}, ""},
+		"MTLS": {"With everything it takes.", with(func(s *settings.Settings) { s.KusciaProtocol = "MTLS" }), ""},
+		"NoCert": {"What is missing is named.",
+			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCertFile = "TLS", "" }), "--kuscia-protocol TLS needs --kuscia-cert-file"},
+		"NoKey": {"What is missing is named.",
+			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaKeyFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-key-file"},
+		"NoCA": {"What is missing is named.",
+			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-ca-file"},
+		"NoToken": {"What is missing is named.",
+			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile, s.KusciaTokenFile = "TLS", "", "" }),
+			"--kuscia-protocol TLS needs --kuscia-token-file"},
+		"CAOfTLS": {"Who names a CA wants clients to be checked, and with TLS nobody would.",
+			with(func(s *settings.Settings) { s.KusciaProtocol = "TLS" }), "--kuscia-ca-file is not used with --kuscia-protocol TLS"},
+		"TokenOfNOTLS": {"Who names a token wants it to be asked for.",
+			settings.Settings{KusciaProtocol: "NOTLS", KusciaTokenFile: "t"}, "--kuscia-token-file is not used with --kuscia-protocol NOTLS"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +79,8 @@ func kusciaOn(t *testing.T, s settings.Settings) kusciaParts {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	service := kuscia.NewService(store, log)
-	return kusciaParts{Settings: s, Service: service, Handler: kuscia.NewHandler(service, ""), Log: log, Down: shutdowner(func() error { return nil })}
+	return kusciaParts{Settings: s, Service: service, Handler: kuscia.NewHandler(service, ""), Log: log,
+		Down: shutdowner(func() error { return nil })}
 }
 
 type shutdowner func() error
@@ -104,7 +115,8 @@ func TestKusciasListeners(t *testing.T) {
 	require.ErrorContains(t, err, "cannot serve Kuscia's API over HTTP: listen tcp "+address)
 	require.ErrorContains(t, err, "choose another address with --kuscia-listen (SLIPWAY_KUSCIA_LISTEN), or none with --kuscia-listen=")
 	_, err = newKusciaGRPC(kusciaOn(t, settings.Settings{KusciaGRPCListen: remote.Addr().String()}))
-	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or none with --kuscia-grpc-listen=")
+	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or none with "+
+		"--kuscia-grpc-listen=")
 
 	for _, k := range []*listener{web, remote} {
 		require.NoError(t, k.stop(context.Background()))
