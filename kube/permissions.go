@@ -36,13 +36,12 @@ type Permissions struct {
 	reviews authorization.SelfSubjectAccessReviewInterface
 	timeout time.Duration
 
-	mu      sync.Mutex
-	answers map[Permission]bool
+	answers sync.Map // Permission to bool
 }
 
 // NewPermissions asks by client; timeout bounds each question.
 func NewPermissions(client authorization.SelfSubjectAccessReviewsGetter, timeout time.Duration) *Permissions {
-	return &Permissions{reviews: client.SelfSubjectAccessReviews(), timeout: timeout, answers: map[Permission]bool{}}
+	return &Permissions{reviews: client.SelfSubjectAccessReviews(), timeout: timeout}
 }
 
 // Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of
@@ -74,10 +73,9 @@ func (p *Permissions) Lacking(ctx context.Context, needs []Permission) (string, 
 func (p *Permissions) ask(ctx context.Context, needs map[Permission]bool) error {
 	var jobs []func(ctx context.Context) error
 	for n := range needs {
-		if p.known(n) {
-			continue
+		if _, known := p.answers.Load(n); !known {
+			jobs = append(jobs, func(ctx context.Context) error { return p.askOne(ctx, n) })
 		}
-		jobs = append(jobs, func(ctx context.Context) error { return p.askOne(ctx, n) })
 	}
 	return Together(ctx, jobs)
 }
@@ -92,23 +90,14 @@ func (p *Permissions) askOne(ctx context.Context, n Permission) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answers[n] = review.Status.Allowed
+	p.answers.Store(n, review.Status.Allowed)
 	return nil
 }
 
-func (p *Permissions) known(n Permission) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, known := p.answers[n]
-	return known
-}
-
 func (p *Permissions) allowed(n Permission) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.answers[n.everywhere()] || p.answers[n]
+	everywhere, _ := p.answers.Load(n.everywhere())
+	here, _ := p.answers.Load(n)
+	return everywhere == true || here == true
 }
 
 // Lacks says which of the permissions, all asked for before, are not granted, and what to do; "" when all are.

@@ -11,6 +11,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"go.uber.org/fx"
 )
 
 // Registrar adds activities to a worker.
@@ -156,3 +157,11 @@ func (f *Fleet) build(q Queue) worker.Worker {
 	}
 	return w
 }
+
+// Module runs a fleet for as long as the process lives. It needs a Temporal client, the queues and the options.
+var Module = fx.Module("worker",
+	fx.Provide(newFleet),
+	fx.Invoke(func(lc fx.Lifecycle, fleet *Fleet) {
+		lc.Append(fx.Hook{OnStart: fleet.start, OnStop: fleet.stop})
+	}),
+)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,25 +21,18 @@ type metricsHandler struct {
 type sharedMetrics struct {
 	mu       sync.Mutex
 	registry prometheus.Registerer
-	counters map[string]*prometheus.CounterVec
-	gauges   map[string]*prometheus.GaugeVec
-	timers   map[string]*prometheus.HistogramVec
+	known    map[string]any
 }
 
 // NewMetricsHandler registers what the SDK measures with registry.
 func NewMetricsHandler(registry prometheus.Registerer) client.MetricsHandler {
-	return metricsHandler{shared: &sharedMetrics{
-		registry: registry, counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{},
-		timers: map[string]*prometheus.HistogramVec{},
-	}}
+	return metricsHandler{shared: &sharedMetrics{registry: registry, known: map[string]any{}}}
 }
 
 // WithTags adds tags to everything measured through the handler that it returns.
 func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
-	merged := make(map[string]string, len(h.tags)+len(tags))
-	for k, v := range h.tags {
-		merged[k] = v
-	}
+	merged := map[string]string{}
+	maps.Copy(merged, h.tags)
 	for k, v := range tags {
 		merged[label(k)] = v
 	}
@@ -47,7 +41,7 @@ func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 
 // Counter counts events.
 func (h metricsHandler) Counter(name string) client.MetricsCounter {
-	v := vector(h, h.shared.counters, name, func(name string, labels []string) *prometheus.CounterVec {
+	v := vector(h, "counter", name, func(name string, labels []string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Counted by the Temporal SDK."}, labels)
 	})
 	if v == nil {
@@ -58,7 +52,7 @@ func (h metricsHandler) Counter(name string) client.MetricsCounter {
 
 // Gauge holds a level.
 func (h metricsHandler) Gauge(name string) client.MetricsGauge {
-	v := vector(h, h.shared.gauges, name, func(name string, labels []string) *prometheus.GaugeVec {
+	v := vector(h, "gauge", name, func(name string, labels []string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "Measured by the Temporal SDK."}, labels)
 	})
 	if v == nil {
@@ -69,7 +63,7 @@ func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 
 // Timer observes durations, in seconds.
 func (h metricsHandler) Timer(name string) client.MetricsTimer {
-	v := vector(h, h.shared.timers, name, func(name string, labels []string) *prometheus.HistogramVec {
+	v := vector(h, "timer", name, func(name string, labels []string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: "Timed by the Temporal SDK.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, labels)
 	})
@@ -81,26 +75,22 @@ func (h metricsHandler) Timer(name string) client.MetricsTimer {
 
 // vector finds or registers the vector of a name and the handler's tag names; nil when Prometheus refuses it (the same name was first
 // used with other tags: one sample stream per name is kept).
-func vector[V prometheus.Collector](h metricsHandler, known map[string]V, name string, build func(string, []string) V) V {
+func vector[V prometheus.Collector](h metricsHandler, kind, name string, build func(string, []string) V) V {
 	s := h.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	labels := make([]string, 0, len(h.tags))
-	for k := range h.tags {
-		labels = append(labels, k)
-	}
-	slices.Sort(labels)
+	labels := slices.Sorted(maps.Keys(h.tags))
 	name = label(name)
-	key := name + "|" + strings.Join(labels, ",")
-	if v, ok := known[key]; ok {
-		return v
+	key := kind + "|" + name + "|" + strings.Join(labels, ",")
+	if v, ok := s.known[key]; ok {
+		return v.(V)
 	}
 	v := build(name, labels)
 	if err := s.registry.Register(v); err != nil {
 		var none V
 		v = none
 	}
-	known[key] = v
+	s.known[key] = v
 	return v
 }
 

@@ -4,6 +4,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -38,15 +39,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.ListenFor == 0 {
-		o.ListenFor = 10 * time.Second
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 5 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.ListenFor, o.CallTimeout = cmp.Or(o.ListenFor, 10*time.Second), cmp.Or(o.CallTimeout, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}

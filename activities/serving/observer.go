@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,9 +12,13 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -66,7 +71,7 @@ func (o *Observer) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel = cancel
 	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, gather) })
-	o.ending.Go(func() { o.work(ctx) })
+	o.ending.Go(func() { kube.Work(ctx, o.queue, o.work) })
 	o.ending.Go(func() { o.checkAll(ctx) })
 	return nil
 }
@@ -79,21 +84,13 @@ func (o *Observer) Stop(context.Context) error {
 	return nil
 }
 
-func (o *Observer) work(ctx context.Context) {
-	for {
-		of, stopping := o.queue.Get()
-		if stopping {
-			return
-		}
-		if err := o.look(ctx, of); err != nil && ctx.Err() == nil {
-			o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment",
-				of.namespace+"/"+of.deployment, "error", err)
-			o.queue.AddRateLimited(of)
-		} else {
-			o.queue.Forget(of)
-		}
-		o.queue.Done(of)
+// work looks at a Deployment, and warns when that fails.
+func (o *Observer) work(ctx context.Context, of name) error {
+	err := o.look(ctx, of)
+	if err != nil && ctx.Err() == nil {
+		o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment", of.namespace+"/"+of.deployment, "error", err)
 	}
+	return err
 }
 
 // look tells of a Deployment what is not known yet.
@@ -182,4 +179,47 @@ func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.S
 		reason, message = last.PodReason, last.PodMessage
 	}
 	now.PodReason, now.PodMessage = reason, message
+}
+
+// mostPods is how many pods are asked why they do not serve.
+const mostPods = 50
+
+// podTrouble is the word of the newest pod that does not serve, or why there is none; "" when all do.
+func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reason, message string, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return "", "", err
+	}
+	call, cancel := a.call(ctx)
+	defer cancel()
+	pods, err := a.client.CoreV1().Pods(d.Namespace).List(call, metav1.ListOptions{LabelSelector: selector.String(), Limit: mostPods})
+	if err != nil {
+		return "", "", err
+	}
+	var newest *corev1.Pod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if podstatus.Ready(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	if newest == nil {
+		reason, message = uncreated(d)
+		return reason, message, nil
+	}
+	reason, message = podstatus.Reason(newest)
+	return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
+}
+
+// uncreated is why pods of a Deployment cannot be made.
+func uncreated(d *appsv1.Deployment) (reason, message string) {
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Reason, kube.Line(c.Message)
+		}
+	}
+	return "", ""
 }

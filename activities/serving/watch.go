@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,11 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
-
-// mistrust is how long a watch that reported an error is not relied on.
-const mistrust = 30 * time.Second
 
 // name is one Deployment of a serving.
 type name struct{ namespace, deployment string }
@@ -32,9 +29,10 @@ type Watch struct {
 	namespaced bool
 	log        *slog.Logger
 
-	mu      sync.Mutex
-	waiting map[name]map[chan struct{}]struct{}
-	heard   func(name)
+	waiting kube.Subscriptions[name]
+
+	mu    sync.Mutex
+	heard func(name)
 
 	stop chan struct{}
 }
@@ -43,9 +41,8 @@ type Watch struct {
 type scope struct {
 	deployments cache.SharedIndexInformer
 	// others are the Services and ConfigMaps.
-	others []cache.SharedIndexInformer
-	// troubled is when a watch last reported an error, in Unix nanoseconds; 0 never.
-	troubled atomic.Int64
+	others  []cache.SharedIndexInformer
+	trouble kube.WatchTrouble
 }
 
 // live says whether the watches can be relied on.
@@ -55,14 +52,12 @@ func (s *scope) live() bool {
 			return false
 		}
 	}
-	troubled := s.troubled.Load()
-	return troubled == 0 || time.Since(time.Unix(0, troubled)) > mistrust
+	return !s.trouble.Recent(time.Now())
 }
 
 // NewWatch prepares the watches on these namespaces; none: all. Nobody is asked before Start.
 func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger) (*Watch, error) {
-	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log,
-		waiting: map[name]map[chan struct{}]struct{}{}, stop: make(chan struct{})}
+	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, stop: make(chan struct{})}
 	if !w.namespaced {
 		namespaces = []string{metav1.NamespaceAll}
 	}
@@ -91,7 +86,7 @@ func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger
 
 func (w *Watch) prepare(one *scope, informer cache.SharedIndexInformer) error {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if first := one.troubled.Swap(time.Now().UnixNano()) == 0; first {
+		if one.trouble.Note(time.Now()) {
 			w.log.Warn("the watch on what servings run does not work; it is begun again and again", "error", err)
 		}
 	})
@@ -114,14 +109,9 @@ func (w *Watch) tell(object any) {
 		return
 	}
 	of := name{m.GetNamespace(), m.GetLabels()[kuscia.LabelWorkload]}
+	w.waiting.Notify(of)
 	w.mu.Lock()
 	heard := w.heard
-	for wake := range w.waiting[of] {
-		select {
-		case wake <- struct{}{}:
-		default: // it has not taken the last one yet: it will see this change as well
-		}
-	}
 	w.mu.Unlock()
 	if heard != nil {
 		heard(of)
@@ -133,25 +123,6 @@ func (w *Watch) onChange(f func(name)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = f
-}
-
-// subscribe begins to listen for changes of a Deployment and what belongs to it. leave must be called.
-func (w *Watch) subscribe(of name) (wake <-chan struct{}, leave func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	channel := make(chan struct{}, 1)
-	if w.waiting[of] == nil {
-		w.waiting[of] = map[chan struct{}]struct{}{}
-	}
-	w.waiting[of][channel] = struct{}{}
-	return channel, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.waiting[of], channel)
-		if len(w.waiting[of]) == 0 {
-			delete(w.waiting, of)
-		}
-	}
 }
 
 // Start begins to watch; it returns at once.

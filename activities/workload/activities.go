@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -59,15 +60,8 @@ type Activities struct {
 
 // New makes the activities of one cluster. The clients' own limits on requests per second apply.
 func New(client kubernetes.Interface, objects dynamic.Interface, options Options) *Activities {
-	if options.ListenFor == 0 {
-		options.ListenFor = 10 * time.Second
-	}
-	if options.CallTimeout == 0 {
-		options.CallTimeout = 5 * time.Second
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.ListenFor, options.CallTimeout = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.CallTimeout, 5*time.Second)
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	if options.Now == nil {
 		options.Now = time.Now
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -65,7 +66,7 @@ func (s *DriftDetector) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ending.Go(func() { s.watchAll(ctx) })
-	s.ending.Go(func() { s.work(ctx) })
+	s.ending.Go(func() { kube.Work(ctx, s.queue, s.tell) })
 	return nil
 }
 
@@ -75,21 +76,6 @@ func (s *DriftDetector) Stop(context.Context) error {
 	s.queue.ShutDown()
 	s.ending.Wait()
 	return nil
-}
-
-func (s *DriftDetector) work(ctx context.Context) {
-	for {
-		t, stopping := s.queue.Get()
-		if stopping {
-			return
-		}
-		if err := s.tell(ctx, t); err != nil && ctx.Err() == nil {
-			s.queue.AddRateLimited(t)
-		} else {
-			s.queue.Forget(t)
-		}
-		s.queue.Done(t)
-	}
 }
 
 // tell signals the rollout of a workload when there is a difference that it does not know of yet.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,11 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/workloadops"
 )
-
-// mistrust is how long a watch that reported an error is not relied on.
-const mistrust = 30 * time.Second
 
 // notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some),
 // begun when somebody first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the
@@ -33,9 +30,10 @@ type notifier struct {
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 
+	waiting kube.Subscriptions[target]
+
 	mu      sync.Mutex
 	watches map[scope]*sharedWatch
-	waiting map[target]map[chan struct{}]struct{}
 	// heard takes every change besides; nil: nobody does.
 	heard func(kind string) cache.ResourceEventHandler
 }
@@ -49,14 +47,12 @@ type target struct{ kind, namespace, name string }
 // sharedWatch is one running watch.
 type sharedWatch struct {
 	informer cache.SharedIndexInformer
-	// troubled is when the watch last reported an error, in Unix nanoseconds; 0 never.
-	troubled atomic.Int64
+	trouble  kube.WatchTrouble
 }
 
 func newNotifier(client dynamic.Interface, options Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel,
-		watches: map[scope]*sharedWatch{}, waiting: map[target]map[chan struct{}]struct{}{}}
+	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel, watches: map[scope]*sharedWatch{}}
 }
 
 // passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is
@@ -77,25 +73,12 @@ type subscription struct {
 
 // subscribe begins to listen for changes of workloads. leave must be called.
 func (n *notifier) subscribe(targets ...target) subscription {
+	wake, leave := n.waiting.Subscribe(targets...)
+	s := subscription{wake: wake, leave: leave}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := subscription{wake: make(chan struct{}, 1)}
 	for _, t := range targets {
-		if n.waiting[t] == nil {
-			n.waiting[t] = map[chan struct{}]struct{}{}
-		}
-		n.waiting[t][s.wake] = struct{}{}
 		s.watches = append(s.watches, n.watch(t.kind, t.namespace))
-	}
-	s.leave = func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		for _, t := range targets {
-			delete(n.waiting[t], s.wake)
-			if len(n.waiting[t]) == 0 {
-				delete(n.waiting, t)
-			}
-		}
 	}
 	return s
 }
@@ -103,8 +86,7 @@ func (n *notifier) subscribe(targets ...target) subscription {
 // live says whether changes can be relied on to arrive.
 func (s subscription) live(now time.Time) bool {
 	for _, w := range s.watches {
-		troubled := w.troubled.Load()
-		if !w.informer.HasSynced() || troubled != 0 && now.Sub(time.Unix(0, troubled)) <= mistrust {
+		if !w.informer.HasSynced() || w.trouble.Recent(now) {
 			return false
 		}
 	}
@@ -122,16 +104,6 @@ func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration
 		d = rereadEvery
 	}
 	return d
-}
-
-// ring wakes the one who waits.
-func (s subscription) ring() { ring(s.wake) }
-
-func ring(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default: // it has not taken the last one yet: it will see this change as well
-	}
 }
 
 // watch is the running watch that covers a kind in a namespace; it is begun when there is none.
@@ -209,7 +181,7 @@ func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	first := w.troubled.Swap(n.options.Now().UnixNano()) == 0
+	first := w.trouble.Note(n.options.Now())
 	if first && !apierrors.IsNotFound(err) {
 		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second",
 			"error", err)
@@ -234,14 +206,8 @@ func (n *notifier) claimed(s scope) cache.ListerWatcher {
 
 // tell wakes everybody who waits for the workload of an event.
 func (n *notifier) tell(kind string, obj any) {
-	r := restingOf(obj)
-	if r == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for wake := range n.waiting[target{kind, r.Namespace, r.Name}] {
-		ring(wake)
+	if r := restingOf(obj); r != nil {
+		n.waiting.Notify(target{kind, r.Namespace, r.Name})
 	}
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,9 +59,7 @@ func templateAnnotations(o *object) map[string]any {
 func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
 	var out []jsonpatch.Op
 	set := map[string]string{}
-	for name, value := range w.Annotations {
-		set[name] = value
-	}
+	maps.Copy(set, w.Annotations)
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
 		set[workloadops.AnnotationClaimedBy] = w.Claim
@@ -78,7 +77,7 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op
 	if len(set) > 0 && len(o.GetAnnotations()) == 0 {
 		out = append(out, jsonpatch.Add("/metadata/annotations", map[string]string{}))
 	}
-	for _, name := range sortedKeys(set) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, jsonpatch.Add(jsonpatch.Annotation(name), set[name]))
 	}
 	slices.Sort(remove)
@@ -88,13 +87,4 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op
 		}
 	}
 	return out
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,7 @@ const listFrom = 4
 func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
 	if err := p.run(ctx); err != nil {
-		return workloadops.PreflightResult{}, attempt.ApplicationError(p.failure(err))
+		return workloadops.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
 	var out workloadops.PreflightResult
 	for i, reason := range p.reasons {
@@ -131,7 +132,8 @@ func (a *Activities) withoutNamespace(ctx context.Context, namespace string) str
 	return fmt.Sprintf("the cluster has no namespace %s; check its spelling and the party, or create it", namespace)
 }
 
-func (p *preflight) failure(err error) error {
+// preflightFailure is the failure of a check to which the cluster did not answer.
+func preflightFailure(err error) error {
 	switch kube.Classify(err) {
 	case kube.Internal:
 		return err
@@ -140,4 +142,49 @@ func (p *preflight) failure(err error) error {
 	default:
 		return failure.New(failure.Unreachable, "this party's cluster is out of reach: %s", kube.Text(err))
 	}
+}
+
+// needs are the permissions that operations on a kind take, in one namespace.
+func (a *Activities) needs(s scope) []kube.Permission {
+	return slices.Concat(kube.Needs(kinds[s.kind].resource.Group, kinds[s.kind].resource.Resource, s.namespace, "get", "list",
+		"watch", "patch"),
+		kube.Needs("", "pods", s.namespace, "list", "watch", "delete"))
+}
+
+// lacking says, for each kind and namespace, which permissions this worker does not have; "" when it has all.
+func (a *Activities) lacking(ctx context.Context, groups map[scope][]int) (map[scope]string, error) {
+	asked := kube.NewPermissions(a.client.AuthorizationV1(), a.options.CallTimeout)
+	var all []kube.Permission
+	for s := range groups {
+		all = append(all, a.needs(s)...)
+	}
+	if err := asked.Ask(ctx, all); err != nil {
+		return nil, err
+	}
+	out := map[scope]string{}
+	for s := range groups {
+		out[s] = asked.Lacks(a.needs(s))
+	}
+	return out, nil
+}
+
+// CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is
+// asked again.
+func (a *Activities) CountUnavailable(ctx context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
+	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
+	for i, w := range in.Workloads {
+		k, known := kindOf(w.WorkloadRef)
+		if !known || k.operated == nil || !a.serves(w.Namespace) {
+			continue // Run says what is wrong with it
+		}
+		o, err := a.reader.Get(ctx, k.resource, w.Namespace, w.WorkloadRef.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return result, attempt.RetriedError(preflightFailure(err))
+		}
+		result.Unavailable[i] = max(0, k.asked(o)-count(o, k.ready))
+	}
+	return result, nil
 }

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
@@ -78,20 +77,7 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 		step = "pin"
 		ops = t.pinning(o, *c.Pin)
 	}
-	body, err := json.Marshal(append([]jsonpatch.Op{fresh}, ops...))
-	if err != nil {
-		return err
-	}
-	_, err = t.patch(ctx, o, body, pointAutoscaler, step)
-	if err != nil && kube.Classify(err) == kube.Rejected && t.rejected != o.GetResourceVersion() {
-		// Its own controller writes its status at any time, and was faster: the next look tells.
-		t.rejected = o.GetResourceVersion()
-		return nil
-	}
-	if err != nil && kube.Classify(err) == kube.Missing { // it is gone, not the workload: the next look tells
-		return nil
-	}
-	return err
+	return t.patchBeside(ctx, o, append([]jsonpatch.Op{fresh}, ops...), pointAutoscaler, step)
 }
 
 // pinning pins an autoscaler, and leaves on it the patch that undoes that.

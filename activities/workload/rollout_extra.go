@@ -66,46 +66,33 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 
 // changeExtra makes one change of the extra Deployment.
 func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.ExtraChange) error {
-	held := jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim)
 	switch {
 	case c.Create != nil:
 		return t.createExtra(ctx, l, *c.Create)
 	case c.Delete != "":
 		return t.deleteExtra(ctx, l, c.Delete)
 	case c.Replicas != nil:
-		return t.patchExtra(ctx, l, "scale",
-			[]jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()),
-				jsonpatch.Add("/spec/replicas", *c.Replicas)})
+		return t.patchExtra(ctx, l, "scale", jsonpatch.Add("/spec/replicas", *c.Replicas))
 	}
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
 		return err
 	}
-	return t.patchExtra(ctx, l, "put-back",
-		[]jsonpatch.Op{held, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()), jsonpatch.Replace("/spec/template", template),
-			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)),
-			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String())})
+	return t.patchExtra(ctx, l, "put-back", jsonpatch.Replace("/spec/template", template),
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)),
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()))
 }
 
-func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, ops []jsonpatch.Op) error {
+// patchExtra changes the extra Deployment as it was seen. One of an earlier claim on this very workload, which was taken over, is claimed.
+func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, changes ...jsonpatch.Op) error {
+	claim := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
+	ops := []jsonpatch.Op{jsonpatch.Test(claim, t.subject.Claim)}
 	if l.seen.Extra.Claim != t.subject.Claim {
-		// It is of an earlier claim on this very workload, which was taken over.
-		ops = append([]jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), t.subject.Claim),
-			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}, ops[1:]...)
+		ops = []jsonpatch.Op{jsonpatch.Add(claim, t.subject.Claim),
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}
 	}
-	body, err := json.Marshal(ops)
-	if err != nil {
-		return err
-	}
-	_, err = t.patch(ctx, l.extra, body, pointExtra, step)
-	if err != nil && (kube.Classify(err) == kube.Rejected && t.rejected != l.extra.GetResourceVersion()) {
-		t.rejected = l.extra.GetResourceVersion()
-		return nil
-	}
-	if err != nil && kube.Classify(err) == kube.Missing { // it is gone, not the workload: the next look tells
-		return nil
-	}
-	return err
+	ops = append(ops, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()))
+	return t.patchBeside(ctx, l.extra, append(ops, changes...), pointExtra, step)
 }
 
 // extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -19,11 +20,12 @@ import (
 // Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	p := &rolloutPreflight{a: a, req: req}
-	if err := p.pods(ctx); err != nil {
-		return rollout.PreflightResult{}, attempt.ApplicationError((&preflight{a: a}).failure(err))
+	err := p.pods(ctx)
+	if err == nil {
+		err = p.traffic(ctx)
 	}
-	if err := p.traffic(ctx); err != nil {
-		return rollout.PreflightResult{}, attempt.ApplicationError((&preflight{a: a}).failure(err))
+	if err != nil {
+		return rollout.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
 	return p.result, nil
 }
@@ -79,11 +81,13 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		p.refuse("namespace", "this party's worker does not serve the namespace "+w.Namespace)
 		return nil
 	}
-	if lacking, err := p.lacking(ctx, k); err != nil || lacking != "" {
-		if lacking != "" {
-			p.refuse("", lacking)
-		}
+	lacking, err := p.lacking(ctx, k)
+	if err != nil {
 		return err
+	}
+	if lacking != "" {
+		p.refuse("", lacking)
+		return nil
 	}
 	t := &rolloutJob{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, change: p.req.Change}
 	l, err := t.observe(ctx)
@@ -163,7 +167,8 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		return nil
 	}
 	template, err := t.dryRun(ctx, l)
-	if f, ok := asFailure(err); ok {
+	var f *failure.Error
+	if errors.As(err, &f) {
 		p.refuse(field, f.Message)
 		return nil
 	}
@@ -180,22 +185,15 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	return nil
 }
 
-func asFailure(err error) (*failure.Error, bool) {
-	var f *failure.Error
-	ok := errors.As(err, &f)
-	return f, ok
-}
-
 // lacking says which permissions the worker does not have.
 func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
-	needs := kube.Needs(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch")
-	needs = append(needs, kube.Needs("", "pods", ns, "list", "delete")...)
+	revisions := controllerRevisions.Resource
 	if k.sets {
-		needs = append(needs, kube.Needs("apps", "replicasets", ns, "list")...)
-	} else {
-		needs = append(needs, kube.Needs("apps", "controllerrevisions", ns, "list")...)
+		revisions = replicaSets.Resource
 	}
+	needs := slices.Concat(kube.Needs(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch"),
+		kube.Needs("", "pods", ns, "list", "delete"), kube.Needs("apps", revisions, ns, "list"))
 	switch p.req.Strategy.Style {
 	case strategy.StyleCanary:
 		needs = append(needs, kube.Needs("apps", "deployments", ns, "create", "delete")...)

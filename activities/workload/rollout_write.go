@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,7 +139,7 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 	if err != nil {
 		return err
 	}
-	_, err = t.patch(ctx, l.object, body, "rollout.patch", w.Step)
+	err = t.patch(ctx, l.object, body, "rollout.patch", w.Step)
 	if err != nil && kube.Classify(err) == kube.Rejected {
 		// Most likely somebody was faster; the next look tells.
 		if t.rejected == l.object.GetResourceVersion() {
@@ -152,9 +151,28 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 	return err
 }
 
+// patchBeside makes one write on an object beside the workload. Its controllers write its status at any time, and it may be gone: the next
+// look tells.
+func (t *rolloutJob) patchBeside(ctx context.Context, o *unstructured.Unstructured, ops []jsonpatch.Op, point, step string) error {
+	body, err := json.Marshal(ops)
+	if err != nil {
+		return err
+	}
+	if err = t.patch(ctx, o, body, point, step); err == nil {
+		return nil
+	}
+	switch class := kube.Classify(err); {
+	case class == kube.Missing:
+		return nil
+	case class == kube.Rejected && t.rejected != o.GetResourceVersion():
+		t.rejected = o.GetResourceVersion()
+		return nil
+	}
+	return err
+}
+
 // patch makes one write on any object; point and step name its failpoints.
-func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte,
-	point, step string) (*unstructured.Unstructured, error) {
+func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) error {
 	resource := t.kind.resource
 	switch point {
 	case pointExtra:
@@ -163,11 +181,10 @@ func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, bo
 		resource = autoscalersResource
 	}
 	failpoint.Hit(point + ".before/" + step)
-	after, err := t.a.patch(ctx, resource, o, body)
+	_, err := t.a.patch(ctx, resource, o, body)
 	failpoint.Hit(point + ".after/" + step)
 	if err == nil {
-		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object",
-			fmt.Sprintf("%s %s", o.GetKind(), o.GetName()), "step", step)
+		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", o.GetKind()+" "+o.GetName(), "step", step)
 	}
-	return after, err
+	return err
 }
