@@ -32,11 +32,11 @@ func (m *Machine) move(look bool) Action {
 		a.why = fmt.Sprintf("%s: somebody else has changed %s: it is looked at", m.stepOf(), m.workload())
 	case back:
 		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepOf(), step.Replicas.String())
-		a.why = fmt.Sprintf("%s of the way back: waiting until %s of the new pods are of the stable version again", m.stepOf(),
+		a.why = fmt.Sprintf("%s of the way back: waiting for %s of the new pods to be of the stable version again", m.stepOf(),
 			step.Replicas.String())
 	default:
 		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepOf(), step.Replicas.String())
-		a.why = fmt.Sprintf("%s: waiting until %s of the pods are of the new version and ready", m.stepOf(), step.Replicas.String())
+		a.why = fmt.Sprintf("%s: waiting for %s of the pods to be of the new version and ready", m.stepOf(), step.Replicas.String())
 		if m.s.Stuck != "" {
 			a.why += ": " + m.s.Stuck
 		}

@@ -9,8 +9,8 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// Target is how many of size pods are new after a step that asks for replicas: a number, or a share rounded up. A share below 100 % never
-// takes the last stable pod; the only pod it takes. It is at least 0 and at most the size.
+// Target is how many of size pods are new after a step that asks for replicas: a number, or a share rounded up. A share below 100 % always
+// keeps one stable pod, unless the workload has only one. It is at least 0 and at most the size.
 func Target(replicas intstr.IntOrString, size int32) int32 {
 	if size <= 0 {
 		return 0

@@ -38,11 +38,10 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 func (r *Reader) approvals(p *Policy, v strictyaml.Value) {
 	m := v.Mapping("required", "approvers", "expiresSeconds", "onExpiry")
 	if field := m.Field("required"); field.Present() && field.Integer(1, 1000) > 1 {
-		r.Refuse(field.Path(), "can only be 1: nobody is known by more than the name they give, so that one person could approve twice")
+		r.Refuse(field.Path(), "can only be 1: callers aren't authenticated yet, so one person could approve twice")
 	}
 	if field := m.Field("approvers"); field.Present() {
-		field.CannotRead("is not available yet: nobody is known by more than the name they give, so that a list would keep nobody out; leave " +
-			"it out")
+		field.CannotRead("is not available yet: callers aren't authenticated yet, so approver lists can't be enforced; leave it out")
 	}
 	readInteger(m.Field("expiresSeconds"), &p.ApprovalExpiresSeconds, 1, maxApprovalExpiresSeconds)
 	onExpiry := m.Field("onExpiry")
