@@ -340,23 +340,17 @@ func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcom
 
 // prevented is why an interrupted task cannot go on now; "" when it can.
 func (r *taskRun) prevented() string {
-	newer, why := r.superseded()
-	if newer != "" {
-		return fmt.Sprintf("task %s has taken this task's place: stop this one", newer)
-	}
-	return why
-}
-
-// superseded asks whether a newer task of the plan runs; why says that this cannot be known now.
-func (r *taskRun) superseded() (newer, why string) {
 	var result workloadops.BeginTaskResult
 	again := r.request()
 	again.Reclaim = true
 	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again, &result)
-	if err != nil {
-		return "", "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
+	switch {
+	case err != nil:
+		return "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
+	case result.Superseded != "":
+		return fmt.Sprintf("task %s has taken this task's place: stop this one", result.Superseded)
 	}
-	return result.Superseded, ""
+	return ""
 }
 
 // tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.

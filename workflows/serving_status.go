@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -52,17 +53,14 @@ func latest(channel workflow.ReceiveChannel) []serving.Observation {
 		if !channel.ReceiveAsync(&o) {
 			return burst
 		}
-		known := false
-		for i := range burst {
-			if burst[i].UID == o.UID && burst[i].Domain == o.Domain && burst[i].Deployment == o.Deployment {
-				known = true
-				if !o.Seen.Before(burst[i].Seen) {
-					burst[i] = o
-				}
-			}
-		}
-		if !known {
+		at := slices.IndexFunc(burst, func(b serving.Observation) bool {
+			return b.UID == o.UID && b.Domain == o.Domain && b.Deployment == o.Deployment
+		})
+		switch {
+		case at < 0:
 			burst = append(burst, o)
+		case !o.Seen.Before(burst[at].Seen):
+			burst[at] = o
 		}
 	}
 }
