@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,26 +137,74 @@ func (s *Store) CheckCluster(ctx context.Context) error {
 func (s *Store) CheckCRDs(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	one := metav1.ListOptions{Limit: 1}
-	if _, err := s.services.List(ctx, one); err != nil {
-		return failed(err, "kind ReleaseService")
+	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check, s.checkTraffic, s.appImages.check,
+		s.servings.check} {
+		if err := check(ctx); err != nil {
+			return err
+		}
 	}
-	if _, err := s.plans.List(ctx, one); err != nil {
-		return failed(err, "kind DeployPlan")
+	_, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: 1}) // without their bodies
+	return failed(err, "kind "+s.records.name)
+}
+
+func (s *Store) checkTraffic(ctx context.Context) error {
+	_, err := s.traffic.List(ctx, metav1.ListOptions{Limit: 1})
+	return failed(err, "kind "+v1alpha1.TrafficRoutingKind)
+}
+
+// Setup prepares the home cluster for as long as it takes: a process that starts before its cluster waits for it, and says so in /readyz.
+type Setup struct {
+	store   *Store
+	install bool
+	log     *slog.Logger
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// NewSetup prepares store's cluster; install says whether the definitions are applied and the engine's namespace is made.
+func NewSetup(store *Store, install bool, log *slog.Logger) *Setup {
+	return &Setup{store: store, install: install, log: log, done: make(chan struct{})}
+}
+
+// Start returns at once.
+func (s *Setup) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go func() {
+		defer close(s.done)
+		s.run(ctx)
+	}()
+	return nil
+}
+
+// Stop ends the watch on records.
+func (s *Setup) Stop(context.Context) error {
+	s.cancel()
+	<-s.done
+	return nil
+}
+
+// setupPause is how long a failed preparation waits before the next.
+const setupPause = 2 * time.Second
+
+func (s *Setup) run(ctx context.Context) {
+	for err := s.prepare(ctx); err != nil; err = s.prepare(ctx) {
+		s.log.Warn("the home cluster is not ready yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(setupPause):
+		}
 	}
-	if _, err := s.parties.List(ctx, one); err != nil {
-		return failed(err, "kind Party")
+	s.store.Run(ctx)
+}
+
+func (s *Setup) prepare(ctx context.Context) error {
+	if !s.install {
+		return s.store.CheckCRDs(ctx)
 	}
-	if _, err := s.traffic.List(ctx, one); err != nil {
-		return failed(err, "kind TrafficRouting")
+	if err := s.store.EnsureCRDs(ctx); err != nil {
+		return err
 	}
-	if _, err := s.appImages.List(ctx, one); err != nil {
-		return failed(err, "kind AppImage")
-	}
-	if _, err := s.servings.List(ctx, one); err != nil {
-		return failed(err, "kind KusciaDeployment")
-	}
-	resource := s.metadata.Resource(recordResource).Namespace(s.namespace)
-	_, err := resource.List(ctx, one)
-	return failed(err, "kind ReleaseRecord")
+	return s.store.EnsureNamespace(ctx)
 }

@@ -15,50 +15,26 @@ import (
 
 // ListPlans reads one page of the plans in order of name. next is the cursor of the page after it, "" on the last one.
 func (s *Store) ListPlans(ctx context.Context, limit int, cursor string) (items []v1alpha1.DeployPlan, next string, err error) {
-	list, err := listPage(ctx, s.plans, limit, cursor)
-	if err != nil {
-		return nil, "", failed(err, "the list of plans")
-	}
-	return list.Items, list.Continue, nil
+	return s.plans.page(ctx, limit, cursor)
 }
 
 // GetPlan reads a plan.
 func (s *Store) GetPlan(ctx context.Context, name string) (*v1alpha1.DeployPlan, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	found, err := s.plans.Get(ctx, v1alpha1.ObjectName(name), metav1.GetOptions{})
-	if err == nil && v1alpha1.IDOf(found) != name {
-		return nil, failure.New(failure.NotFound, "plan %s does not exist", name)
-	}
-	if err != nil {
-		return nil, failed(err, "plan "+name)
-	}
-	return found, nil
+	return s.plans.get(ctx, name)
 }
 
 // PutPlan creates or replaces a plan; its newest task is kept. A plan equal to what is stored writes nothing: changed is false then.
 func (s *Store) PutPlan(ctx context.Context, name string, document plan.Document) (created, changed bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	return put(ctx, "plan "+name, putter[*v1alpha1.DeployPlan]{
-		client: s.plans,
-		id:     name,
-		empty:  func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} },
-		equal:  func(stored *v1alpha1.DeployPlan) bool { return sameJSON(stored.Spec, document) },
-		fill:   func(object *v1alpha1.DeployPlan) { object.Spec = document },
-	})
+	return put(ctx, s.plans, name, document, func(p *v1alpha1.DeployPlan) *plan.Document { return &p.Spec })
 }
 
 // DeletePlan deletes a plan as it was read at that resourceVersion: one that was executed or changed since is a Conflict.
 // "" deletes it whatever it is.
 func (s *Store) DeletePlan(ctx context.Context, name, resourceVersion string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	var options metav1.DeleteOptions
-	if resourceVersion != "" {
-		options.Preconditions = &metav1.Preconditions{ResourceVersion: &resourceVersion}
+	if resourceVersion == "" {
+		return s.plans.delete(ctx, name, nil)
 	}
-	return failed(s.plans.Delete(ctx, v1alpha1.ObjectName(name), options), "plan "+name)
+	return s.plans.delete(ctx, name, &metav1.Preconditions{ResourceVersion: &resourceVersion})
 }
 
 // ClaimPlan makes the task the plan's live one, if the plan is still as it was read at that resourceVersion; else it is a Conflict.
@@ -76,4 +52,23 @@ func (s *Store) ClaimPlan(ctx context.Context, name, resourceVersion, task strin
 	}
 	_, err = s.plans.Patch(ctx, v1alpha1.ObjectName(name), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	return failed(err, "plan "+name)
+}
+
+// Live is which task has taken a plan, and the plan's version when that was read.
+type Live struct {
+	// Task is the newest task of the plan, "" when the plan has none or is gone.
+	Task            string
+	ResourceVersion string
+}
+
+// LiveTask reads which task has taken a plan.
+func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
+	found, err := s.GetPlan(ctx, name)
+	if failure.Is(err, failure.NotFound) {
+		return Live{}, nil
+	}
+	if err != nil {
+		return Live{}, err
+	}
+	return Live{Task: found.Status.Task, ResourceVersion: found.ResourceVersion}, nil
 }

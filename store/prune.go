@@ -58,10 +58,8 @@ var emptied = []byte("-")
 
 // prune deletes a record, or takes all but its key from it.
 func (s *Store) prune(ctx context.Context, old metav1.PartialObjectMetadata) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
 	if old.Labels[v1alpha1.LabelIdempotencyKey] == "" || time.Since(old.CreationTimestamp.Time) > v1alpha1.KeyLifetime {
-		return failed(s.records.Delete(call, old.Name, metav1.DeleteOptions{}), "record "+old.Name)
+		return s.records.delete(ctx, old.Name, nil)
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{v1alpha1.LabelKind: v1alpha1.KindKey}},
@@ -71,6 +69,8 @@ func (s *Store) prune(ctx context.Context, old metav1.PartialObjectMetadata) err
 	if err != nil {
 		return failed(err, "record "+old.Name)
 	}
+	call, cancel := bounded(ctx)
+	defer cancel()
 	_, err = s.records.Patch(call, old.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return failed(err, "record "+old.Name)
 }

@@ -33,16 +33,20 @@ func (s *Store) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord
 
 // GetRecord reads the whole record of a task.
 func (s *Store) GetRecord(ctx context.Context, task string) (*v1alpha1.ReleaseRecord, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	record, err := s.records.Get(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), metav1.GetOptions{})
-	if err != nil {
-		return nil, failed(err, "task "+task)
+	record, err := s.GetRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task))
+	if failure.Is(err, failure.NotFound) {
+		return nil, failure.New(failure.NotFound, "task %s does not exist, or its record is not kept any more", task)
 	}
-	if record.Labels[v1alpha1.LabelKind] == v1alpha1.KindKey {
-		return nil, failure.New(failure.NotFound, "the record of task %s is not kept any more", task)
+	return record, err
+}
+
+// GetRelease reads the whole record of that name. One that is kept for its Idempotency-Key only is not found.
+func (s *Store) GetRelease(ctx context.Context, name string) (*v1alpha1.ReleaseRecord, error) {
+	record, err := s.records.get(ctx, name)
+	if err == nil && record.Labels[v1alpha1.LabelKind] == v1alpha1.KindKey {
+		return nil, failure.New(failure.NotFound, "record %s is not kept any more", name)
 	}
-	return record, nil
+	return record, err
 }
 
 // ListRecords lists the records with these labels, newest first, without Snapshot and Body. Once Run keeps up with the records the
@@ -56,32 +60,44 @@ func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]v1al
 
 // FindRecords is ListRecords from the API server itself: it sees what any other process wrote up to now.
 func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
-	var found []v1alpha1.ReleaseRecord
-	for cursor := ""; ; {
-		list, err := s.recordPage(ctx, with, cursor)
+	selector := labels.SelectorFromSet(with).String()
+	found, err := all(func(cursor string) ([]v1alpha1.ReleaseRecord, string, error) {
+		ctx, cancel := bounded(ctx)
+		defer cancel()
+		list, err := s.records.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: pageSize, Continue: cursor})
 		if err != nil {
-			return nil, failed(err, "the list of records")
+			return nil, "", failed(err, "the list of records")
 		}
 		for i := range list.Items {
 			dropBodies(&list.Items[i])
 		}
-		found = append(found, list.Items...)
-		if list.Continue == "" {
-			return newestFirst(found), nil
-		}
-		cursor = list.Continue
-	}
-}
-
-func (s *Store) recordPage(ctx context.Context, with map[string]string, cursor string) (*v1alpha1.ReleaseRecordList, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	return s.records.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String(), Limit: pageSize, Continue: cursor})
+		return list.Items, list.Continue, nil
+	})
+	return newestFirst(found), err
 }
 
 // CompleteRecord writes what became of a task. The first outcome stays: to complete a complete record again changes nothing.
 func (s *Store) CompleteRecord(ctx context.Context, task string, outcome v1alpha1.ReleaseOutcome) error {
 	return s.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), outcome)
+}
+
+// CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes
+// nothing.
+func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alpha1.ReleaseOutcome) error {
+	for range maxAttempts {
+		record, err := s.GetRelease(ctx, name)
+		if err != nil {
+			return err
+		}
+		if record.Outcome != nil {
+			return nil
+		}
+		err = s.writeOutcome(ctx, record, outcome)
+		if !failure.Is(err, failure.Conflict) {
+			return err
+		}
+	}
+	return failure.New(failure.Conflict, "record %s keeps being changed by somebody else: repeat", name)
 }
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) error {
@@ -105,14 +121,16 @@ func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord
 
 // DeleteRecord deletes the record of a task.
 func (s *Store) DeleteRecord(ctx context.Context, task string) error {
-	name := v1alpha1.RecordName(v1alpha1.KindTask, task)
-	call, cancel := bounded(ctx)
-	defer cancel()
-	if err := s.records.Delete(call, name, metav1.DeleteOptions{}); err != nil {
-		return failed(err, "task "+task)
+	return s.DeleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task))
+}
+
+// DeleteRelease deletes the record of that name.
+func (s *Store) DeleteRelease(ctx context.Context, name string) error {
+	err := s.records.delete(ctx, name, nil)
+	if err == nil {
+		s.awaitGone(ctx, name)
 	}
-	s.awaitGone(ctx, name)
-	return nil
+	return err
 }
 
 func newestFirst(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {

@@ -5,6 +5,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -40,12 +40,12 @@ const (
 type Store struct {
 	namespace, servingNamespace string
 
-	services  *gentype.ClientWithList[*v1alpha1.ReleaseService, *v1alpha1.ReleaseServiceList]
-	plans     *gentype.ClientWithList[*v1alpha1.DeployPlan, *v1alpha1.DeployPlanList]
-	records   *gentype.ClientWithList[*v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecordList]
-	parties   *gentype.ClientWithList[*v1alpha1.Party, *v1alpha1.PartyList]
-	appImages *gentype.ClientWithList[*kuscia.AppImage, *kuscia.AppImageList]
-	servings  *gentype.ClientWithList[*kuscia.KusciaDeployment, *kuscia.KusciaDeploymentList]
+	services  kind[v1alpha1.ReleaseService, *v1alpha1.ReleaseService, *v1alpha1.ReleaseServiceList]
+	plans     kind[v1alpha1.DeployPlan, *v1alpha1.DeployPlan, *v1alpha1.DeployPlanList]
+	records   kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecordList]
+	parties   kind[v1alpha1.Party, *v1alpha1.Party, *v1alpha1.PartyList]
+	appImages kind[kuscia.AppImage, *kuscia.AppImage, *kuscia.AppImageList]
+	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment, *kuscia.KusciaDeploymentList]
 	traffic   dynamic.NamespaceableResourceInterface
 	metadata  metadata.Interface
 	core      core.CoreV1Interface
@@ -63,27 +63,9 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 		namespace = defaultNamespace
 	}
 	config = jsonConfig(config)
-	client, codec, err := typedClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
-		&v1alpha1.DeployPlan{}, &v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{},
-		&v1alpha1.PartyList{})
+	s := &Store{namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace)}
+	err := errors.Join(s.addOwn(config), s.addKuscia(config))
 	if err != nil {
-		return nil, err
-	}
-	s := &Store{
-		namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace),
-		services: gentype.NewClientWithList("releaseservices", client, codec, namespace,
-			func() *v1alpha1.ReleaseService { return &v1alpha1.ReleaseService{} },
-			func() *v1alpha1.ReleaseServiceList { return &v1alpha1.ReleaseServiceList{} }),
-		plans: gentype.NewClientWithList("deployplans", client, codec, namespace,
-			func() *v1alpha1.DeployPlan { return &v1alpha1.DeployPlan{} },
-			func() *v1alpha1.DeployPlanList { return &v1alpha1.DeployPlanList{} }),
-		records: gentype.NewClientWithList("releaserecords", client, codec, namespace,
-			func() *v1alpha1.ReleaseRecord { return &v1alpha1.ReleaseRecord{} },
-			func() *v1alpha1.ReleaseRecordList { return &v1alpha1.ReleaseRecordList{} }),
-		parties: gentype.NewClientWithList("parties", client, codec, namespace,
-			func() *v1alpha1.Party { return &v1alpha1.Party{} }, func() *v1alpha1.PartyList { return &v1alpha1.PartyList{} }),
-	}
-	if err := s.addKuscia(config); err != nil {
 		return nil, err
 	}
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
@@ -120,24 +102,41 @@ func jsonConfig(config *rest.Config) *rest.Config {
 	return config
 }
 
-// addKuscia prepares the clients of the objects of kuscia.secretflow.
+// addOwn prepares the clients of the objects of slipway.io.
+func (s *Store) addOwn(config *rest.Config) error {
+	group, err := groupClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{}, &v1alpha1.DeployPlan{},
+		&v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
+	if err != nil {
+		return err
+	}
+	group.namespace = s.namespace
+	s.services = newKind(group.of("releaseservices"), "ReleaseService", "service", "services",
+		func(l *v1alpha1.ReleaseServiceList) []v1alpha1.ReleaseService { return l.Items })
+	s.plans = newKind(group.of("deployplans"), "DeployPlan", "plan", "plans",
+		func(l *v1alpha1.DeployPlanList) []v1alpha1.DeployPlan { return l.Items })
+	s.records = newKind(group.of(recordResource.Resource), "ReleaseRecord", "record", "records",
+		func(l *v1alpha1.ReleaseRecordList) []v1alpha1.ReleaseRecord { return l.Items })
+	s.parties = newKind(group.of("parties"), "Party", "party", "parties", func(l *v1alpha1.PartyList) []v1alpha1.Party { return l.Items })
+	return nil
+}
+
+// addKuscia prepares the clients of the objects of kuscia.secretflow. AppImages have no namespace.
 func (s *Store) addKuscia(config *rest.Config) error {
-	client, codec, err := typedClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{},
+	group, err := groupClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{},
 		&kuscia.KusciaDeploymentList{})
 	if err != nil {
 		return err
 	}
-	s.appImages = gentype.NewClientWithList(kuscia.AppImageResource.Resource, client, codec, "",
-		func() *kuscia.AppImage { return &kuscia.AppImage{} }, func() *kuscia.AppImageList { return &kuscia.AppImageList{} })
-	s.servings = gentype.NewClientWithList(kuscia.KusciaDeploymentResource.Resource, client, codec, s.servingNamespace,
-		func() *kuscia.KusciaDeployment { return &kuscia.KusciaDeployment{} },
-		func() *kuscia.KusciaDeploymentList { return &kuscia.KusciaDeploymentList{} })
+	s.appImages = newKind(group.of(kuscia.AppImageResource.Resource), "AppImage", "AppImage", "AppImages",
+		func(l *kuscia.AppImageList) []kuscia.AppImage { return l.Items })
+	group.namespace = s.servingNamespace
+	s.servings = newKind(group.of(kuscia.KusciaDeploymentResource.Resource), "KusciaDeployment", "serving", "servings",
+		func(l *kuscia.KusciaDeploymentList) []kuscia.KusciaDeployment { return l.Items })
 	return nil
 }
 
-// typedClient is a client of one API group and version that knows these types.
-func typedClient(config *rest.Config, version schema.GroupVersion,
-	types ...runtime.Object) (rest.Interface, runtime.ParameterCodec, error) {
+// groupClient is a client of one API group and version that knows these types.
+func groupClient(config *rest.Config, version schema.GroupVersion, types ...runtime.Object) (resource, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(version, types...)
 	metav1.AddToGroupVersion(scheme, version)
@@ -147,9 +146,9 @@ func typedClient(config *rest.Config, version schema.GroupVersion,
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("prepare the home cluster's client of %s: %w", version, err)
+		return resource{}, fmt.Errorf("prepare the home cluster's client of %s: %w", version, err)
 	}
-	return client, runtime.NewParameterCodec(scheme), nil
+	return resource{Interface: client, ParameterCodec: runtime.NewParameterCodec(scheme)}, nil
 }
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -108,15 +108,7 @@ func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, gu
 	if slices.Contains(t.Finalizers, v1alpha1.FinalizerTrafficRouting) == guarded {
 		return nil
 	}
-	finalizers := []string{}
-	for _, f := range t.Finalizers {
-		if f != v1alpha1.FinalizerTrafficRouting {
-			finalizers = append(finalizers, f)
-		}
-	}
-	if guarded {
-		finalizers = append(finalizers, v1alpha1.FinalizerTrafficRouting)
-	}
+	finalizers := guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, guarded)
 	return s.patchTraffic(ctx, t,
 		map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
 }

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// object is a pointer to E, an object of the home cluster.
+type object[E any] interface {
+	*E
+	runtime.Object
+	metav1.Object
+}
+
+// listOf is a pointer to L, a list of objects.
+type listOf[L any] interface {
+	*L
+	runtime.Object
+	metav1.ListInterface
+}
+
+// kind is how objects of one kind are read and written; T is a pointer to one of them, L one to a list.
+type kind[E any, T object[E], L runtime.Object] struct {
+	*gentype.ClientWithList[T, L]
+	// name is the kind's, noun what errors call an object of it, plural what they call several.
+	name, noun, plural string
+	items              func(L) []E
+}
+
+// resource is one resource of an API group, with the client of that group.
+type resource struct {
+	rest.Interface
+	runtime.ParameterCodec
+	name, namespace string
+}
+
+func (r resource) of(name string) resource {
+	r.name = name
+	return r
+}
+
+func newKind[E, L any, T object[E], PL listOf[L]](r resource, name, noun, plural string, items func(PL) []E) kind[E, T, PL] {
+	return kind[E, T, PL]{name: name, noun: noun, plural: plural, items: items, ClientWithList: gentype.NewClientWithList(
+		r.name, r.Interface, r.ParameterCodec, r.namespace, func() T { return new(E) }, func() PL { return new(L) })}
+}
+
+func (k kind[E, T, L]) called(id string) string { return k.noun + " " + id }
+
+// check says what is wrong when objects of the kind cannot be read.
+func (k kind[E, T, L]) check(ctx context.Context) error {
+	_, err := k.List(ctx, metav1.ListOptions{Limit: 1})
+	return failed(err, "kind "+k.name)
+}
+
+// page reads one page in order of name; next is the cursor of the page after it, "" on the last one.
+func (k kind[E, T, L]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
+	list, err := listPage(ctx, k, limit, cursor)
+	if err != nil {
+		return nil, "", failed(err, "the list of "+k.plural)
+	}
+	return k.items(list), any(list).(metav1.ListInterface).GetContinue(), nil
+}
+
+// get reads one object. One that another ID's object is called by is not found.
+func (k kind[E, T, L]) get(ctx context.Context, id string) (T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
+	if err != nil {
+		return nil, failed(err, k.called(id))
+	}
+	if v1alpha1.IDOf(found) != id {
+		return nil, failure.New(failure.NotFound, "%s does not exist", k.called(id))
+	}
+	return found, nil
+}
+
+// create creates an object; one of its name that is there already is a Conflict.
+func (k kind[E, T, L]) create(ctx context.Context, object T) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := k.Create(ctx, object, metav1.CreateOptions{})
+	return failed(err, k.called(object.GetName()))
+}
+
+// update replaces the object that was read; a change since is a Conflict. What was written is in object afterwards.
+func (k kind[E, T, L]) update(ctx context.Context, object T) error {
+	return k.written(ctx, object, k.Update)
+}
+
+// updateStatus is update for the status alone.
+func (k kind[E, T, L]) updateStatus(ctx context.Context, object T) error {
+	return k.written(ctx, object, k.UpdateStatus)
+}
+
+func (k kind[E, T, L]) written(ctx context.Context, object T, write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	written, err := write(ctx, object, metav1.UpdateOptions{})
+	if err == nil {
+		*object = *written
+	}
+	return failed(err, k.called(object.GetName()))
+}
+
+// delete deletes an object; one that does not meet the preconditions is a Conflict. nil: whatever it is.
+func (k kind[E, T, L]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return failed(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}), k.called(id))
+}
+
+// put brings one object to the spec that is asked, which specOf finds in it: read, compare, write only what differs, with the read version as
+// precondition. Where nothing differs, changed is false.
+func put[E any, T object[E], L runtime.Object, S any](ctx context.Context, k kind[E, T, L], id string, spec S,
+	specOf func(T) *S) (created, changed bool, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for range maxAttempts {
+		var stored T
+		stored, err = k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			fresh := named[E, T](id)
+			*specOf(fresh) = spec
+			if _, err = k.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
+				return true, true, nil
+			}
+		case err != nil:
+			return false, false, failed(err, k.called(id))
+		case v1alpha1.IDOf(stored) != id:
+			return false, false, failure.New(failure.Conflict,
+				"%s cannot be kept: the object of its name belongs to %s; choose another name", k.called(id), v1alpha1.IDOf(stored))
+		case sameJSON(*specOf(stored), spec):
+			return false, false, nil
+		default:
+			*specOf(stored) = spec
+			if _, err = k.Update(ctx, stored, metav1.UpdateOptions{}); err == nil {
+				return false, true, nil
+			}
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	return false, false, failed(err, k.called(id))
+}
+
+// named is an object as it is created. An ID that cannot be a name is kept beside it.
+func named[E any, T object[E]](id string) T {
+	var fresh T = new(E)
+	fresh.SetName(v1alpha1.ObjectName(id))
+	if fresh.GetName() != id {
+		fresh.SetAnnotations(map[string]string{v1alpha1.AnnotationID: id})
+	}
+	return fresh
+}
+
+// sameJSON says whether two values are the same document: raw JSON inside them may come back from the API server with its keys in another
+// order.
+func sameJSON(a, b any) bool {
+	left, errLeft := generic(a)
+	right, errRight := generic(b)
+	return errLeft == nil && errRight == nil && reflect.DeepEqual(left, right)
+}
+
+func generic(value any) (any, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var plain any
+	return plain, json.Unmarshal(text, &plain)
+}
+
+// pageSize is how many objects are asked for at once where all of them are wanted.
+const pageSize = 500
+
+// listPage reads one page in order of name. A cursor that the API server has forgotten (it remembers them for some minutes) goes on
+// from the same name in the present state of things.
+func listPage[L runtime.Object](ctx context.Context, from interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+}, limit int, cursor string) (L, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	list, err := from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: cursor})
+	var status apierrors.APIStatus
+	if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+		list, err = from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: status.Status().Continue})
+	}
+	return list, err
+}
+
+// all reads all pages.
+func all[E any](page func(cursor string) (items []E, next string, err error)) ([]E, error) {
+	found := []E{}
+	for cursor := ""; ; {
+		items, next, err := page(cursor)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, items...)
+		if cursor = next; next == "" {
+			return found, nil
+		}
+	}
+}

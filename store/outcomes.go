@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+)
+
+// Snapshot is what a task runs, from its record.
+func (s *Store) Snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
+	record, err := s.GetRecord(ctx, task)
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	var snapshot plan.Snapshot
+	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
+		return plan.Snapshot{}, failure.New(failure.Refused, "the record of task %s cannot be read: %v", task, err)
+	}
+	return snapshot, nil
+}
+
+// PlanOfTask is the plan that a task executes, "" when the task has no record any more.
+func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
+	record, err := s.GetRecord(ctx, task)
+	if failure.Is(err, failure.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return record.Spec.Subject, nil
+}
+
+// CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). Repeating it changes
+// nothing.
+func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
+	return s.complete(ctx, v1alpha1.KindTask, task.Plan, ending{record: v1alpha1.RecordName(v1alpha1.KindTask, task.ID),
+		state: string(task.State), reason: task.Reason, began: task.StartedAt, over: task.FinishedAt, workflow: task.Workflow, whole: task}, keep)
+}
+
+// CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name (0: keepRecords).
+// Repeating it changes nothing.
+func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
+	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
+	return s.complete(ctx, v1alpha1.KindRollout, subject, ending{record: record, state: string(status.Phase), reason: status.Reason,
+		began: &status.CreatedAt, over: status.FinishedAt, workflow: status.Workflow, whole: status}, keep)
+}
+
+// ending is how a release ended: whole is its last status.
+type ending struct {
+	record, state, reason string
+	began, over           *time.Time
+	workflow              *plan.WorkflowRef
+	whole                 any
+}
+
+func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
+	body, err := v1alpha1.EncodeBody(end.whole)
+	if err != nil {
+		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
+	}
+	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body, StartedAt: microTime(end.began), FinishedAt: microTime(end.over)}
+	if end.workflow != nil {
+		outcome.RunID = end.workflow.RunID
+	}
+	if err := s.CompleteRelease(ctx, end.record, outcome); err != nil {
+		return err
+	}
+	_, err = s.PruneRecords(ctx, kind, subject, end.record, keep)
+	return err
+}
+
+func microTime(at *time.Time) *metav1.MicroTime {
+	if at == nil {
+		return nil
+	}
+	return &metav1.MicroTime{Time: *at}
+}
