@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -74,6 +75,11 @@ func New(deps Deps) (*API, error) {
 	e.HTTPErrorHandler = h.answerError
 	e.Use(identify, h.logged, h.recovered, sameSite, knownQuery(spec))
 	RegisterHandlers(e, h)
+	for path, item := range spec.Paths.Map() {
+		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
+			e.POST(path, echo.WrapHandler(deps.Kuscia)) // its clients find here what they find on its own listeners
+		}
+	}
 	return &API{echo: e, streams: h.streams}, nil
 }
 
@@ -121,10 +127,9 @@ type handlers struct {
 	*partyHandlers
 	*backend.Backend
 
-	streams   *stream.Hub
-	metrics   http.Handler
-	kusciaAPI http.Handler
-	docs      []byte
+	streams *stream.Hub
+	metrics http.Handler
+	docs    []byte
 }
 
 // Embedded fields need names that differ.
@@ -145,6 +150,6 @@ func newHandlers(deps Deps, docs []byte) *handlers {
 	return &handlers{
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
-		Backend: b, streams: streams, metrics: deps.Metrics, kusciaAPI: deps.Kuscia, docs: docs,
+		Backend: b, streams: streams, metrics: deps.Metrics, docs: docs,
 	}
 }

@@ -14,24 +14,6 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// BatchQueryKusciaAppImages Shows several AppImages
-	// (POST /api/v1/appimage/batchQuery)
-	BatchQueryKusciaAppImages(ctx echo.Context) error
-	// CreateKusciaAppImage Registers an AppImage
-	// (POST /api/v1/appimage/create)
-	CreateKusciaAppImage(ctx echo.Context) error
-	// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
-	// (POST /api/v1/appimage/delete)
-	DeleteKusciaAppImage(ctx echo.Context) error
-	// ListKusciaAppImages Lists the AppImages, by name
-	// (POST /api/v1/appimage/list)
-	ListKusciaAppImages(ctx echo.Context) error
-	// QueryKusciaAppImage Shows an AppImage
-	// (POST /api/v1/appimage/query)
-	QueryKusciaAppImage(ctx echo.Context) error
-	// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
-	// (POST /api/v1/appimage/update)
-	UpdateKusciaAppImage(ctx echo.Context) error
 	// ListParties Lists the parties, by name, and says which of them can be reached
 	// (GET /api/v1/parties)
 	ListParties(ctx echo.Context, params ListPartiesParams) error
@@ -116,21 +98,6 @@ type ServerInterface interface {
 	// PutService Creates or replaces a service
 	// (PUT /api/v1/services/{id})
 	PutService(ctx echo.Context, id ServiceID) error
-	// CreateKusciaServing Declares a serving
-	// (POST /api/v1/serving/create)
-	CreateKusciaServing(ctx echo.Context) error
-	// DeleteKusciaServing Has a serving taken away
-	// (POST /api/v1/serving/delete)
-	DeleteKusciaServing(ctx echo.Context) error
-	// QueryKusciaServing Shows a serving and its state
-	// (POST /api/v1/serving/query)
-	QueryKusciaServing(ctx echo.Context) error
-	// BatchQueryKusciaServingStatus Shows the states of several servings
-	// (POST /api/v1/serving/status/batchQuery)
-	BatchQueryKusciaServingStatus(ctx echo.Context) error
-	// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
-	// (POST /api/v1/serving/update)
-	UpdateKusciaServing(ctx echo.Context) error
 	// ListServings Lists the servings, by ID
 	// (GET /api/v1/servings)
 	ListServings(ctx echo.Context, params ListServingsParams) error
@@ -197,9 +164,6 @@ type ServerInterface interface {
 	// GetDocs This description as a page to read
 	// (GET /docs)
 	GetDocs(ctx echo.Context) error
-	// GetKusciaHealth Says whether Kuscia's requests can be answered
-	// (POST /healthZ)
-	GetKusciaHealth(ctx echo.Context) error
 	// GetHealth Says that the process lives
 	// (GET /healthz)
 	GetHealth(ctx echo.Context) error
@@ -217,60 +181,6 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
-}
-
-// BatchQueryKusciaAppImages converts echo context to params.
-func (w *ServerInterfaceWrapper) BatchQueryKusciaAppImages(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.BatchQueryKusciaAppImages(ctx)
-	return err
-}
-
-// CreateKusciaAppImage converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateKusciaAppImage(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateKusciaAppImage(ctx)
-	return err
-}
-
-// DeleteKusciaAppImage converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteKusciaAppImage(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteKusciaAppImage(ctx)
-	return err
-}
-
-// ListKusciaAppImages converts echo context to params.
-func (w *ServerInterfaceWrapper) ListKusciaAppImages(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListKusciaAppImages(ctx)
-	return err
-}
-
-// QueryKusciaAppImage converts echo context to params.
-func (w *ServerInterfaceWrapper) QueryKusciaAppImage(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.QueryKusciaAppImage(ctx)
-	return err
-}
-
-// UpdateKusciaAppImage converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateKusciaAppImage(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateKusciaAppImage(ctx)
-	return err
 }
 
 // ListParties converts echo context to params.
@@ -1188,51 +1098,6 @@ func (w *ServerInterfaceWrapper) PutService(ctx echo.Context) error {
 	return err
 }
 
-// CreateKusciaServing converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateKusciaServing(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateKusciaServing(ctx)
-	return err
-}
-
-// DeleteKusciaServing converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteKusciaServing(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteKusciaServing(ctx)
-	return err
-}
-
-// QueryKusciaServing converts echo context to params.
-func (w *ServerInterfaceWrapper) QueryKusciaServing(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.QueryKusciaServing(ctx)
-	return err
-}
-
-// BatchQueryKusciaServingStatus converts echo context to params.
-func (w *ServerInterfaceWrapper) BatchQueryKusciaServingStatus(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.BatchQueryKusciaServingStatus(ctx)
-	return err
-}
-
-// UpdateKusciaServing converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateKusciaServing(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateKusciaServing(ctx)
-	return err
-}
-
 // ListServings converts echo context to params.
 func (w *ServerInterfaceWrapper) ListServings(ctx echo.Context) error {
 	var err error
@@ -1855,15 +1720,6 @@ func (w *ServerInterfaceWrapper) GetDocs(ctx echo.Context) error {
 	return err
 }
 
-// GetKusciaHealth converts echo context to params.
-func (w *ServerInterfaceWrapper) GetKusciaHealth(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetKusciaHealth(ctx)
-	return err
-}
-
 // GetHealth converts echo context to params.
 func (w *ServerInterfaceWrapper) GetHealth(ctx echo.Context) error {
 	var err error
@@ -1996,18 +1852,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/servings/:id/resume", wrapper.ResumeServing, options.OperationMiddlewares["resumeServing"]...)
 	router.POST(options.BaseURL+"/api/v1/servings/:id/stop", wrapper.StopServing, options.OperationMiddlewares["stopServing"]...)
 	router.GET(options.BaseURL+"/api/v1/servings/:id/events", wrapper.WatchServing, options.OperationMiddlewares["watchServing"]...)
-	router.POST(options.BaseURL+"/api/v1/serving/create", wrapper.CreateKusciaServing, options.OperationMiddlewares["createKusciaServing"]...)
-	router.POST(options.BaseURL+"/api/v1/serving/update", wrapper.UpdateKusciaServing, options.OperationMiddlewares["updateKusciaServing"]...)
-	router.POST(options.BaseURL+"/api/v1/serving/delete", wrapper.DeleteKusciaServing, options.OperationMiddlewares["deleteKusciaServing"]...)
-	router.POST(options.BaseURL+"/api/v1/serving/query", wrapper.QueryKusciaServing, options.OperationMiddlewares["queryKusciaServing"]...)
-	router.POST(options.BaseURL+"/api/v1/serving/status/batchQuery", wrapper.BatchQueryKusciaServingStatus, options.OperationMiddlewares["batchQueryKusciaServingStatus"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/create", wrapper.CreateKusciaAppImage, options.OperationMiddlewares["createKusciaAppImage"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/update", wrapper.UpdateKusciaAppImage, options.OperationMiddlewares["updateKusciaAppImage"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/delete", wrapper.DeleteKusciaAppImage, options.OperationMiddlewares["deleteKusciaAppImage"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/query", wrapper.QueryKusciaAppImage, options.OperationMiddlewares["queryKusciaAppImage"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/list", wrapper.ListKusciaAppImages, options.OperationMiddlewares["listKusciaAppImages"]...)
-	router.POST(options.BaseURL+"/api/v1/appimage/batchQuery", wrapper.BatchQueryKusciaAppImages, options.OperationMiddlewares["batchQueryKusciaAppImages"]...)
-	router.POST(options.BaseURL+"/healthZ", wrapper.GetKusciaHealth, options.OperationMiddlewares["getKusciaHealth"]...)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)

@@ -30,7 +30,9 @@ func (s *Store) GetServices(ctx context.Context, ids []plan.ServiceID) (map[plan
 	}
 	found := make(map[plan.ServiceID]catalog.Service, len(wanted))
 	if len(wanted) > singleReads {
-		services, err := all(func(cursor string) ([]v1alpha1.ReleaseService, string, error) { return s.services.page(ctx, pageSize, cursor) })
+		services, err := all(func(cursor string) ([]v1alpha1.ReleaseService, string, error) {
+			return s.services.page(ctx, pageSize, cursor)
+		})
 		for i := range services {
 			if id := plan.ServiceID(v1alpha1.IDOf(&services[i])); wanted[id] {
 				found[id] = services[i].Spec
