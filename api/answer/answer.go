@@ -29,3 +29,23 @@ func UTC(t time.Time) *time.Time {
 	t = t.UTC()
 	return &t
 }
+
+// Document answers a document as JSON or, where the caller asks for that, as YAML.
+func Document[D any](c echo.Context, read func() (D, error), yaml func(D) ([]byte, error)) error {
+	form, err := Type(c, TypeJSON, TypeYAML)
+	if err != nil {
+		return err
+	}
+	document, err := read()
+	if err != nil {
+		return err
+	}
+	if form == TypeJSON {
+		return c.JSON(http.StatusOK, document)
+	}
+	text, err := yaml(document)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, TypeYAML, text)
+}

@@ -51,14 +51,20 @@ func readBody(c echo.Context, types []string) (body []byte, contentType string, 
 	return body, contentType, nil
 }
 
-// Document reads a plan or a service. What calls itself JSON has to be JSON; its own errors are found by the document's decoder.
-func Document(c echo.Context) (body []byte, isJSON bool, err error) {
+// Decode reads a document by its decoder; wrong is everything that is wrong with it.
+func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (document T, wrong strictyaml.Errors, err error) {
 	body, contentType, err := readBody(c, documentTypes)
-	return body, contentType == answer.TypeJSON, err
+	if err != nil {
+		return document, nil, err
+	}
+	if document, wrong = decode(body); len(wrong) == 0 {
+		wrong = notJSON(body, contentType == answer.TypeJSON)
+	}
+	return document, wrong, nil
 }
 
-// NotJSON is the error of a body that calls itself JSON but is not; nil when all is well.
-func NotJSON(body []byte, isJSON bool) strictyaml.Errors {
+// notJSON is the error of a body that calls itself JSON but is not; nil when all is well.
+func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	if !isJSON {
 		return nil
 	}
@@ -92,7 +98,7 @@ func Fields(c echo.Context, fields ...Field) error {
 	if err != nil || len(body) == 0 {
 		return err
 	}
-	if wrong := NotJSON(body, contentType == answer.TypeJSON); wrong != nil {
+	if wrong := notJSON(body, contentType == answer.TypeJSON); wrong != nil {
 		return problem.MalformedBody(wrong)
 	}
 	root, found, ok := strictyaml.Parse(body)

@@ -2,11 +2,16 @@
 package page
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
@@ -37,12 +42,47 @@ func BadCursor() error {
 	return problem.BadQuery(schema.FieldProblem{Field: "cursor", Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"})
 }
 
-// CursorError blames the cursor, if there is one, when the home cluster refuses to list.
-func CursorError(err error, cursor *schema.Cursor) error {
+// List is one page of a list as it is answered.
+type List[T any] struct {
+	Items []T `json:"items"`
+	// NextCursor is "" on the last page.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// AnswerObjects answers one page of the objects of a kind: list reads it from the home cluster, show makes an item of each.
+func AnswerObjects[E, T any](c echo.Context, limit *schema.Limit, cursor *schema.Cursor,
+	list func(ctx context.Context, limit int, cursor string) ([]E, string, error), show func(*E) (T, error)) error {
+	most, err := Limit(limit)
+	if err != nil {
+		return err
+	}
+	objects, next, err := list(c.Request().Context(), most, input.Text(cursor))
 	if input.Text(cursor) != "" && failure.Is(err, failure.Refused) {
 		return BadCursor()
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	answer := List[T]{Items: make([]T, len(objects)), NextCursor: next}
+	for i := range objects {
+		if answer.Items[i], err = show(&objects[i]); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+// OneOf are the values that a list is filtered by, each of which has to be legal.
+func OneOf[T ~string](field string, wanted *[]T, legal []T) ([]T, error) {
+	if wanted == nil {
+		return nil, nil
+	}
+	for _, value := range *wanted {
+		if !slices.Contains(legal, value) {
+			return nil, problem.BadQuery(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("%q is none of %s", value, problem.Join(legal))})
+		}
+	}
+	return *wanted, nil
 }
 
 // Asked is which part of a list of records was asked for.
@@ -65,9 +105,21 @@ func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Asked, err error) {
 	return page, nil
 }
 
-// Of makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was
+// AnswerRecords answers one page of the items that belong to records; see of.
+func AnswerRecords[T any](c echo.Context, page Asked, records []v1alpha1.ReleaseRecord,
+	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) error {
+	var list List[T]
+	var err error
+	if list.Items, list.NextCursor, err = of(page, records, item); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+// of makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was
 // withdrawn or pruned just now is not found, and left out. next is "" on the last page.
-func Of[T any](page Asked, records []v1alpha1.ReleaseRecord, item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
+func of[T any](page Asked, records []v1alpha1.ReleaseRecord,
+	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
 	items = []T{}
 	var last position
 	for i := range records {

@@ -1,6 +1,7 @@
 package parties
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -80,15 +81,8 @@ func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 }
 
 func partyOf(object *v1alpha1.Party) schema.PartyState {
-	return schema.PartyState{Name: object.Name, Queue: queueOf(object), Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
+	return schema.PartyState{Name: object.Name, Queue: cmp.Or(object.Spec.Queue, catalog.PartyQueue(object.Name)), Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
 		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
-}
-
-func queueOf(object *v1alpha1.Party) string {
-	if object.Spec.Queue != "" {
-		return object.Spec.Queue
-	}
-	return catalog.PartyQueue(object.Name)
 }
 
 // builtInParty is the party "default" where no object says anything of it.
@@ -161,16 +155,12 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 
 // PutParty answers PUT /api/v1/parties/{name}.
 func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
-	body, isJSON, err := input.Document(c)
+	spec, wrong, err := input.Decode(c, party.Decode)
 	if err != nil {
 		return err
 	}
 	if err := catalog.ValidParty(name); err != nil {
 		return problem.Malformed.Because("the party cannot be called so: %v", err)
-	}
-	spec, wrong := party.Decode(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
 	}
 	if len(wrong) > 0 {
 		return problem.WrongDocument("party "+name, wrong)
@@ -185,7 +175,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 // DeleteParty answers DELETE /api/v1/parties/{name}.
 func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 	ctx := c.Request().Context()
-	for range backend.Attempts {
+	return answer.NoContent(c, backend.UntilNoConflict("party "+name, func() error {
 		state, object, err := h.findParty(ctx, name)
 		if err != nil {
 			return err
@@ -196,12 +186,8 @@ func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 		if err := h.partyInUse(ctx, name); err != nil {
 			return err
 		}
-		err = h.Home.DeleteParty(ctx, object)
-		if !failure.Is(err, failure.Conflict) {
-			return answer.NoContent(c, err)
-		}
-	}
-	return problem.Conflict.Because("party %s keeps being changed by others: repeat", name)
+		return h.Home.DeleteParty(ctx, object)
+	}))
 }
 
 func nothingToDelete(state schema.PartyState) error {

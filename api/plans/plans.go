@@ -14,7 +14,6 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
@@ -22,40 +21,21 @@ import (
 
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {
-	limit, err := page.Limit(params.Limit)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Home.ListPlans(c.Request().Context(), limit, input.Text(params.Cursor))
-	if err != nil {
-		return page.CursorError(err, params.Cursor)
-	}
-	list := schema.PlanList{Items: make([]schema.PlanSummary, len(items)), NextCursor: next}
-	for i := range items {
-		list.Items[i] = schema.PlanSummary{Name: v1alpha1.IDOf(&items[i]), Comment: items[i].Spec.Comment, Items: len(items[i].Spec.Items),
-			Task: items[i].Status.Task, CreatedAt: items[i].CreationTimestamp.UTC()}
-	}
-	return c.JSON(http.StatusOK, list)
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans, func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
+		return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items), Task: p.Status.Task,
+			CreatedAt: p.CreationTimestamp.UTC()}, nil
+	})
 }
 
 // GetPlan answers GET /api/v1/plans/{name}.
 func (h *Handlers) GetPlan(c echo.Context, name schema.PlanName) error {
-	form, err := answer.Type(c, answer.TypeJSON, answer.TypeYAML)
-	if err != nil {
-		return err
-	}
-	found, err := h.plan(c.Request().Context(), name)
-	if err != nil {
-		return err
-	}
-	if form == answer.TypeJSON {
-		return c.JSON(http.StatusOK, found.Spec)
-	}
-	document, err := plan.Encode(found.Spec)
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, answer.TypeYAML, document)
+	return answer.Document(c, func() (plan.Document, error) {
+		found, err := h.plan(c.Request().Context(), name)
+		if err != nil {
+			return plan.Document{}, err
+		}
+		return found.Spec, nil
+	}, plan.Encode)
 }
 
 func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan, error) {
@@ -67,17 +47,17 @@ func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan,
 
 // PutPlan answers PUT /api/v1/plans/{name}.
 func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
-	body, isJSON, err := input.Document(c)
+	sent, wrong, err := input.Decode(c, decodePlan)
 	if err != nil {
 		return err
 	}
 	if err := input.LegalID("plan", name); err != nil {
 		return err
 	}
-	document, warnings, wrong := decodePlan(body, isJSON)
 	if len(wrong) > 0 {
 		return problem.WrongDocument("plan "+name, wrong)
 	}
+	document, warnings := sent.document, sent.warnings
 	refusals, err := h.resolve(c.Request().Context(), document)
 	if err != nil {
 		return err
@@ -90,12 +70,15 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		Warnings: append(problem.Warnings(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
 }
 
-func decodePlan(body []byte, isJSON bool) (plan.Document, []plan.Warning, strictyaml.Errors) {
-	document, warnings, wrong := plan.Decode(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
-	}
-	return document, warnings, wrong
+// sentPlan is a plan with what is not quite right about it.
+type sentPlan struct {
+	document plan.Document
+	warnings []plan.Warning
+}
+
+func decodePlan(body []byte) (sent sentPlan, wrong strictyaml.Errors) {
+	sent.document, sent.warnings, wrong = plan.Decode(body)
+	return sent, wrong
 }
 
 // resolve says what of a plan the catalogue does not allow as it is now.
@@ -119,16 +102,15 @@ func serviceIDs(document plan.Document) []plan.ServiceID {
 
 // ValidatePlan answers POST /api/v1/plans/validate.
 func (h *Handlers) ValidatePlan(c echo.Context) error {
-	body, isJSON, err := input.Document(c)
+	sent, wrong, err := input.Decode(c, decodePlan)
 	if err != nil {
 		return err
 	}
-	document, warnings, wrong := decodePlan(body, isJSON)
-	result := schema.ValidateResult{Waves: []schema.Wave{}, Warnings: problem.Warnings(warnings)}
+	result := schema.ValidateResult{Waves: []schema.Wave{}, Warnings: problem.Warnings(sent.warnings)}
 	if len(wrong) == 0 {
-		result.Waves = waves(document)
+		result.Waves = waves(sent.document)
 	}
-	document, sound := withoutWrong(document, wrong)
+	document, sound := withoutWrong(sent.document, wrong)
 	refusals, err := h.resolve(c.Request().Context(), document)
 	if err != nil {
 		return err
@@ -173,7 +155,7 @@ func waves(document plan.Document) []schema.Wave {
 // DeletePlan answers DELETE /api/v1/plans/{name}.
 func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 	ctx := c.Request().Context()
-	for range backend.Attempts {
+	return answer.NoContent(c, backend.UntilNoConflict("plan "+name, func() error {
 		found, err := h.plan(ctx, name)
 		if err != nil {
 			return err
@@ -183,12 +165,9 @@ func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 			return err
 		}
 		if live != nil {
-			return problem.Conflict.Because("plan %s cannot be deleted while its task %s is %s: stop the task first", name, live.id, live.state).About(live.id, nil)
+			return problem.Conflict.Because("plan %s cannot be deleted while its task %s is %s: stop the task first",
+				name, live.id, live.state).About(live.id, nil)
 		}
-		err = h.Home.DeletePlan(ctx, name, found.ResourceVersion)
-		if !failure.Is(err, failure.Conflict) {
-			return answer.NoContent(c, err)
-		}
-	}
-	return problem.Conflict.Because("plan %s keeps being changed by others: repeat", name)
+		return h.Home.DeletePlan(ctx, name, found.ResourceVersion)
+	}))
 }

@@ -3,7 +3,6 @@ package plans
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -22,57 +21,38 @@ import (
 
 // ListServices answers GET /api/v1/services.
 func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams) error {
-	limit, err := page.Limit(params.Limit)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Home.ListServices(c.Request().Context(), limit, input.Text(params.Cursor))
-	if err != nil {
-		return page.CursorError(err, params.Cursor)
-	}
-	list := schema.ServiceList{Items: make([]schema.ServiceSummary, len(items)), NextCursor: next}
-	for i := range items {
-		list.Items[i] = schema.ServiceSummary{ID: v1alpha1.IDOf(&items[i]), DisplayName: items[i].Spec.DisplayName, Workloads: items[i].Spec.Workloads,
-			CreatedAt: items[i].CreationTimestamp.UTC()}
-	}
-	return c.JSON(http.StatusOK, list)
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServices, func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
+		return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName, Workloads: s.Spec.Workloads,
+			CreatedAt: s.CreationTimestamp.UTC()}, nil
+	})
 }
 
 // GetService answers GET /api/v1/services/{id}.
 func (h *Handlers) GetService(c echo.Context, id schema.ServiceID) error {
-	form, err := answer.Type(c, answer.TypeJSON, answer.TypeYAML)
-	if err != nil {
-		return err
-	}
+	return answer.Document(c, func() (catalog.Service, error) {
+		found, err := h.service(c.Request().Context(), id)
+		if err != nil {
+			return catalog.Service{}, err
+		}
+		return found.Spec, nil
+	}, func(service catalog.Service) ([]byte, error) { return yaml.Marshal(service) })
+}
+
+func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseService, error) {
 	if catalog.ValidID(id) != nil {
-		return problem.NotFound.Because("service %s does not exist", id)
+		return nil, problem.NotFound.Because("service %s does not exist", id)
 	}
-	service, err := h.Home.GetService(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	if form == answer.TypeJSON {
-		return c.JSON(http.StatusOK, service.Spec)
-	}
-	document, err := yaml.Marshal(service.Spec)
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, answer.TypeYAML, document)
+	return h.Home.GetService(ctx, id)
 }
 
 // PutService answers PUT /api/v1/services/{id}.
 func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
-	body, isJSON, err := input.Document(c)
+	service, wrong, err := input.Decode(c, catalog.Decode)
 	if err != nil {
 		return err
 	}
 	if err := input.LegalID("service", id); err != nil {
 		return err
-	}
-	service, wrong := catalog.Decode(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
 	}
 	if len(wrong) > 0 {
 		return problem.WrongDocument("service "+id, wrong)
@@ -86,11 +66,8 @@ func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
 
 // DeleteService answers DELETE /api/v1/services/{id}.
 func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
-	if catalog.ValidID(id) != nil {
-		return problem.NotFound.Because("service %s does not exist", id)
-	}
 	ctx := c.Request().Context()
-	if _, err := h.Home.GetService(ctx, id); err != nil {
+	if _, err := h.service(ctx, id); err != nil {
 		return err
 	}
 	plans, err := h.plansWith(ctx, id)

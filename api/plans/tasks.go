@@ -3,7 +3,6 @@ package plans
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -42,15 +41,10 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
 	}
 	lister := &taskLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: query}}
-	list := schema.TaskList{}
-	list.Items, list.NextCursor, err = page.Of(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+	return page.AnswerRecords(c, wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
 		summary, err := lister.summary(ctx, record)
-		return summary, wanted.hasState(summary.State), err
+		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
 	})
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, list)
 }
 
 // wantedTasks is what a list was asked for.
@@ -60,33 +54,22 @@ type wantedTasks struct {
 	page   page.Asked
 }
 
-func (w wantedTasks) hasState(state plan.TaskState) bool {
-	return len(w.states) == 0 || slices.Contains(w.states, state)
-}
-
 var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params schema.ListTasksParams) (wantedTasks, error) {
-	page, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := page.Parse(params.Limit, params.Cursor)
 	if err != nil {
 		return wantedTasks{}, err
 	}
-	wanted := wantedTasks{page: page, plan: input.Text(params.Plan)}
+	wanted := wantedTasks{page: asked, plan: input.Text(params.Plan)}
 	if params.Plan != nil {
 		if err := catalog.ValidID(wanted.plan); err != nil {
 			return wantedTasks{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
 		}
 	}
-	if params.State != nil {
-		wanted.states = *params.State
-	}
-	for _, state := range wanted.states {
-		if !slices.Contains(taskStates, state) {
-			return wantedTasks{}, problem.BadQuery(schema.FieldProblem{Field: "state", Reason: fmt.Sprintf("%q is none of %s", state, problem.Join(taskStates))})
-		}
-	}
-	return wanted, nil
+	wanted.states, err = page.OneOf("state", params.State, taskStates)
+	return wanted, err
 }
 
 // taskLister makes the summaries of one list.

@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -31,15 +30,10 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace schema.Namespace,
 		return key.missing()
 	}
 	past := &rolloutHistory{Handlers: h, key: key, newest: records[0].Name}
-	list := schema.RolloutHistory{}
-	list.Items, list.NextCursor, err = page.Of(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
+	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
 		release, err := past.release(ctx, record.Name)
 		return release, true, err
 	})
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, list)
 }
 
 // rolloutHistory reads the releases of one name. The live one is asked once, and only if some record is not complete.

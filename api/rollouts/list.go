@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -13,7 +12,6 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/page"
-	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -34,8 +32,7 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 		return err
 	}
 	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	list := schema.RolloutList{}
-	list.Items, list.NextCursor, err = page.Of(wanted.page, newestOfEach(records), func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
+	return page.AnswerRecords(c, wanted.page, newestOfEach(records), func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
 		key, ok := rolloutOfSubject(record.Spec.Subject)
 		if !ok || !wanted.hasKey(key) {
 			return schema.RolloutSummary{}, false, nil
@@ -43,10 +40,6 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 		summary, err := lister.summary(ctx, key, record)
 		return summary, wanted.hasState(summary), err
 	})
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, list)
 }
 
 // newestOfEach keeps the newest record of each name; records come newest first.
@@ -86,23 +79,11 @@ func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
 	if wanted.page, err = page.Parse(params.Limit, params.Cursor); err != nil {
 		return wanted, err
 	}
-	if params.Phase != nil {
-		wanted.phases = *params.Phase
+	if wanted.phases, err = page.OneOf("phase", params.Phase, rolloutPhases); err != nil {
+		return wanted, err
 	}
-	if params.WaitingFor != nil {
-		wanted.waits = *params.WaitingFor
-	}
-	for _, phase := range wanted.phases {
-		if !slices.Contains(rolloutPhases, phase) {
-			return wanted, problem.BadQuery(schema.FieldProblem{Field: "phase", Reason: fmt.Sprintf("%q is none of %s", phase, problem.Join(rolloutPhases))})
-		}
-	}
-	for _, wait := range wanted.waits {
-		if !slices.Contains(rolloutWaits, wait) {
-			return wanted, problem.BadQuery(schema.FieldProblem{Field: "waitingFor", Reason: fmt.Sprintf("%q is none of %s", wait, problem.Join(rolloutWaits))})
-		}
-	}
-	return wanted, nil
+	wanted.waits, err = page.OneOf("waitingFor", params.WaitingFor, rolloutWaits)
+	return wanted, err
 }
 
 // rolloutLister makes the summaries of one list.

@@ -48,23 +48,11 @@ func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams
 
 // readRolloutRequest reads the body of a start strictly: every error at once.
 func readRolloutRequest(c echo.Context) (strategy.Request, error) {
-	body, isJSON, err := input.Document(c)
-	if err != nil {
-		return strategy.Request{}, err
+	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
+	if err == nil && len(wrong) > 0 {
+		err = problem.WrongDocument("the rollout", wrong)
 	}
-	request, wrong := decodeRollout(body, isJSON)
-	if len(wrong) > 0 {
-		return request, problem.WrongDocument("the rollout", wrong)
-	}
-	return request, nil
-}
-
-func decodeRollout(body []byte, isJSON bool) (strategy.Request, strictyaml.Errors) {
-	request, wrong := strategy.DecodeRequest(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
-	}
-	return request, wrong
+	return request, err
 }
 
 // rolloutStart is one request to start a rollout.

@@ -19,11 +19,10 @@ import (
 
 // ValidateRollout answers POST /api/v1/rollouts/validate: every check of a start, without a write.
 func (h *Handlers) ValidateRollout(c echo.Context) error {
-	body, isJSON, err := input.Document(c)
+	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
 	if err != nil {
 		return err
 	}
-	request, wrong := decodeRollout(body, isJSON)
 	result := schema.RolloutValidateResult{Warnings: []string{}, Errors: problem.Fields(wrong)}
 	if len(wrong) == 0 {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), start.Timeout)

@@ -3,7 +3,6 @@ package servings
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -35,15 +34,10 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 			return withoutHistory(id, err)
 		}
 	}
-	list := schema.ServingHistory{}
-	list.Items, list.NextCursor, err = page.Of(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
+	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
 		release, err := h.servingRelease(ctx, record.Name)
 		return release, true, err
 	})
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, list)
 }
 
 // withoutHistory answers for a serving that has neither records nor an object.

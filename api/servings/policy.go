@@ -13,7 +13,6 @@ import (
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
@@ -25,36 +24,28 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 	if err != nil {
 		return err
 	}
-	for range backend.Attempts {
-		created, changed, err := h.putPolicy(c.Request().Context(), id, policy)
-		if failure.Is(err, failure.Conflict) {
-			continue // somebody else was faster: look again
-		}
-		if err != nil {
-			return problem.RefusedIsMalformed(err)
-		}
-		return c.JSON(answer.PutStatus(created), schema.PutServingPolicyResult{ID: id, Changed: changed})
+	var created, changed bool
+	err = backend.UntilNoConflict("serving "+id, func() (err error) {
+		created, changed, err = h.putPolicy(c.Request().Context(), id, policy)
+		return err
+	})
+	if err != nil {
+		return problem.RefusedIsMalformed(err)
 	}
-	return problem.Conflict.Because("serving %s keeps being changed by others: repeat", id)
+	return c.JSON(answer.PutStatus(created), schema.PutServingPolicyResult{ID: id, Changed: changed})
 }
 
 func readPolicy(c echo.Context) (serving.Policy, error) {
-	body, isJSON, err := input.Document(c)
-	if err != nil {
-		return serving.Policy{}, err
+	policy, wrong, err := input.Decode(c, func(body []byte) (serving.Policy, strictyaml.Errors) {
+		if len(body) == 0 { // an annotation that is not there is the default policy; a body that is not there says nothing
+			return serving.Policy{}, strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}}
+		}
+		return serving.DecodePolicy(body)
+	})
+	if err == nil && len(wrong) > 0 {
+		err = problem.WrongDocument("the policy", wrong)
 	}
-	if len(body) == 0 {
-		// An annotation that is not there is the default policy; a body that is not there says nothing.
-		return serving.Policy{}, problem.WrongDocument("the policy", strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}})
-	}
-	policy, wrong := serving.DecodePolicy(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
-	}
-	if len(wrong) > 0 {
-		return policy, problem.WrongDocument("the policy", wrong)
-	}
-	return policy, nil
+	return policy, err
 }
 
 func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Policy) (created, changed bool, err error) {

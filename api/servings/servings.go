@@ -7,7 +7,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
@@ -19,23 +18,10 @@ import (
 
 // ListServings answers GET /api/v1/servings.
 func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {
-	limit, err := page.Limit(params.Limit)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	items, next, err := h.Home.ListServings(ctx, limit, input.Text(params.Cursor))
-	if err != nil {
-		return page.CursorError(err, params.Cursor)
-	}
-	list := schema.ServingList{Items: make([]schema.Serving, len(items)), NextCursor: next}
 	reader := newServingReader(h)
-	for i := range items {
-		if list.Items[i], err = reader.view(ctx, &items[i]); err != nil {
-			return err
-		}
-	}
-	return c.JSON(http.StatusOK, list)
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServings, func(kd *kuscia.KusciaDeployment) (serving.View, error) {
+		return reader.view(c.Request().Context(), kd)
+	})
 }
 
 // GetServing answers GET /api/v1/servings/{id}.

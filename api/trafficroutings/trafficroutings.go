@@ -1,6 +1,7 @@
 package trafficroutings
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -24,21 +25,9 @@ import (
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
-	limit, err := page.Limit(params.Limit)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Home.ListTrafficRoutings(c.Request().Context(), input.Text(params.Namespace), limit, input.Text(params.Cursor))
-	if err != nil {
-		return page.CursorError(err, params.Cursor)
-	}
-	list := schema.TrafficRoutingList{Items: make([]schema.TrafficRouting, len(items)), NextCursor: next}
-	for i := range items {
-		if list.Items[i], err = trafficAnswer(&items[i]); err != nil {
-			return err
-		}
-	}
-	return c.JSON(http.StatusOK, list)
+	return page.AnswerObjects(c, params.Limit, params.Cursor, func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting, string, error) {
+		return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
+	}, trafficAnswer)
 }
 
 // GetTrafficRouting answers GET /api/v1/trafficroutings/{namespace}/{name}.
@@ -74,34 +63,32 @@ func holdersOf(found *v1alpha1.TrafficRouting) []string {
 
 // PutTrafficRouting answers PUT /api/v1/trafficroutings/{namespace}/{name}.
 func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
-	body, isJSON, err := input.Document(c)
+	document, wrong, err := input.Decode(c, trafficrouting.Decode)
 	if err != nil {
 		return err
 	}
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return problem.Malformed.Because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace, name)
 	}
-	document, wrong := trafficrouting.Decode(body)
-	if len(wrong) == 0 {
-		wrong = input.NotJSON(body, isJSON)
-	}
 	wrong = append(wrong, otherName("metadata.namespace", document.Namespace, namespace)...)
 	wrong = append(wrong, otherName("metadata.name", document.Name, name)...)
 	if len(wrong) > 0 {
 		return problem.WrongDocument("the traffic routing", wrong)
 	}
-	for range backend.Attempts {
-		created, changed, err := h.putTrafficRouting(c, namespace, name, document)
-		if failure.Is(err, failure.Conflict) {
-			continue // somebody else was faster: look again
-		}
-		if err != nil {
-			return problem.RefusedIsMalformed(err)
-		}
-		return c.JSON(answer.PutStatus(created), schema.PutTrafficRoutingResult{Namespace: namespace, Name: name, Changed: changed, Warnings: append([]string{}, document.Warnings...)})
+	result := schema.PutTrafficRoutingResult{Namespace: namespace, Name: name, Warnings: append([]string{}, document.Warnings...)}
+	var created bool
+	err = backend.UntilNoConflict(called(namespace, name), func() (err error) {
+		created, result.Changed, err = h.putTrafficRouting(c, namespace, name, document)
+		return err
+	})
+	if err != nil {
+		return problem.RefusedIsMalformed(err)
 	}
-	return problem.Conflict.Because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+	return c.JSON(answer.PutStatus(created), result)
 }
+
+// called is how messages call a TrafficRouting.
+func called(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
 
 // otherName refuses a document that says another name than its address.
 func otherName(field, said, address string) strictyaml.Errors {
@@ -148,7 +135,7 @@ func sameSpec(a, b json.RawMessage) bool {
 // DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
 func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
 	ctx := c.Request().Context()
-	for range backend.Attempts {
+	return answer.NoContent(c, backend.UntilNoConflict(called(namespace, name), func() error {
 		found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
 		if err != nil {
 			return err
@@ -160,12 +147,8 @@ func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespa
 		if len(held) > 0 {
 			return trafficHeld(found, held, "deleted")
 		}
-		err = h.Home.DeleteTrafficRouting(ctx, found)
-		if !failure.Is(err, failure.Conflict) {
-			return answer.NoContent(c, err)
-		}
-	}
-	return problem.Conflict.Because("TrafficRouting %s/%s keeps being changed by others: repeat", namespace, name)
+		return h.Home.DeleteTrafficRouting(ctx, found)
+	}))
 }
 
 // livingHolders are the workflows that hold it and still run.
