@@ -86,7 +86,8 @@ func New(deps Deps) (*API, error) {
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.echo.ServeHTTP(w, r) }
 
-// Close ends all event streams, so that a graceful shutdown of the HTTP server need not wait for them. Other requests are answered as before.
+// Close ends all event streams, so that a graceful shutdown of the HTTP server need not wait for them. Other requests are answered as
+// before.
 func (a *API) Close() { a.streams.Close() }
 
 func (d *Deps) complete() error {

@@ -118,7 +118,8 @@ func docsOperationOf(method, path string, item *openapi3.PathItem, operation *op
 	answers := operation.Responses.Map()
 	for _, status := range sortedKeys(answers) {
 		response := answers[status].Value
-		one.Responses = append(one.Responses, docsResponse{Status: status, Description: deref(response.Description), Content: docsContentOf(response.Content)})
+		one.Responses = append(one.Responses, docsResponse{Status: status, Description: deref(response.Description),
+			Content: docsContentOf(response.Content)})
 	}
 	return one
 }
@@ -144,7 +145,8 @@ func docsSchemas(spec *openapi3.T) []docsSchema {
 				continue // its fields are in a section of their own
 			}
 			for _, field := range sortedKeys(part.Value.Properties) {
-				one.Fields = append(one.Fields, docsField{Name: field, Required: slices.Contains(part.Value.Required, field), Schema: part.Value.Properties[field]})
+				one.Fields = append(one.Fields, docsField{Name: field, Required: slices.Contains(part.Value.Required, field),
+					Schema: part.Value.Properties[field]})
 			}
 		}
 		slices.SortStableFunc(one.Fields, func(a, b docsField) int { return requiredFirst(a.Required, b.Required) })

@@ -24,7 +24,8 @@ func (h *handlers) answerError(err error, c echo.Context) {
 	answer.Instance = c.Request().URL.Path
 	answer.RequestID = requestID(c)
 	if answer.Status >= http.StatusInternalServerError {
-		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance, "status", answer.Status, "error", err)
+		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance, "status",
+			answer.Status, "error", err)
 	}
 	c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
 	c.Response().WriteHeader(answer.Status)

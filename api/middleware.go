@@ -96,7 +96,8 @@ func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
 				repeatable, exists := parameters[name]
 				switch {
 				case !exists:
-					problems = append(problems, schema.FieldProblem{Field: name, Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
+					problems = append(problems, schema.FieldProblem{Field: name,
+						Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
 				case len(values) > 1 && !repeatable:
 					problems = append(problems, schema.FieldProblem{Field: name, Reason: "is given more than once"})
 				}

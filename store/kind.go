@@ -121,8 +121,8 @@ func (k kind[E, T, L]) delete(ctx context.Context, id string, only *metav1.Preco
 	return failed(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}), k.called(id))
 }
 
-// put brings one object to the spec that is asked, which specOf finds in it: read, compare, write only what differs, with the read version as
-// precondition. Where nothing differs, changed is false.
+// put brings one object to the spec that is asked, which specOf finds in it: read, compare, write only what differs, with the read
+// version as precondition. Where nothing differs, changed is false.
 func put[E any, T object[E], L runtime.Object, S any](ctx context.Context, k kind[E, T, L], id string, spec S,
 	specOf func(T) *S) (created, changed bool, err error) {
 	ctx, cancel := bounded(ctx)

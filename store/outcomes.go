@@ -65,7 +65,8 @@ func (s *Store) complete(ctx context.Context, kind, subject string, end ending, 
 	if err != nil {
 		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
 	}
-	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body, StartedAt: microTime(end.began), FinishedAt: microTime(end.over)}
+	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body, StartedAt: microTime(end.began),
+		FinishedAt: microTime(end.over)}
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}

@@ -104,7 +104,8 @@ func jsonConfig(config *rest.Config) *rest.Config {
 
 // addOwn prepares the clients of the objects of slipway.io.
 func (s *Store) addOwn(config *rest.Config) error {
-	group, err := groupClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{}, &v1alpha1.DeployPlan{},
+	group, err := groupClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
+		&v1alpha1.DeployPlan{},
 		&v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ const (
 	TypeMarkdown = "text/markdown"
 )
 
-// Type is the offered type that the request's Accept header likes best, the first of the offers where it likes several alike or says nothing.
+// Type is the offered type that the request's Accept header likes best, the first of the offers where it likes several alike or says
+// nothing.
 func Type(c echo.Context, offers ...string) (string, error) {
 	header := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
 	if strings.TrimSpace(header) == "" {
@@ -35,7 +36,8 @@ func Type(c echo.Context, offers ...string) (string, error) {
 	return best, nil
 }
 
-// acceptQuality is how much an Accept header wants a type, from 0 (not at all) to 1; the most specific range that matches decides (RFC 9110 §12.5.1).
+// acceptQuality is how much an Accept header wants a type, from 0 (not at all) to 1; the most specific range that matches decides (RFC
+// 9110 §12.5.1).
 func acceptQuality(header, offer string) float64 {
 	quality, decidedBy := 0.0, 0
 	for entry := range strings.SplitSeq(header, ",") {

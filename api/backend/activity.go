@@ -11,7 +11,8 @@ import (
 // Progress is what an activity last said: its latest heartbeat, or why its latest attempt did not succeed yet ("2 of 3 pods are ready").
 func Progress(activity *workflowpb.PendingActivityInfo) string {
 	failed := activity.GetLastFailure().GetMessage()
-	if beat := heartbeat(activity); beat != "" && !activity.GetLastHeartbeatTime().AsTime().Before(activity.GetLastAttemptCompleteTime().AsTime()) {
+	beaten, attempted := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
+	if beat := heartbeat(activity); beat != "" && !beaten.Before(attempted) {
 		return beat
 	}
 	if failed == "" && activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && activity.GetLastStartedTime() == nil {

@@ -56,10 +56,12 @@ type releaseStore interface {
 }
 
 type trafficStore interface {
-	ListTrafficRoutings(ctx context.Context, namespace string, limit int, cursor string) (items []v1alpha1.TrafficRouting, next string, err error)
+	ListTrafficRoutings(ctx context.Context, namespace string, limit int, cursor string) (items []v1alpha1.TrafficRouting, next string,
+		err error)
 	GetTrafficRouting(ctx context.Context, namespace, name string) (*v1alpha1.TrafficRouting, error)
 	// PutTrafficRouting creates, or replaces the one that was read as stored; a change since is a Conflict.
-	PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage, stored *v1alpha1.TrafficRouting) (changed bool, err error)
+	PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage, stored *v1alpha1.TrafficRouting) (changed bool,
+		err error)
 	DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error
 }
 

@@ -19,8 +19,8 @@ type OpenWorkflows struct {
 	Found map[string]*workflowpb.WorkflowExecutionInfo
 }
 
-// Running is what Temporal's lists know of an open workflow; nil when it is closed or unknown. The lists lag behind: one that they do not have
-// is asked for by its ID.
+// Running is what Temporal's lists know of an open workflow; nil when it is closed or unknown. The lists lag behind: one that they do not
+// have is asked for by its ID.
 func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
 	if o.Found == nil {
 		if err := o.Find(ctx); err != nil {

@@ -23,8 +23,8 @@ type Reading[S any] struct {
 	Lost func(*workflowservice.DescribeWorkflowExecutionResponse, *v1alpha1.ReleaseRecord) (S, error)
 }
 
-// Read reads a release as it is now: from its workflow while that runs, and from its record when it is over. While Temporal is away it answers what
-// the records know: releases that are over.
+// Read reads a release as it is now: from its workflow while that runs, and from its record when it is over. While Temporal is away it
+// answers what the records know: releases that are over.
 func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
 	var nothing S
 	described, away := h.Describe(ctx, r.WorkflowID)

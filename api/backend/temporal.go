@@ -79,12 +79,14 @@ func (h *Backend) Query(ctx context.Context, workflowID string, into any) error 
 	return value.Get(into)
 }
 
-// workflowURL is the page of a run in the Temporal UI on which it says what it does, what it waits for and what to send; "" when there is none.
+// workflowURL is the page of a run in the Temporal UI on which it says what it does, what it waits for and what to send; "" when there is
+// none.
 func (h *Backend) workflowURL(workflowID, runID string) string {
 	if h.TemporalUI == "" {
 		return ""
 	}
-	address := strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) + "/workflows/" + url.PathEscape(workflowID)
+	address := strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) +
+		"/workflows/" + url.PathEscape(workflowID)
 	if runID == "" {
 		return address
 	}

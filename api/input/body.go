@@ -43,7 +43,8 @@ func readBody(c echo.Context, types []string) (body []byte, contentType string, 
 		return body, contentType, nil
 	}
 	if err != nil || !slices.Contains(types, contentType) {
-		return nil, "", problem.UnsupportedType.Because("the body's Content-Type is %q: send %s", header, strings.Join(types[:min(len(types), 2)], " or "))
+		return nil, "", problem.UnsupportedType.Because("the body's Content-Type is %q: send %s", header,
+			strings.Join(types[:min(len(types), 2)], " or "))
 	}
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, "", problem.UnsupportedType.Because("the body's charset is %q: send UTF-8", charset)
@@ -73,7 +74,8 @@ func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	if err == nil {
 		return nil
 	}
-	found := strictyaml.FieldError{Reason: fmt.Sprintf("is not JSON, though its Content-Type says so (%v): send YAML as application/yaml", err)}
+	found := strictyaml.FieldError{Reason: fmt.Sprintf("is not JSON, though its Content-Type says so (%v): send YAML as application/yaml",
+		err)}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		found.Line = 1 + strings.Count(string(body[:min(int(syntax.Offset), len(body))]), "\n")
@@ -92,7 +94,8 @@ type Field struct {
 	Refused string
 }
 
-// Fields reads a small JSON request strictly: unknown fields and wrong types are refused, all at once. Every field is optional, the body too.
+// Fields reads a small JSON request strictly: unknown fields and wrong types are refused, all at once. Every field is optional, the body
+// too.
 func Fields(c echo.Context, fields ...Field) error {
 	body, contentType, err := readBody(c, jsonTypes)
 	if err != nil || len(body) == 0 {

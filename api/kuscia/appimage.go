@@ -38,8 +38,8 @@ func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImage
 	return err
 }
 
-// UpdateAppImage changes an AppImage: its image, and its templates where the request has some. What HTTP cannot say of a template, a container,
-// a port or a probe that keeps its name stays as it is.
+// UpdateAppImage changes an AppImage: its image, and its templates where the request has some. What HTTP cannot say of a template, a
+// container, a port or a probe that keeps its name stays as it is.
 func (s *Service) UpdateAppImage(ctx context.Context, r *kusciapb.UpdateAppImageRequest) (*kusciapb.UpdateAppImageResponse, error) {
 	return &kusciapb.UpdateAppImageResponse{Status: outcome(s.updateAppImage(ctx, r), codeUpdateAppImage)}, nil
 }
@@ -109,7 +109,8 @@ func (s *Service) queryAppImage(ctx context.Context, name string) (*kusciapb.Que
 }
 
 // BatchQueryAppImage shows AppImages in the order of the request; one that does not exist fails all.
-func (s *Service) BatchQueryAppImage(ctx context.Context, r *kusciapb.BatchQueryAppImageRequest) (*kusciapb.BatchQueryAppImageResponse, error) {
+func (s *Service) BatchQueryAppImage(ctx context.Context,
+	r *kusciapb.BatchQueryAppImageRequest) (*kusciapb.BatchQueryAppImageResponse, error) {
 	data, err := s.batchQueryAppImage(ctx, r.GetNames())
 	return &kusciapb.BatchQueryAppImageResponse{Status: outcome(err, codeBatchQueryAppImage), Data: data}, nil
 }

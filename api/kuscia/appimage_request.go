@@ -11,11 +11,12 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// AppImageRequest is the request that registers an AppImage. lost are the paths of what the image says and no request can say, such as the number of a
-// port: who sends the request all the same registers another AppImage.
+// AppImageRequest is the request that registers an AppImage. lost are the paths of what the image says and no request can say, such as
+// the number of a port: who sends the request all the same registers another AppImage.
 func AppImageRequest(image *kuscia.AppImage) (r *kusciapb.CreateAppImageRequest, lost []string) {
 	data := appImageData(image)
-	r = &kusciapb.CreateAppImageRequest{Name: data.GetName(), Image: data.GetImage(), ConfigTemplates: data.GetConfigTemplates(), DeployTemplates: data.GetDeployTemplates()}
+	r = &kusciapb.CreateAppImageRequest{Name: data.GetName(), Image: data.GetImage(), ConfigTemplates: data.GetConfigTemplates(),
+		DeployTemplates: data.GetDeployTemplates()}
 	registered := kuscia.AppImageSpec{Image: imageInfo(r.GetImage()), ConfigTemplates: r.GetConfigTemplates()}
 	if err := setTemplates(&registered, r.GetDeployTemplates()); err != nil {
 		return r, []string{"spec.deployTemplates"}

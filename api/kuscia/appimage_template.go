@@ -17,8 +17,8 @@ func imageInfo(info *kusciapb.AppImageInfo) kuscia.AppImageInfo {
 	return kuscia.AppImageInfo{Name: info.GetName(), Tag: info.GetTag(), ID: info.GetId(), Sign: info.GetSign()}
 }
 
-// setTemplates puts the request's templates in the place of those that are there. Each begins as the template that it replaces, and takes from the
-// request all that a request can say: the rest is not lost.
+// setTemplates puts the request's templates in the place of those that are there. Each begins as the template that it replaces, and takes
+// from the request all that a request can say: the rest is not lost.
 func setTemplates(spec *kuscia.AppImageSpec, asked []*kusciapb.DeployTemplate) error {
 	templates := make([]kuscia.DeployTemplate, len(asked))
 	for i, t := range asked {
@@ -77,7 +77,8 @@ func fillContainer(c *kuscia.Container, asked *kusciapb.Container) error {
 	})
 	c.Ports = each(asked.GetPorts(), func(p *kusciapb.ContainerPort) kuscia.ContainerPort {
 		stored, _ := byName(c.Ports, p.GetName(), func(s kuscia.ContainerPort) string { return s.Name })
-		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port, Protocol: kuscia.PortProtocol(p.GetProtocol()), Scope: kuscia.PortScope(p.GetScope())}
+		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port, Protocol: kuscia.PortProtocol(p.GetProtocol()),
+			Scope: kuscia.PortScope(p.GetScope())}
 	})
 	c.EnvFrom = each(asked.GetEnvFrom(), func(e *kusciapb.EnvFromSource) corev1.EnvFromSource { return envFrom(c.EnvFrom, e) })
 	c.Env = each(asked.GetEnv(), func(e *kusciapb.EnvVar) corev1.EnvVar { return env(c.Env, e) })
@@ -154,13 +155,15 @@ func probe(stored *corev1.Probe, asked *kusciapb.Probe) *corev1.Probe {
 	if asked == nil {
 		return nil
 	}
-	p := &corev1.Probe{InitialDelaySeconds: asked.GetInitialDelaySeconds(), TimeoutSeconds: asked.GetTimeoutSeconds(), PeriodSeconds: asked.GetPeriodSeconds(),
+	p := &corev1.Probe{InitialDelaySeconds: asked.GetInitialDelaySeconds(), TimeoutSeconds: asked.GetTimeoutSeconds(),
+		PeriodSeconds:    asked.GetPeriodSeconds(),
 		SuccessThreshold: asked.GetSuccessThreshold(), FailureThreshold: asked.GetFailureThreshold()}
 	if exec := asked.GetExec(); exec != nil {
 		p.Exec = &corev1.ExecAction{Command: exec.GetCommand()}
 	}
 	if get := asked.GetHttpGet(); get != nil {
-		p.HTTPGet = &corev1.HTTPGetAction{Path: get.GetPath(), Port: intstr.Parse(get.GetPort()), Host: get.GetHost(), Scheme: corev1.URIScheme(get.GetScheme()),
+		p.HTTPGet = &corev1.HTTPGetAction{Path: get.GetPath(), Port: intstr.Parse(get.GetPort()), Host: get.GetHost(),
+			Scheme: corev1.URIScheme(get.GetScheme()),
 			HTTPHeaders: each(get.GetHttpHeaders(), func(h *kusciapb.HTTPHeader) corev1.HTTPHeader {
 				return corev1.HTTPHeader{Name: h.GetName(), Value: h.GetValue()}
 			})}
@@ -207,7 +210,8 @@ func each[S, D any](list []S, of func(S) D) []D {
 }
 
 func showTemplate(t kuscia.DeployTemplate) *kusciapb.DeployTemplate {
-	shown := &kusciapb.DeployTemplate{Name: t.Name, Role: t.Role, RestartPolicy: string(t.Spec.RestartPolicy), Containers: each(t.Spec.Containers, showContainer)}
+	shown := &kusciapb.DeployTemplate{Name: t.Name, Role: t.Role, RestartPolicy: string(t.Spec.RestartPolicy),
+		Containers: each(t.Spec.Containers, showContainer)}
 	if t.Replicas != nil {
 		shown.Replicas = *t.Replicas
 	}

@@ -22,7 +22,8 @@ const (
 	typePlain    = "text/plain"
 )
 
-// maxBody is how large a request may be, in bytes, on HTTP and gRPC. What it asks for has to fit an object of the home cluster, which holds less.
+// maxBody is how large a request may be, in bytes, on HTTP and gRPC. What it asks for has to fit an object of the home cluster, which
+// holds less.
 const maxBody = 2 << 20
 
 // form is how a request and its answer are written.
@@ -56,8 +57,8 @@ func decode(f form, body []byte, into proto.Message) error {
 	return nil
 }
 
-// decodeJSON reads JSON as protobuf does, fields that it does not know left aside. What protobuf does not take is read as encoding/json does, which
-// takes repeated keys and text after the end, but no fields that it does not know; its errors are those that clients see.
+// decodeJSON reads JSON as protobuf does, fields that it does not know left aside. What protobuf does not take is read as encoding/json
+// does, which takes repeated keys and text after the end, but no fields that it does not know; its errors are those that clients see.
 func decodeJSON(body []byte, into proto.Message) error {
 	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, into) == nil {
 		return nil
@@ -101,8 +102,8 @@ func nullElement(message protoreflect.Message) (path string) {
 	return path
 }
 
-// encodeJSON writes an answer as protobuf does, with the names of the .proto files and every field that has a default. protobuf puts blanks in at
-// random, so that nobody relies on them; clients that look for `"code":0` do.
+// encodeJSON writes an answer as protobuf does, with the names of the .proto files and every field that has a default. protobuf puts
+// blanks in at random, so that nobody relies on them; clients that look for `"code":0` do.
 func encodeJSON(answer proto.Message) ([]byte, error) {
 	spread, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(answer)
 	if err != nil {
@@ -115,8 +116,8 @@ func encodeJSON(answer proto.Message) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// frameworkError is the body of an answer to a request that no operation came to see. It has no details and no data, and is JSON also where the answer
-// would have been protobuf.
+// frameworkError is the body of an answer to a request that no operation came to see. It has no details and no data, and is JSON also
+// where the answer would have been protobuf.
 func frameworkError(code int32, message string) []byte {
 	var body struct {
 		Status struct {
@@ -137,7 +138,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application fetch what is large", tooLarge.Limit)
+		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application fetch what is large",
+			tooLarge.Limit)
 	}
 	return body, err
 }

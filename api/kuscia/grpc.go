@@ -18,8 +18,8 @@ import (
 // metadataToken is HeaderToken as gRPC writes it.
 const metadataToken = "token"
 
-// NewGRPCServer answers Kuscia's requests over gRPC. As over HTTP, the outcome of a request is the status inside its answer; gRPC's own says only
-// that the token is wrong, that a request is too large, or that something broke.
+// NewGRPCServer answers Kuscia's requests over gRPC. As over HTTP, the outcome of a request is the status inside its answer; gRPC's own
+// says only that the token is wrong, that a request is too large, or that something broke.
 func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxBody), grpc.ChainUnaryInterceptor(recovered(service.log), permitted(security.Token))}
 	if security.TLS != nil {

@@ -53,10 +53,13 @@ type route struct {
 
 func routes(s *Service) []route {
 	return []route{
-		at("/api/v1/serving/create", s.CreateServing), at("/api/v1/serving/update", s.UpdateServing), at("/api/v1/serving/delete", s.DeleteServing),
+		at("/api/v1/serving/create", s.CreateServing), at("/api/v1/serving/update", s.UpdateServing),
+		at("/api/v1/serving/delete", s.DeleteServing),
 		at("/api/v1/serving/query", s.QueryServing), at("/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus),
-		at("/api/v1/appimage/create", s.CreateAppImage), at("/api/v1/appimage/update", s.UpdateAppImage), at("/api/v1/appimage/delete", s.DeleteAppImage),
-		at("/api/v1/appimage/query", s.QueryAppImage), at("/api/v1/appimage/list", s.ListAppImage), at("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
+		at("/api/v1/appimage/create", s.CreateAppImage), at("/api/v1/appimage/update", s.UpdateAppImage),
+		at("/api/v1/appimage/delete", s.DeleteAppImage),
+		at("/api/v1/appimage/query", s.QueryAppImage), at("/api/v1/appimage/list", s.ListAppImage),
+		at("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
 		at("/healthZ", s.HealthZ),
 	}
 }

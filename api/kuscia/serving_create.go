@@ -72,8 +72,9 @@ func taken(id string) error {
 // newServing is the KusciaDeployment of a request, without what depends on AppImages.
 func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
 	kd := &kuscia.KusciaDeployment{
-		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace, Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing}},
-		Spec:       kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
+		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace,
+			Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing}},
+		Spec: kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
 	}
 	if mode := r.GetAffinityMode(); mode != "" {
 		kd.Annotations = map[string]string{kuscia.AnnotationAffinityMode: mode}
@@ -179,7 +180,8 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 	for i, party := range parties {
 		key := [2]string{party.GetDomainId(), party.GetRole()}
 		if before, twice := first[key]; twice {
-			return invalid("parties[%d] has domain_id/role %s/%s, which parties[%d] has already: give one of them another role", i, key[0], key[1], before)
+			return invalid("parties[%d] has domain_id/role %s/%s, which parties[%d] has already: give one of them another role", i, key[0], key[1],
+				before)
 		}
 		first[key] = i
 	}

@@ -53,13 +53,14 @@ func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]stri
 	version := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{bare}}, AppImages: images}
 	rows := version.Resources(0)
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s", p.AppImageRef, p.Role, p.DomainID)
+		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s", p.AppImageRef, p.Role,
+			p.DomainID)
 	}
 	return each(rows, func(r serving.ResourceRow) string { return r.Container }), nil
 }
 
-// setResources gives a party's containers what the request says. An entry without a container's name is for all that have none of their own. What
-// the party has already is only changed, as far as the request goes.
+// setResources gives a party's containers what the request says. An entry without a container's name is for all that have none of their
+// own. What the party has already is only changed, as far as the request goes.
 func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers []string) error {
 	var common *kusciapb.Resource
 	own := map[string]*kusciapb.Resource{}
@@ -119,7 +120,8 @@ func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) er
 		}
 		quantity, err := resource.ParseQuantity(field.text)
 		if err != nil {
-			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name, field.text, party.DomainID, party.Role, err)
+			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name, field.text, party.DomainID,
+				party.Role, err)
 		}
 		resources := &container(party, name).Resources
 		list := &resources.Limits

@@ -85,12 +85,14 @@ func showRows(v serving.Version, party int) []*kusciapb.Resource {
 	}
 	return each(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
 		least, most := showQuantities(c.Resources.Requests), showQuantities(c.Resources.Limits)
-		return &kusciapb.Resource{ContainerName: c.Name, MinCpu: least.GetCpu(), MaxCpu: most.GetCpu(), MinMemory: least.GetMemory(), MaxMemory: most.GetMemory()}
+		return &kusciapb.Resource{ContainerName: c.Name, MinCpu: least.GetCpu(), MaxCpu: most.GetCpu(), MinMemory: least.GetMemory(),
+			MaxMemory: most.GetMemory()}
 	})
 }
 
 // BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out.
-func (s *Service) BatchQueryServingStatus(ctx context.Context, r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
+func (s *Service) BatchQueryServingStatus(ctx context.Context,
+	r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	data, err := s.batchQuery(ctx, r.GetServingIds())
 	return &kusciapb.BatchQueryServingStatusResponse{Status: outcome(err, codeQueryServingStatus), Data: data}, nil
 }
@@ -137,9 +139,10 @@ func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.Servin
 	return shown
 }
 
-// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known: an operation may have begun with it, or its worker be
-// away, and then none of the pods that it is asked for is there.
-func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int, deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
+// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known: an operation may have begun with it,
+// or its worker be away, and then none of the pods that it is asked for is there.
+func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int,
+	deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
 	p := v.Spec.Parties[index]
 	status, outdated := deployments[serving.DeploymentName(kd.Name, p.Role)], serving.Outdated(kd)
 	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role, Endpoints: showEndpoints(v, index),

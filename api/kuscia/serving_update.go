@@ -14,7 +14,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// UpdateServing changes a serving: its input configuration, and of the parties that the request names what it says of them. It is all or nothing.
+// UpdateServing changes a serving: its input configuration, and of the parties that the request names what it says of them. It is all or
+// nothing.
 func (s *Service) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest) (*kusciapb.UpdateServingResponse, error) {
 	return &kusciapb.UpdateServingResponse{Status: outcome(s.updateServing(ctx, r), codeUpdateServing)}, nil
 }
@@ -58,8 +59,8 @@ func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeploy
 		return err
 	}
 	if sameSpec(stored, changed) {
-		// What was taken back is asked for once more, perhaps because its image has come by now. To write the same again would be no new generation, and
-		// nobody would begin with it: so it is taken back in the spec too, and then asked for.
+		// What was taken back is asked for once more, perhaps because its image has come by now. To write the same again would be no new
+		// generation, and nobody would begin with it: so it is taken back in the spec too, and then asked for.
 		if err := s.store.UpdateServing(ctx, shown); err != nil {
 			return err
 		}
@@ -71,7 +72,8 @@ func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeploy
 func sameSpec(a, b *kuscia.KusciaDeployment) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }
 
 // wantedServing is a copy of the serving as the request wants it, and the AppImages that it is about.
-func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeployment, r *kusciapb.UpdateServingRequest) (*kuscia.KusciaDeployment, map[string]kuscia.AppImageSpec, error) {
+func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeployment,
+	r *kusciapb.UpdateServingRequest) (*kuscia.KusciaDeployment, map[string]kuscia.AppImageSpec, error) {
 	changed := shown.DeepCopy()
 	if config := r.GetServingInputConfig(); config != "" {
 		changed.Spec.InputConfig = config
@@ -94,7 +96,8 @@ func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeploym
 	return changed, images, nil
 }
 
-// shownServing is a copy of the serving as a query shows it: a change is one of what a query shows, and what failed is not tried again in passing.
+// shownServing is a copy of the serving as a query shows it: a change is one of what a query shows, and what failed is not tried again in
+// passing.
 func shownServing(stored *kuscia.KusciaDeployment) (*kuscia.KusciaDeployment, error) {
 	shown := stored.DeepCopy()
 	if !serving.RolledBack(stored) {
@@ -136,8 +139,8 @@ func changeParty(parties []kuscia.Party, asked *kusciapb.ServingParty, images ma
 	return setResources(party, asked, containers)
 }
 
-// changeAppImageOf has a party run another AppImage. Resources that it has for containers that the other one does not have go: nothing could be done
-// with them, and a request cannot take them away.
+// changeAppImageOf has a party run another AppImage. Resources that it has for containers that the other one does not have go: nothing
+// could be done with them, and a request cannot take them away.
 func changeAppImageOf(party *kuscia.Party, name string, images map[string]kuscia.AppImageSpec) error {
 	if name == "" || name == party.AppImageRef {
 		return nil

@@ -14,16 +14,16 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// homeStore is what this package reads and writes in the home cluster. Errors are failure.Error with the kinds NotFound, Conflict, Refused, Forbidden
-// and Unreachable.
+// homeStore is what this package reads and writes in the home cluster. Errors are failure.Error with the kinds NotFound, Conflict,
+// Refused, Forbidden and Unreachable.
 type homeStore interface {
 	// ListAppImages reads one page in order of name; next is "" on the last one.
 	ListAppImages(ctx context.Context, limit int, cursor string) (items []kuscia.AppImage, next string, err error)
 	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
 	// CreateAppImage and CreateServing are a Conflict when there is one of the name.
 	CreateAppImage(ctx context.Context, image *kuscia.AppImage) error
-	// UpdateAppImage and UpdateServing replace what was read; a change since is a Conflict. UpdateServing leaves the status, and what was written is in
-	// serving afterwards.
+	// UpdateAppImage and UpdateServing replace what was read; a change since is a Conflict. UpdateServing leaves the status, and what was
+	// written is in serving afterwards.
 	UpdateAppImage(ctx context.Context, image *kuscia.AppImage) error
 	DeleteAppImage(ctx context.Context, name string) error
 	// GetServing reads also one that is being deleted.

@@ -39,7 +39,8 @@ func Limit(limit *schema.Limit) (int, error) {
 
 // BadCursor says what is wrong with a cursor that was not made by the page before.
 func BadCursor() error {
-	return problem.BadQuery(schema.FieldProblem{Field: "cursor", Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"})
+	return problem.BadQuery(schema.FieldProblem{Field: "cursor",
+		Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"})
 }
 
 // List is one page of a list as it is answered.

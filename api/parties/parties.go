@@ -81,7 +81,8 @@ func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 }
 
 func partyOf(object *v1alpha1.Party) schema.PartyState {
-	return schema.PartyState{Name: object.Name, Queue: cmp.Or(object.Spec.Queue, catalog.PartyQueue(object.Name)), Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
+	return schema.PartyState{Name: object.Name, Queue: cmp.Or(object.Spec.Queue, catalog.PartyQueue(object.Name)),
+		Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
 		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
 }
 
@@ -105,7 +106,8 @@ func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) 
 func present(s *schema.PartyState, p party.Presence) {
 	s.Reachable, s.Reason, s.Workers = p.Reachable, p.Reason, make([]schema.PartyWorker, len(p.Workers))
 	if s.ServedBy != "" {
-		s.Reason = fmt.Sprintf("%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name, s.ServedBy, p.Reason)
+		s.Reason = fmt.Sprintf("%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name, s.ServedBy,
+			p.Reason)
 	}
 	if !p.LastSeenAt.IsZero() {
 		s.LastSeenAt = answer.UTC(p.LastSeenAt)
@@ -200,7 +202,8 @@ func nothingToDelete(state schema.PartyState) error {
 // partyInUse refuses while a release that is not over names the party. Temporal's lists lag behind: what they show is looked at again.
 func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 	attribute := workflows.AttributeParties.GetName()
-	open := backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute, workflows.CutMarker)}
+	open := backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
+		workflows.CutMarker)}
 	if err := open.Find(ctx); err != nil {
 		return err
 	}

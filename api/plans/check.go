@@ -38,7 +38,8 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 }
 
 func (x *taskStart) refused(problems []schema.FieldProblem) error {
-	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan, problem.Summary(problems)).Listing(problems)
+	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan,
+		problem.Summary(problems)).Listing(problems)
 }
 
 // findQueues fills in the queues of all parties whose workloads are selected, and says which parties nobody knows.

@@ -36,7 +36,8 @@ type taskReader struct {
 
 // childSnapshot is the release of a service as it was last seen.
 type childSnapshot struct {
-	// runID and length say which run it was, and how much of its history: the status is asked anew when there is another run, or the history has grown.
+	// runID and length say which run it was, and how much of its history: the status is asked anew when there is another run, or the history
+	// has grown.
 	runID  string
 	length int64
 	status plan.ServiceStatus
@@ -62,8 +63,8 @@ func (r *taskReader) ask(ctx context.Context, id string, info *workflowpb.Workfl
 	return task, nil
 }
 
-// fill shows the workloads of the services that run, with what their activities report. A service that does not answer is left as it is: the
-// task itself says enough.
+// fill shows the workloads of the services that run, with what their activities report. A service that does not answer is left as it is:
+// the task itself says enough.
 func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
 	ctx, cancel := backend.Briefly(ctx)
 	defer cancel()
@@ -122,7 +123,8 @@ func (r *taskReader) remember(workflowID string, child childSnapshot) {
 }
 
 // showProgress puts what each activity last reported into its workload's message.
-func (r *taskReader) showProgress(ctx context.Context, workflowID string, child *childSnapshot, workloads []plan.WorkloadStatus, pending []*workflowpb.PendingActivityInfo) {
+func (r *taskReader) showProgress(ctx context.Context, workflowID string, child *childSnapshot, workloads []plan.WorkloadStatus,
+	pending []*workflowpb.PendingActivityInfo) {
 	running := []int{}
 	for i := range workloads {
 		if workloads[i].State == plan.ItemRunning {
@@ -131,7 +133,8 @@ func (r *taskReader) showProgress(ctx context.Context, workflowID string, child 
 	}
 	for _, activity := range pending {
 		message := backend.Progress(activity)
-		if message == "" || activity.GetActivityType().GetName() != workloadops.ActivityRun && activity.GetActivityType().GetName() != workloadops.ActivityRestore {
+		if message == "" || activity.GetActivityType().GetName() != workloadops.ActivityRun &&
+			activity.GetActivityType().GetName() != workloadops.ActivityRestore {
 			continue
 		}
 		if len(running) == 1 {

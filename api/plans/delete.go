@@ -93,8 +93,8 @@ func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error
 	return known, errors.Join(failures...)
 }
 
-// deleteWorkflow makes Temporal forget all runs of a closed workflow; one that it does not know is forgotten already. The first run goes first, so
-// that a deletion that was cut off still finds its way to the others.
+// deleteWorkflow makes Temporal forget all runs of a closed workflow; one that it does not know is forgotten already. The first run goes
+// first, so that a deletion that was cut off still finds its way to the others.
 func (h *Handlers) deleteWorkflow(ctx context.Context, workflowID string) error {
 	runs, err := h.runs(ctx, workflowID)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 // ExecutePlan answers POST /api/v1/plans/{name}/execute.
 //
-// A plan has one live task: after the task's record is written the plan is claimed for it, with the plan's version as precondition, and then
-// the task's workflow is started under its own ID.
+// A plan has one live task: after the task's record is written the plan is claimed for it, with the plan's version as precondition, and
+// then the task's workflow is started under its own ID.
 func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params schema.ExecutePlanParams) error {
 	request := schema.ExecuteRequest{}
 	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
@@ -38,7 +38,8 @@ func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params sche
 	// Somebody who hangs up must not leave an execution half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	x := newTaskStart(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason, Via: via, Key: key,
+	x := newTaskStart(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason,
+		Via: via, Key: key,
 		Asked: executeDigest{name, request}, Busy: "the plan keeps being changed by others: repeat the request"})
 	if err := x.Run(ctx); err != nil {
 		return err
@@ -111,7 +112,8 @@ func (x *taskStart) blocked(other *live) error {
 	case other == nil, other.id == x.ID, other.state == plan.TaskInterrupted:
 		return nil
 	case other.starting:
-		return problem.Conflict.Because("task %s of plan %s is being started just now: look at it, or repeat in a minute", other.id, x.plan).About(other.id, nil)
+		return problem.Conflict.Because("task %s of plan %s is being started just now: look at it, or repeat in a minute", other.id,
+			x.plan).About(other.id, nil)
 	}
 	return problem.Conflict.Because("task %s of plan %s is %s: wait until it is over, or stop it (POST /api/v1/tasks/%s/stop)",
 		other.id, x.plan, other.state, other.id).About(other.id, nil)
@@ -140,8 +142,8 @@ func (x *taskStart) Begin(ctx context.Context) error {
 	return err
 }
 
-// claim makes this task the plan's live one. After a conflict the plan may still have been claimed for it, by a twin of this request or by a
-// call whose answer was lost.
+// claim makes this task the plan's live one. After a conflict the plan may still have been claimed for it, by a twin of this request or
+// by a call whose answer was lost.
 func (x *taskStart) claim(ctx context.Context) error {
 	err := x.Home.ClaimPlan(ctx, x.plan, x.object.ResourceVersion, x.ID)
 	if !failure.Is(err, failure.Conflict) {
@@ -160,8 +162,8 @@ func (x *taskStart) Began(ctx context.Context, record *v1alpha1.ReleaseRecord) (
 	return described != nil, err
 }
 
-// Adopt takes on a task that was recorded but has no workflow. If it has not even claimed its plan within the time that takes, its snapshot is
-// old: it makes way for a new one.
+// Adopt takes on a task that was recorded but has no workflow. If it has not even claimed its plan within the time that takes, its
+// snapshot is old: it makes way for a new one.
 func (x *taskStart) Adopt(ctx context.Context) error {
 	object, err := x.Handlers.plan(ctx, x.plan)
 	if err != nil {

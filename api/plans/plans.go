@@ -145,7 +145,8 @@ func waves(document plan.Document) []schema.Wave {
 		items := make([]schema.WaveItem, len(wave.Items))
 		for i, n := range wave.Items {
 			item := document.Items[n]
-			items[i] = schema.WaveItem{Item: n + 1, ServiceID: string(item.ServiceID), Deployment: item.Deployment, ContainerExecMethod: item.MethodOrDefault()}
+			items[i] = schema.WaveItem{Item: n + 1, ServiceID: string(item.ServiceID), Deployment: item.Deployment,
+				ContainerExecMethod: item.MethodOrDefault()}
 		}
 		answer = append(answer, schema.Wave{Priority: wave.Priority, Items: items})
 	}

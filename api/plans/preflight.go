@@ -37,7 +37,8 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			}
 			for _, refusal := range outcome.Refusals {
 				at := order[i][refusal.Index]
-				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason}) // it names the workload
+				// it names the workload
+				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
 			}
 		}
 	}
@@ -81,7 +82,8 @@ func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []
 		input.Parties[i].Requests = append(input.Parties[i].Requests, at.request)
 		order[i] = append(order[i], at)
 	}
-	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed", Summary: "can plan " + x.plan + " be executed?"}
+	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed", Summary: "can plan " + x.plan +
+		" be executed?"}
 	outcomes, err = check.Run(ctx, input)
 	return outcomes, order, err
 }

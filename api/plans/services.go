@@ -21,10 +21,11 @@ import (
 
 // ListServices answers GET /api/v1/services.
 func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServices, func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
-		return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName, Workloads: s.Spec.Workloads,
-			CreatedAt: s.CreationTimestamp.UTC()}, nil
-	})
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServices,
+		func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
+			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName, Workloads: s.Spec.Workloads,
+				CreatedAt: s.CreationTimestamp.UTC()}, nil
+		})
 }
 
 // GetService answers GET /api/v1/services/{id}.
@@ -75,7 +76,8 @@ func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
 		return err
 	}
 	if len(plans) > 0 {
-		return problem.Conflict.Because("service %s is used by %s: take it out of %s first, or delete the plans", id, named("plan", plans), pronoun(plans))
+		return problem.Conflict.Because("service %s is used by %s: take it out of %s first, or delete the plans", id, named("plan", plans),
+			pronoun(plans))
 	}
 	return answer.NoContent(c, h.Home.DeleteService(ctx, id))
 }

@@ -84,7 +84,8 @@ func (h *Handlers) readRecord(record *v1alpha1.ReleaseRecord) (taskSnapshot, err
 }
 
 // readOpen asks the task's own workflow. When no worker answers, what Temporal itself knows has to do.
-func (h *Handlers) readOpen(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, reader *taskReader) (taskSnapshot, error) {
+func (h *Handlers) readOpen(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse,
+	reader *taskReader) (taskSnapshot, error) {
 	task, err := reader.ask(ctx, id, described.GetWorkflowExecutionInfo())
 	if err != nil {
 		return h.readUnanswered(ctx, id, described, err)
@@ -98,7 +99,8 @@ func (h *Handlers) readOpen(ctx context.Context, id string, described *workflows
 
 // readUnanswered is a task whose workflow runs but whose worker does not answer: the published state, and the services as far as Temporal
 // knows which of them run.
-func (h *Handlers) readUnanswered(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse, cause error) (taskSnapshot, error) {
+func (h *Handlers) readUnanswered(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse,
+	cause error) (taskSnapshot, error) {
 	record, err := h.Home.GetRecord(ctx, id)
 	if err != nil {
 		return taskSnapshot{}, err
@@ -130,7 +132,8 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 
 // readLost is a task that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
 // terminated. It reads as Interrupted, to be executed anew.
-func (h *Handlers) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord, reader *taskReader) (taskSnapshot, error) {
+func (h *Handlers) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+	record *v1alpha1.ReleaseRecord, reader *taskReader) (taskSnapshot, error) {
 	if described == nil {
 		task, err := h.outlineTask(record)
 		if err != nil {
@@ -157,7 +160,8 @@ func (h *Handlers) readLost(ctx context.Context, described *workflowservice.Desc
 		return taskSnapshot{task: task}, nil // it ended well, only its record could not be written
 	}
 	task.State = plan.TaskInterrupted
-	task.Reason = "its workflow " + backend.HowLost(info.GetStatus()) + ": services that were being released end on their own; execute the plan anew"
+	task.Reason = "its workflow " + backend.HowLost(info.GetStatus()) +
+		": services that were being released end on their own; execute the plan anew"
 	reader.fill(ctx, &task)
 	return taskSnapshot{task: task}, nil
 }
@@ -168,11 +172,13 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
 		return plan.Task{}, fmt.Errorf("record %s: %w", record.Name, err)
 	}
-	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending, CreatedAt: snapshot.CreatedAt,
-		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
+	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending,
+		CreatedAt: snapshot.CreatedAt,
+		Services:  make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
 	for n, item := range snapshot.Document.Items {
-		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.MethodOrDefault(),
-			State: plan.ItemPending, Workloads: []plan.WorkloadStatus{}}
+		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
+			Method: item.MethodOrDefault(),
+			State:  plan.ItemPending, Workloads: []plan.WorkloadStatus{}}
 		for _, w := range snapshot.Selected(n) {
 			service.Workloads = append(service.Workloads, plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
 				Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})

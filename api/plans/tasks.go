@@ -54,7 +54,8 @@ type wantedTasks struct {
 	page   page.Asked
 }
 
-var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
+var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping,
+	plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params schema.ListTasksParams) (wantedTasks, error) {

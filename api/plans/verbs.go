@@ -42,7 +42,8 @@ func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.V
 	if !isTaskID(id) {
 		return noSuchTask(id)
 	}
-	return verbs.Carry(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb}, verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
+	return verbs.Carry(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb},
+		verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
 }
 
 // taskVerb is a task that a verb is sent to.

@@ -30,12 +30,14 @@ func (x *taskStart) workflow() start.Workflow {
 func (x *taskStart) input() workflows.DeployPlanInput {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
-		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, Method: item.MethodOrDefault()}
+		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
+			Method: item.MethodOrDefault()}
 	}
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
 		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
-		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds,
+		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads,
+		UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds,
 	}
 }
 

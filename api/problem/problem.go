@@ -47,17 +47,25 @@ type Kind struct {
 
 // The kinds of problems: a status, a title, and what to do.
 var (
-	Malformed        = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
-	CrossSite        = Kind{"cross-site", http.StatusForbidden, "The request comes from another site", "Send it from a program, or from a page that this engine serves."}
+	Malformed = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
+	CrossSite = Kind{"cross-site", http.StatusForbidden, "The request comes from another site",
+		"Send it from a program, or from a page that this engine serves."}
 	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing", "Check the address; lists show what there is."}
-	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method is not allowed here", "The header `Allow` says which are."}
-	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "The answer has no such form", "Ask for a form that `detail` names, or leave out `Accept`."}
-	Conflict         = Kind{"conflict", http.StatusConflict, "The state of things does not allow it", "Read `detail`; `task` and `current`, `rollout` and `holder`, or `serving`, say which release is in question and what it is like now."}
-	TooLarge         = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", "Split the document."}
-	UnsupportedType  = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body is of another type", "Set `Content-Type` to one that `detail` names."}
-	Refused          = Kind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out", "Nothing was changed. Correct what `errors` lists and send it again."}
-	Internal         = Kind{"internal", http.StatusInternalServerError, "Something went wrong in the engine", "The engine's log says more under the request's ID."}
-	Unreachable      = Kind{"unreachable", http.StatusServiceUnavailable, "Something that is needed cannot be reached", "Repeat it when it is back; with the same key nothing is done twice."}
+	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method is not allowed here",
+		"The header `Allow` says which are."}
+	NotAcceptable = Kind{"not-acceptable", http.StatusNotAcceptable, "The answer has no such form",
+		"Ask for a form that `detail` names, or leave out `Accept`."}
+	Conflict = Kind{"conflict", http.StatusConflict, "The state of things does not allow it",
+		"Read `detail`; `task` and `current`, `rollout` and `holder`, or `serving`, say which release is in question and what it is like now."}
+	TooLarge        = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", "Split the document."}
+	UnsupportedType = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body is of another type",
+		"Set `Content-Type` to one that `detail` names."}
+	Refused = Kind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out",
+		"Nothing was changed. Correct what `errors` lists and send it again."}
+	Internal = Kind{"internal", http.StatusInternalServerError, "Something went wrong in the engine",
+		"The engine's log says more under the request's ID."}
+	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "Something that is needed cannot be reached",
+		"Repeat it when it is back; with the same key nothing is done twice."}
 )
 
 // Kinds are all kinds, as the documentation lists them.
@@ -151,7 +159,8 @@ func BadQuery(problems ...schema.FieldProblem) error {
 // BadField refuses a body for one of its fields.
 func BadField(field, reason string) error {
 	problem := schema.FieldProblem{Field: field, Reason: reason}
-	return Malformed.Because("the body is not as it should be: %s", Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
+	return Malformed.Because("the body is not as it should be: %s",
+		Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
 }
 
 // Join lists the values that a field may have.

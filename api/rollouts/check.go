@@ -47,7 +47,8 @@ func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []schema.
 	wait := time.Duration(spec.Policy.SettleSeconds) * time.Second
 	switch {
 	case found.Unsettled != "" && wait == 0:
-		problems = append(problems, schema.FieldProblem{Field: "workloadRef", Reason: found.Unsettled + ": wait until that is done, or leave out policy.settleSeconds"})
+		problems = append(problems, schema.FieldProblem{Field: "workloadRef", Reason: found.Unsettled +
+			": wait until that is done, or leave out policy.settleSeconds"})
 	case found.Unsettled != "":
 		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins", found.Unsettled, wait))
 	}
@@ -61,9 +62,12 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 	}
 	spec := s.request.Spec
 	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared, Subject: rollout.Subject{
-		Workload: spec.Workload(), Name: spec.Name, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
-	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() + " be carried out?"}
-	outcomes, err := check.Run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue, Request: request}})
+		Workload: spec.Workload(), Name: spec.Name, DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+		UnreachableBudgetSeconds: s.BudgetSeconds()}}
+	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() +
+		" be carried out?"}
+	outcomes, err := check.Run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
+		Request: request}})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +103,8 @@ func (s *rolloutStart) findShared(ctx context.Context) error {
 	}
 	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
 	if len(wrong) > 0 {
-		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is not as it should be: %s", s.key.namespace, name, problem.Summary(problem.Fields(wrong)))})
+		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is not as it should be: %s",
+			s.key.namespace, name, problem.Summary(problem.Fields(wrong)))})
 	}
 	s.shared = &shared
 	return nil

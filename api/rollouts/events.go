@@ -10,7 +10,8 @@ import (
 )
 
 // WatchRollout answers GET /api/v1/rollouts/{namespace}/{name}/events.
-func (h *Handlers) WatchRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.WatchRolloutParams) error {
+func (h *Handlers) WatchRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.WatchRolloutParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
@@ -19,7 +20,8 @@ func (h *Handlers) WatchRollout(c echo.Context, namespace schema.Namespace, name
 		reader := &rolloutReader{Handlers: h}
 		return stream.OfWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
 			seen, err := reader.read(ctx, key)
-			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Over: !seen.open && !seen.starting, Unanswered: seen.unanswered}, err
+			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Over: !seen.open && !seen.starting,
+				Unanswered: seen.unanswered}, err
 		})
 	})
 }

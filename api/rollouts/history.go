@@ -12,7 +12,8 @@ import (
 )
 
 // GetRolloutHistory answers GET /api/v1/rollouts/{namespace}/{name}/history: the release that runs, and the past ones from their records.
-func (h *Handlers) GetRolloutHistory(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.GetRolloutHistoryParams) error {
+func (h *Handlers) GetRolloutHistory(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.GetRolloutHistoryParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
@@ -50,7 +51,8 @@ func (p *rolloutHistory) release(ctx context.Context, name string) (schema.Rollo
 		return schema.RolloutRelease{}, err
 	}
 	status, err := p.status(ctx, record)
-	return schema.RolloutRelease{Rollout: status, Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia]}, err
+	return schema.RolloutRelease{Rollout: status, Actor: record.Spec.Actor, Reason: record.Spec.Reason,
+		Via: record.Labels[v1alpha1.LabelVia]}, err
 }
 
 func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {

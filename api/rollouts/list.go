@@ -31,15 +31,17 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 	if err != nil {
 		return err
 	}
-	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.AnswerRecords(c, wanted.page, newestOfEach(records), func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
-		key, ok := rolloutOfSubject(record.Spec.Subject)
-		if !ok || !wanted.hasKey(key) {
-			return schema.RolloutSummary{}, false, nil
-		}
-		summary, err := lister.summary(ctx, key, record)
-		return summary, wanted.hasState(summary), err
-	})
+	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
+		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
+	return page.AnswerRecords(c, wanted.page, newestOfEach(records),
+		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
+			key, ok := rolloutOfSubject(record.Spec.Subject)
+			if !ok || !wanted.hasKey(key) {
+				return schema.RolloutSummary{}, false, nil
+			}
+			summary, err := lister.summary(ctx, key, record)
+			return summary, wanted.hasState(summary), err
+		})
 }
 
 // newestOfEach keeps the newest record of each name; records come newest first.
@@ -65,12 +67,15 @@ func (w wantedRollouts) hasKey(key rolloutKey) bool {
 }
 
 func (w wantedRollouts) hasState(s schema.RolloutSummary) bool {
-	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) && (len(w.waits) == 0 || s.WaitingFor != nil && slices.Contains(w.waits, s.WaitingFor.Kind))
+	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) &&
+		(len(w.waits) == 0 || s.WaitingFor != nil && slices.Contains(w.waits, s.WaitingFor.Kind))
 }
 
 var (
-	rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack, rollout.PhaseCancelled}
-	rolloutWaits  = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty, rollout.WaitDrift, rollout.WaitResume}
+	rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack,
+		rollout.PhaseCancelled}
+	rolloutWaits = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty,
+		rollout.WaitDrift, rollout.WaitResume}
 )
 
 func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
@@ -93,7 +98,8 @@ type rolloutLister struct {
 }
 
 func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
-	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload, Style: strategy.Style(record.Spec.Style),
+	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload,
+		Style:   strategy.Style(record.Spec.Style),
 		Summary: record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(), Record: record.Name,
 		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {

@@ -18,8 +18,8 @@ type podCount struct {
 	UpdatedReady *int32 `json:"updatedReady"`
 }
 
-// showRolloutProgress puts what the running activity last reported into the status: between two events of its history the workflow knows nothing
-// of its pods.
+// showRolloutProgress puts what the running activity last reported into the status: between two events of its history the workflow knows
+// nothing of its pods.
 func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
 	for _, activity := range pending {
 		switch activity.GetActivityType().GetName() {

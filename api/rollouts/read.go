@@ -108,9 +108,10 @@ func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot
 	return rolloutSnapshot{status: status}, nil
 }
 
-// readOpen asks the rollout's own workflow, when its history has grown since it was last asked. When no worker answers, what Temporal itself
-// and the record know has to do.
-func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey, described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
+// readOpen asks the rollout's own workflow, when its history has grown since it was last asked. When no worker answers, what Temporal
+// itself and the record know has to do.
+func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
+	described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
 	info := described.GetWorkflowExecutionInfo()
 	if runID := info.GetExecution().GetRunId(); runID != r.runID || info.GetHistoryLength() != r.length {
 		var status rollout.Status
@@ -125,8 +126,10 @@ func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey, described 
 	return seen, nil
 }
 
-// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, and the phase that was last published.
-func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo, cause error) (rolloutSnapshot, error) {
+// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, and the phase that was last
+// published.
+func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo,
+	cause error) (rolloutSnapshot, error) {
 	record, err := r.newestRecord(ctx, key)
 	if err != nil {
 		return rolloutSnapshot{}, err
@@ -146,7 +149,8 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 
 // readLost is a rollout that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
 // terminated.
-func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
+func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
 	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil && (status.Record == record.Name || status.Record == "") {
 		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID, described.GetWorkflowExecutionInfo().GetExecution().GetRunId())
@@ -186,8 +190,10 @@ func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Statu
 		return rollout.Status{}, err
 	}
 	created := record.Spec.CreatedAt.UTC()
-	return machine.NewMachine(machine.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
-		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)}, created).Status(), nil
+	return machine.NewMachine(machine.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""),
+		CreatedAt: created,
+		Actor:     record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)},
+		created).Status(), nil
 }
 
 // specOf is what a rollout was asked.
@@ -204,15 +210,16 @@ func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) st
 	return backend.Memo[string](described.GetWorkflowExecutionInfo(), memoKeyRecord)
 }
 
-// publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the gate and the reason
-// come with it.
+// publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the
+// gate and the reason come with it.
 func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 	kind := rollout.WaitKind(execution.Published[string](info, workflows.AttributeWaitingFor.GetName()))
 	if kind == "" {
 		return nil
 	}
 	waiting := rollout.WaitingFor{Kind: kind, Since: execution.Published[time.Time](info, workflows.AttributeWaitingSince.GetName()).UTC()}
-	if shown := backend.PublishedShown(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind && shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
+	if shown := backend.PublishedShown(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind &&
+		shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
 		waiting = *shown.WaitingFor
 		waiting.Message = shown.Reason
 	}

@@ -35,8 +35,8 @@ func (s *rolloutStart) runs(ctx context.Context, described *workflowservice.Desc
 	return s.Query(ctx, s.key.workflowID(), &status) == nil && status.Record == record
 }
 
-// now is the release as it is answered: as its record or its workflow says, or, before a worker has taken it on, as it was asked. Another release
-// of that name may run, or be newer: a key answers with its own.
+// now is the release as it is answered: as its record or its workflow says, or, before a worker has taken it on, as it was asked. Another
+// release of that name may run, or be newer: a key answers with its own.
 func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 	if s.Pruned != nil {
 		return s.leftOf(s.Pruned), nil
@@ -66,8 +66,9 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 // leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
 func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
 	created := record.Spec.CreatedAt.UTC()
-	setup := machine.Setup{Spec: s.request.Spec, Release: record.Name, Workflow: *s.WorkflowRef(record.Spec.WorkflowID, ""), CreatedAt: created,
-		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: s.bringHome}
+	setup := machine.Setup{Spec: s.request.Spec, Release: record.Name, Workflow: *s.WorkflowRef(record.Spec.WorkflowID, ""),
+		CreatedAt: created,
+		Actor:     record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: s.bringHome}
 	status := machine.NewMachine(setup, created).Status()
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil

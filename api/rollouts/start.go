@@ -20,8 +20,9 @@ import (
 
 // StartRollout answers POST /api/v1/rollouts.
 //
-// A name has one live release, whatever crashes where: the release's record is written first, then its workflow is started under the name's ID,
-// which Temporal gives to one only. Each step can be repeated, and a repeat with the same key goes on where the one before it was lost.
+// A name has one live release, whatever crashes where: the release's record is written first, then its workflow is started under the
+// name's ID, which Temporal gives to one only. Each step can be repeated, and a repeat with the same key goes on where the one before it
+// was lost.
 func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams) error {
 	request, err := readRolloutRequest(c)
 	if err != nil {
@@ -126,7 +127,8 @@ func (s *rolloutStart) place(ctx context.Context) error {
 		}
 	}
 	if spec.Namespace == "" {
-		return problem.WrongDocument("the rollout", strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party + " has no namespace of its own"}})
+		return problem.WrongDocument("the rollout", strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party +
+			" has no namespace of its own"}})
 	}
 	spec.Party, s.queue, s.key = party, queue, rolloutKeyOf(*spec)
 	s.key.party, s.key.namespace = party, spec.Namespace
@@ -168,5 +170,6 @@ func (s *rolloutStart) taken(ctx context.Context) error {
 }
 
 func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {
-	return problem.Refused.Because("the rollout cannot be carried out, and nothing was changed: %s", problem.Summary(problems)).Listing(problems)
+	return problem.Refused.Because("the rollout cannot be carried out, and nothing was changed: %s",
+		problem.Summary(problems)).Listing(problems)
 }

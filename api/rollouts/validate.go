@@ -72,7 +72,8 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 // asFindings turns a refusal into what was found; any other error stays one.
 func asFindings(err error, result *schema.RolloutValidateResult) error {
 	var refused *problem.Error
-	if errors.As(err, &refused) && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status || refused.Status == problem.Malformed.Status) {
+	if errors.As(err, &refused) && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
+		refused.Status == problem.Malformed.Status) {
 		result.Errors = append(result.Errors, refused.Errors...)
 		return nil
 	}

@@ -19,22 +19,26 @@ import (
 )
 
 // ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve.
-func (h *Handlers) ApproveRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.ApproveRolloutParams) error {
+func (h *Handlers) ApproveRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.ApproveRolloutParams) error {
 	return h.carry(c, rollout.VerbApprove, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
 // PauseRollout answers POST /api/v1/rollouts/{namespace}/{name}/pause.
-func (h *Handlers) PauseRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.PauseRolloutParams) error {
+func (h *Handlers) PauseRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.PauseRolloutParams) error {
 	return h.carry(c, rollout.VerbPause, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
 // ResumeRollout answers POST /api/v1/rollouts/{namespace}/{name}/resume.
-func (h *Handlers) ResumeRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.ResumeRolloutParams) error {
+func (h *Handlers) ResumeRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.ResumeRolloutParams) error {
 	return h.carry(c, rollout.VerbResume, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
 // RollbackRollout answers POST /api/v1/rollouts/{namespace}/{name}/rollback.
-func (h *Handlers) RollbackRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.RollbackRolloutParams) error {
+func (h *Handlers) RollbackRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.RollbackRolloutParams) error {
 	return h.carry(c, rollout.VerbRollback, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
@@ -49,12 +53,14 @@ func (h *Handlers) JumpRollout(c echo.Context, namespace schema.Namespace, name 
 }
 
 // RetryRollout answers POST /api/v1/rollouts/{namespace}/{name}/retry.
-func (h *Handlers) RetryRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.RetryRolloutParams) error {
+func (h *Handlers) RetryRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.RetryRolloutParams) error {
 	return h.carry(c, rollout.VerbRetry, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
 // PromoteRollout answers POST /api/v1/rollouts/{namespace}/{name}/promote.
-func (h *Handlers) PromoteRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.PromoteRolloutParams) error {
+func (h *Handlers) PromoteRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.PromoteRolloutParams) error {
 	return h.carry(c, rollout.VerbPromote, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
 }
 
@@ -197,7 +203,8 @@ func (r *rolloutVerb) bringHome(ctx context.Context, last rollout.Status) (statu
 	return status, true, err
 }
 
-// leftByAnother says whether the split of an earlier release waits on the workload of one that was stopped before it had a split of its own.
+// leftByAnother says whether the split of an earlier release waits on the workload of one that was stopped before it had a split of its
+// own.
 func (s *rolloutStart) leftByAnother(ctx context.Context, last rollout.Status) (bool, error) {
 	if last.Phase != rollout.PhaseCancelled {
 		return false, nil

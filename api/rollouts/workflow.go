@@ -34,7 +34,8 @@ func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error
 	}
 	spec := s.request.Spec
 	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{
-		Comment: s.outline(), Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style), WorkflowID: s.key.workflowID(), Snapshot: snapshot}}
+		Comment: s.outline(), Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style), WorkflowID: s.key.workflowID(),
+		Snapshot: snapshot}}
 	record.Labels = s.key.labels()
 	if s.bringHome {
 		record.Labels[v1alpha1.LabelBringHome] = "true"
@@ -63,8 +64,8 @@ func (s *rolloutStart) outline() string {
 	return start.Cut(fmt.Sprintf("%s, %s in %s", change, spec.Strategy.Style, start.Counted(len(spec.Strategy.Steps), "step")), 300)
 }
 
-// Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that ID that
-// runs already is either this release's own, started by a twin of the request, or another's, which was faster.
+// Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that
+// ID that runs already is either this release's own, started by a twin of the request, or another's, which was faster.
 func (s *rolloutStart) Begin(ctx context.Context) error {
 	if s.replacing {
 		return s.supersede(ctx)
@@ -119,7 +120,8 @@ func (s *rolloutStart) searchAttributes() temporal.SearchAttributes {
 func (s *rolloutStart) details() string {
 	spec := s.request.Spec
 	var b strings.Builder
-	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind, spec.WorkloadRef.Name, s.key.namespace, s.outline())
+	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind, spec.WorkloadRef.Name,
+		s.key.namespace, s.outline())
 	if s.request.Actor != "" || s.request.Reason != "" {
 		fmt.Fprintf(&b, "Asked by %s: %s\n\n", start.OrDash(s.request.Actor), start.OrDash(start.Cut(s.request.Reason, 300)))
 	}
@@ -157,7 +159,8 @@ func stepOutline(step strategy.Step) string {
 func (s *rolloutStart) supersede(ctx context.Context) error {
 	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
 		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: "supersede-" + s.Written.Name}}
-	answer, err := verbs.Deliver(ctx, s.Backend, s.key.workflowID(), verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
+	answer, err := verbs.Deliver(ctx, s.Backend, s.key.workflowID(),
+		verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
 	switch {
 	case errors.Is(err, verbs.ErrClosed):
 		return start.ErrAgain // it has ended meanwhile: an ordinary start, then

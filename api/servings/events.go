@@ -12,8 +12,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// confirmEvery is how often a serving that is watched is looked at although nobody has told of a change: it is how its readers know that the
-// silence is none of the watch's own.
+// confirmEvery is how often a serving that is watched is looked at although nobody has told of a change: it is how its readers know that
+// the silence is none of the watch's own.
 const confirmEvery = 10 * time.Second
 
 // WatchServing answers GET /api/v1/servings/{id}/events. A serving, whose state is in its KusciaDeployment, is looked at when that changed.

@@ -25,7 +25,8 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 		return err
 	}
 	ctx := c.Request().Context()
-	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindServing, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(id)})
+	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindServing,
+		v1alpha1.LabelSubject: v1alpha1.SubjectLabel(id)})
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,8 @@ func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Re
 	return release, nil
 }
 
-// joinServing adds to what an operation was asked how it is now. One whose workflow is over although its record is not complete was ended by somebody else.
+// joinServing adds to what an operation was asked how it is now. One whose workflow is over although its record is not complete was ended
+// by somebody else.
 func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (serving.Release, error) {
 	run := release.Workflow
 	asking, cancel := backend.Briefly(ctx)
@@ -113,7 +115,8 @@ func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (se
 // lostServing is an operation that was never recorded as over and is not under way.
 func lostServing(release serving.Release, how string) serving.Release {
 	release.State = serving.StateFailed
-	release.Message = "it was never recorded as over, and its workflow " + how + ": what it left undone is for a newer operation, which the engine starts by itself"
+	release.Message = "it was never recorded as over, and its workflow " + how +
+		": what it left undone is for a newer operation, which the engine starts by itself"
 	return release
 }
 

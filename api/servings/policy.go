@@ -57,7 +57,8 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 		return false, false, problem.Conflict.Because("serving %s is being deleted: nothing about it can be changed any more", id)
 	}
 	if strangers := strangersIn(policy, kd); len(strangers) > 0 {
-		return false, false, problem.Refused.Because("the policy of serving %s cannot be kept: %s", id, problem.Summary(strangers)).Listing(strangers)
+		return false, false, problem.Refused.Because("the policy of serving %s cannot be kept: %s", id,
+			problem.Summary(strangers)).Listing(strangers)
 	}
 	text, err := json.Marshal(policy)
 	if err != nil {
@@ -74,7 +75,8 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 func strangersIn(policy serving.Policy, kd *kuscia.KusciaDeployment) []schema.FieldProblem {
 	var problems []schema.FieldProblem
 	for _, i := range policy.Strangers(kd.Spec.Parties) {
-		problems = append(problems, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i), Reason: policy.Parties[i] + " is no party of the serving"})
+		problems = append(problems, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i), Reason: policy.Parties[i] +
+			" is no party of the serving"})
 	}
 	return problems
 }

@@ -41,7 +41,8 @@ func (h *Handlers) carry(c echo.Context, id string, verb serving.Verb, via *sche
 	if err != nil {
 		return err
 	}
-	return verbs.Carry(c, h.Backend, &servingVerb{Handlers: h, id: id, verb: verb}, verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
+	return verbs.Carry(c, h.Backend, &servingVerb{Handlers: h, id: id, verb: verb},
+		verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
 }
 
 // readVerb reads a verb's body. What belongs to another verb is refused rather than ignored.

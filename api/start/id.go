@@ -15,8 +15,8 @@ func (s *Start) newID(now time.Time) string {
 	return s.prefix() + "-" + now.Format("20060102150405") + "-" + strings.ToLower(rand.Text()[:5])
 }
 
-// keyedID is the ID that belongs to an Idempotency-Key, so that two requests at once make one release. after is the release that the key made
-// more than 30 days ago, if any: the key then stands for a new one.
+// keyedID is the ID that belongs to an Idempotency-Key, so that two requests at once make one release. after is the release that the key
+// made more than 30 days ago, if any: the key then stands for a new one.
 func (s *Start) keyedID(after string) string {
 	digest := sha256.Sum256([]byte(s.Key + "\n" + s.Subject + "\n" + after))
 	return s.prefix() + "-" + lowerBase32.EncodeToString(digest[:10])

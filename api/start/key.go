@@ -18,8 +18,8 @@ import (
 // After that a missing workflow may as well be one that Temporal has forgotten, and must not run twice.
 const adoptWindow = time.Hour
 
-// lookUpKey finds the release that the key already stands for. done says that there is nothing left to do: ID is that release's. One that was
-// recorded but never started is taken on: whoever began it died in between.
+// lookUpKey finds the release that the key already stands for. done says that there is nothing left to do: ID is that release's. One that
+// was recorded but never started is taken on: whoever began it died in between.
 func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	records, err := s.keyRecords(ctx)
 	if err != nil {
@@ -49,7 +49,8 @@ func (s *Start) keyRecords(ctx context.Context) ([]v1alpha1.ReleaseRecord, error
 // repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.
 func (s *Start) repeat(ctx context.Context, record v1alpha1.ReleaseRecord) (done bool, err error) {
 	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
-		return false, s.release.Name(problem.Conflict.Because("the key was used for another request: %s %s of %s at %s; take a new key", s.Kind, s.idOf(&record),
+		return false, s.release.Name(problem.Conflict.Because("the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
+			s.idOf(&record),
 			record.Spec.Subject, record.Spec.CreatedAt.UTC().Format(time.RFC3339)), record.Spec.WorkflowID)
 	}
 	s.ID = s.idOf(&record)

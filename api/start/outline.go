@@ -32,7 +32,8 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// Summary is a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it says where to find what the workflow waits for.
+// Summary is a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it says where to find what the
+// workflow waits for.
 func Summary(text string) string {
 	const most, where = 200, " (what it waits for: see User Metadata)"
 	return Cut(text, most-len(where)) + where

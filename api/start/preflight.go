@@ -59,7 +59,8 @@ func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *
 		return preflightError(err)
 	}
 	described, err := p.Describe(ctx, run.GetID())
-	if err == nil && execution.IsOpen(described) && described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED {
+	waits := described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+	if err == nil && execution.IsOpen(described) && waits {
 		p.end(ctx, run)
 		return problem.Unreachable.Because("%s: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", p.Refusal)
 	}

@@ -1,6 +1,6 @@
-// Package start is the one way to start a release, whatever its kind. A release is recorded before anything of it exists elsewhere, takes its
-// place (a plan, a name) so that one place has one live release, and then its workflow is started. Each step can be repeated: a crash in
-// between loses nothing, and a repeat with the same key goes on where the request before it was lost.
+// Package start is the one way to start a release, whatever its kind. A release is recorded before anything of it exists elsewhere, takes
+// its place (a plan, a name) so that one place has one live release, and then its workflow is started. Each step can be repeated: a crash
+// in between loses nothing, and a repeat with the same key goes on where the request before it was lost.
 package start
 
 import (
@@ -29,7 +29,8 @@ type Release interface {
 	Name(p *problem.Error, workflowID string) *problem.Error
 	// Look reads what is to be released, and refuses while another live release has the place.
 	Look(ctx context.Context) error
-	// Check asks everybody concerned, without a write, whether the release can be carried out. What was found fit once need not be asked again.
+	// Check asks everybody concerned, without a write, whether the release can be carried out. What was found fit once need not be asked
+	// again.
 	Check(ctx context.Context) error
 	// Record is what the release is asked, under that ID and at that time: the labels that it is found by, and what the request does not say.
 	Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, error)

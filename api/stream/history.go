@@ -72,7 +72,8 @@ func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
 	}
 }
 
-func (h workflowHistory) historyPage(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (h workflowHistory) historyPage(ctx context.Context,
+	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	return h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)

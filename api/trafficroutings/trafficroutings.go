@@ -25,7 +25,8 @@ import (
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting, string, error) {
+	return page.AnswerObjects(c, params.Limit, params.Cursor, func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
+		string, error) {
 		return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
 	}, trafficAnswer)
 }
@@ -45,7 +46,8 @@ func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace,
 
 func trafficAnswer(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
 	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
-		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message, Holders: holdersOf(found)}}
+		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message,
+			Holders: holdersOf(found)}}
 	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
 		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
 	}
@@ -68,7 +70,8 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 		return err
 	}
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return problem.Malformed.Because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace, name)
+		return problem.Malformed.Because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace,
+			name)
 	}
 	wrong = append(wrong, otherName("metadata.namespace", document.Namespace, namespace)...)
 	wrong = append(wrong, otherName("metadata.name", document.Name, name)...)
@@ -98,7 +101,8 @@ func otherName(field, said, address string) strictyaml.Errors {
 	return strictyaml.Errors{{Field: field, Reason: fmt.Sprintf("is %s, but the address says %s: make them agree", said, address)}}
 }
 
-func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool, err error) {
+func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool,
+	err error) {
 	ctx := c.Request().Context()
 	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
 	if failure.Is(err, failure.NotFound) {

@@ -32,8 +32,8 @@ var (
 	ErrUnknown = errors.New("no workflow worker of the engine answered in time")
 )
 
-// Command is one verb on its way to a workflow. The key and what is asked are the Update's ID: sent twice, it is one command; the same key with something else
-// in it reaches the workflow, which refuses it.
+// Command is one verb on its way to a workflow. The key and what is asked are the Update's ID: sent twice, it is one command; the same
+// key with something else in it reaches the workflow, which refuses it.
 type Command struct {
 	Verb, Key string
 	// Payload is the request as the workflow takes it.
@@ -48,7 +48,8 @@ type Answer struct {
 	State string `json:"state"`
 }
 
-// Deliver sends a verb to a workflow as an Update, and waits for its outcome. A payload that the workflow cannot take is a problem of its own.
+// Deliver sends a verb to a workflow as an Update, and waits for its outcome. A payload that the workflow cannot take is a problem of its
+// own.
 func Deliver(ctx context.Context, b *backend.Backend, workflowID string, c Command) (Answer, error) {
 	var answer Answer
 	err := update(ctx, b, workflowID, c, &answer)

@@ -1,6 +1,6 @@
-// Package verbs is the one way to send a verb to a release over HTTP: it reads the request, sends it to the release's workflow, and answers
-// the release as it is then. What the release refuses is 409 with its reason and the fresh state; what nobody answers is 503, to be repeated
-// with the same key.
+// Package verbs is the one way to send a verb to a release over HTTP: it reads the request, sends it to the release's workflow, and
+// answers the release as it is then. What the release refuses is 409 with its reason and the fresh state; what nobody answers is 503, to
+// be repeated with the same key.
 package verbs
 
 import (
@@ -86,7 +86,8 @@ func carry[V any](ctx context.Context, b *backend.Backend, release Release[V], c
 	case errors.Is(err, ErrClosed):
 		return closed(ctx, release, c)
 	case errors.Is(err, ErrUnknown):
-		return nothing, release.Name(problem.Unreachable.Because("%v: the outcome of %s is unknown; repeat with the same key, %q", ErrUnknown, c.Verb, c.Key))
+		return nothing, release.Name(problem.Unreachable.Because("%v: the outcome of %s is unknown; repeat with the same key, %q", ErrUnknown,
+			c.Verb, c.Key))
 	case err != nil:
 		return nothing, err
 	}
@@ -104,13 +105,15 @@ func carry[V any](ctx context.Context, b *backend.Backend, release Release[V], c
 	return now, nil
 }
 
-// unread passes on what the workflow has answered when the release cannot be read after that: the verb was carried out, or refused, all the same.
+// unread passes on what the workflow has answered when the release cannot be read after that: the verb was carried out, or refused, all
+// the same.
 func unread[V any](ctx context.Context, release Release[V], c Command, answer Answer, cause error) (V, error) {
 	if answer.Outcome == audit.Refused {
 		var nothing V
 		return nothing, release.Name(problem.Conflict.Because("%s", answer.Message))
 	}
-	reason := fmt.Sprintf("%s was accepted: %s; the rest is not known, since the release could not be read after that: %v", c.Verb, answer.Message, cause)
+	reason := fmt.Sprintf("%s was accepted: %s; the rest is not known, since the release could not be read after that: %v", c.Verb,
+		answer.Message, cause)
 	return release.Known(ctx, answer.State, reason), nil
 }
 
