@@ -31,7 +31,7 @@ func TestServingUpdateGoesOnInANewRun(t *testing.T) {
 	op := u.Serving(u.Home, "long").Status.Operation
 	require.Equal(t, op.RunID, u.runOf(op.WorkflowID))
 	// The server suggests a new run at 4 MiB.
-	noise := serving.PresenceSignal{Queue: "of nobody", Away: strings.Repeat("x", 256<<10)}
+	noise := serving.PresenceSignal{Queue: "of nobody", Unreachable: strings.Repeat("x", 256<<10)}
 	for range 18 {
 		require.NoError(t, u.Workflows.SignalWorkflow(context.Background(), op.WorkflowID, "", serving.SignalPresence, noise))
 	}
