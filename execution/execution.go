@@ -39,8 +39,8 @@ func HasRun(described *workflowservice.DescribeWorkflowExecutionResponse, runID 
 	return runID == "" || runID == info.GetExecution().GetRunId() || runID == info.GetFirstRunId()
 }
 
-// OfRun is what Temporal knows of the workflow that began with a run: of its newest run where that is the newest workflow of the ID, else of that run itself; nil
-// when it knows neither.
+// OfRun is what Temporal knows of the workflow that began with a run: of its newest run where that is the newest workflow of the ID, else of
+// that run itself; nil when it knows neither.
 func OfRun(ctx context.Context, from describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	newest, err := Describe(ctx, from, workflowID, "")
 	if err != nil || newest == nil || HasRun(newest, runID) {

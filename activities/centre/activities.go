@@ -67,7 +67,8 @@ func untilNoConflict(object string, change func() error) error {
 			return err
 		}
 	}
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: object + " keeps being changed by others: it is tried again"}
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
+		Message: object + " keeps being changed by others: it is tried again"}
 }
 
 // queryTimeout bounds how long a workflow may take to say what became of it.

@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// versionOfNone is a resourceVersion that no object has: the stores of API servers count from 1, which is their own beginning. An apply with
-// it makes an object that is not there, and is a conflict for one that another attempt, or somebody else, has made in the meantime.
+// versionOfNone is a resourceVersion that no object has: the stores of API servers count from 1, which is their own beginning. An apply
+// with it makes an object that is not there, and is a conflict for one that another attempt, or somebody else, has made in the meantime.
 const versionOfNone = "1"
 
 // applyBody is what is applied to an object: the fields that are to be Slipway's. It is meant for that version of it, and for no other one;

@@ -155,8 +155,8 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 	return now, !known || !reflect.DeepEqual(last, now)
 }
 
-// atWork says whether the operation that holds a Deployment is under way: one that is over may have left its claim, and puts nothing back any
-// more. While Temporal does not answer it counts as under way.
+// atWork says whether the operation that holds a Deployment is under way: one that is over may have left its claim, and puts nothing back.
+// While Temporal does not answer it counts as under way.
 func (o *Observer) atWork(ctx context.Context, d *appsv1.Deployment) bool {
 	holder := workloadops.ParseHolder(d.Annotations[workloadops.AnnotationClaimedBy])
 	if holder.WorkflowID == "" {
