@@ -49,7 +49,7 @@ func requireSettings(t *testing.T, group settings.Group, service types.ServiceCo
 	require.NoError(t, err)
 	heeded := map[string]string{}
 	for _, entry := range provenance.Entries {
-		if entry.Source.Kind == settings.FromEnv {
+		if entry.Source.String() == "env "+entry.Env {
 			heeded[entry.Env] = entry.Value
 		}
 	}
