@@ -101,7 +101,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
-	r.loop.driver, r.loop.machine = r, r.machine
+	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}

@@ -87,7 +87,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	} else {
 		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
-	r.loop.driver, r.loop.machine = r, r.machine
+	r.driver, r.loop.machine = r, r.machine
 	if in.State != nil {
 		r.resumes()
 	}

@@ -110,7 +110,7 @@ func (o *sending) run(ctx context.Context, found *manifest.KusciaReader) error {
 		return printed
 	}
 	if err == nil && o.Output == app.Table {
-		o.Printf(o.App.Err, "Follow it with: slipway serving watch %s\n", last)
+		o.Printf(o.Err, "Follow it with: slipway serving watch %s\n", last)
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (o *sending) done(noun, name, outcome string) {
 	switch {
 	case o.Output != app.Table:
 	case o.options.Watch:
-		o.Printf(o.App.Err, "%s %s %s\n", noun, name, outcome)
+		o.Printf(o.Err, "%s %s %s\n", noun, name, outcome)
 	default:
 		o.Printf(o.Out, "%s %s %s\n", noun, name, outcome)
 	}

@@ -14,6 +14,7 @@ import (
 // TaskState is the state of one execution of a plan, with the names of the source document.
 type TaskState string
 
+// The states of a task.
 const (
 	TaskPending     TaskState = "Pending"
 	TaskRunning     TaskState = "Running"     // 执行中
@@ -32,6 +33,7 @@ func (s TaskState) Final() bool { return s == TaskStopped || s == TaskSucceeded 
 // ItemState is the state of one service of a task.
 type ItemState string
 
+// The states of an item.
 const (
 	ItemPending   ItemState = "Pending"
 	ItemRunning   ItemState = "Running"
@@ -113,6 +115,7 @@ type Interruption struct {
 // Verb is what a person can ask of a running task.
 type Verb = audit.Verb
 
+// What a task can be asked.
 const (
 	VerbPause  Verb = "pause"
 	VerbResume Verb = "resume"

@@ -11,6 +11,7 @@ import (
 // Do is what a controller does about a KusciaDeployment.
 type Do string
 
+// What can be done about a serving that was read.
 const (
 	DoNothing Do = ""
 	// DoGuard puts the finalizer on it.

@@ -11,6 +11,7 @@ import (
 // Step is what a party is asked to do.
 type Step string
 
+// The steps.
 const (
 	StepNone    Step = ""
 	StepPrepare Step = "prepare"

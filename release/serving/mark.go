@@ -86,6 +86,7 @@ func stamp(meta *metav1.ObjectMeta, content any) {
 // Owner is how an object that is already there stands to a serving.
 type Owner string
 
+// The owners.
 const (
 	OwnerSame    Owner = "same"
 	OwnerFormer  Owner = "former"

@@ -72,6 +72,7 @@ func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 // StatusWorkflowID is the workflow that carries observations of a serving to its status.
 func StatusWorkflowID(id string) string { return "serving-status/" + id }
 
+// The kinds of operations on a serving.
 const (
 	KindCreate   = "create"
 	KindUpdate   = "update"

@@ -133,6 +133,7 @@ type ContainerPort struct {
 // +kubebuilder:validation:Enum=HTTP;GRPC
 type PortProtocol string
 
+// The protocols of a port.
 const (
 	ProtocolHTTP PortProtocol = "HTTP"
 	ProtocolGRPC PortProtocol = "GRPC"

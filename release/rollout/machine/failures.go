@@ -56,21 +56,28 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 	m.reached()
 	// a Move that fails has brought the workload to rest before, where that can be done
 	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove
-	if a.Kind == ActBegin && m.failedToBegin(f) {
-		return
-	}
-	if a.Kind == ActHold && m.s.Stage == stageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused) {
-		m.nextMove() // it was deleted: there is nothing to leave
-		return
-	}
-	if a.Kind == ActRoute && f.Kind == failure.Claimed && f.Holder != "" && f.Holder != m.s.TakeOver {
-		m.s.Holder = f.Holder // what a dead release holds is taken over
+	if m.knowsTheWayOn(a, f) {
 		return
 	}
 	// Of an action that was being given up anyway, or only brought to rest what is held, it is what holds it that somebody has to know.
 	if mattersLess := a.epoch != m.epoch || a.Halts() && m.s.Trouble != nil; !mattersLess || lost(f.Kind) {
 		m.trouble(a, f, now)
 	}
+}
+
+// knowsTheWayOn says whether a failure needs nobody: what is to follow from it is decided.
+func (m *Machine) knowsTheWayOn(a Action, f Failure) bool {
+	switch {
+	case a.Kind == ActBegin:
+		return m.failedToBegin(f)
+	case a.Kind == ActHold && m.s.Stage == stageAdopt && (f.Kind == failure.NotFound || f.Kind == failure.Refused):
+		m.nextMove() // it was deleted: there is nothing to leave
+		return true
+	case a.Kind == ActRoute && f.Kind == failure.Claimed && f.Holder != "" && f.Holder != m.s.TakeOver:
+		m.s.Holder = f.Holder // what a dead release holds is taken over
+		return true
+	}
+	return false
 }
 
 // lost says that the workload is not the rollout's any more.

@@ -72,7 +72,8 @@ func (m *move) drifted() bool {
 	case m.tech.untouched():
 		return !isStable
 	}
-	return !isOurs && !(isStable && (m.req.Back || m.req.Template == "" || saved.Retracting))
+	leaves := m.req.Back || m.req.Template == "" || saved.Retracting
+	return !isOurs && (!isStable || !leaves)
 }
 
 // drifted fails since somebody else has edited the template.
