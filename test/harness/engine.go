@@ -69,7 +69,6 @@ func Start(t testing.TB, o Options) *Engine {
 	}
 	e := &Engine{Stack: stack, t: t, listen: freeAddress(t), kusciaListen: freeAddress(t), KusciaGRPC: freeAddress(t)}
 	e.Apps, e.Home = stack.Namespace(t, "apps"), stack.Namespace(t, "home")
-	t.Cleanup(func() { stack.letServingsGo(e.Home) })
 	e.TemporalNamespace = stack.TemporalNamespace(t)
 	e.Workflows = stack.Temporal(t, e.TemporalNamespace)
 	e.URL, e.KusciaURL, e.kubeconfig = "http://"+e.listen, "http://"+e.kusciaListen, stack.Kubeconfig

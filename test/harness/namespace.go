@@ -2,6 +2,8 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // NewNamespace is a Kubernetes namespace for one test, and goes away with it.
@@ -50,6 +54,9 @@ var contents = []struct {
 	{"api/v1", []string{"services", "pods", "resourcequotas", "secrets", "configmaps", "serviceaccounts"}},
 }
 
+// held are the kinds of which an engine holds objects by finalizers; with the engine gone they would keep their namespace for ever.
+var held = []string{"apis/kuscia.secretflow/v1alpha1/namespaces/%s/kusciadeployments", "apis/rollouts.kruise.io/v1alpha1/namespaces/%s/trafficroutings"}
+
 // removeNamespace empties a namespace and takes it away. Left to itself Kubernetes deletes and lists every kind that it knows, again and again while a
 // pod is left: half of all requests of a test run were those.
 func removeNamespace(kube kubernetes.Interface, name string) {
@@ -59,6 +66,9 @@ func removeNamespace(kube kubernetes.Interface, name string) {
 		return
 	}
 	now, client := metav1.NewDeleteOptions(0), kube.CoreV1().RESTClient()
+	for _, path := range held {
+		letGo(ctx, client, fmt.Sprintf(path, name))
+	}
 	for _, c := range contents {
 		for _, kind := range c.kinds {
 			// A kind that is not installed is not there: what is left after an error is Kubernetes' to delete, which begins after some seconds.
@@ -66,4 +76,17 @@ func removeNamespace(kube kubernetes.Interface, name string) {
 		}
 	}
 	_, _ = kube.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+}
+
+// letGo takes the finalizers off the objects of a collection.
+func letGo(ctx context.Context, client rest.Interface, collection string) {
+	raw, err := client.Get().AbsPath(collection).Do(ctx).Raw()
+	var found metav1.PartialObjectMetadataList
+	if err != nil || json.Unmarshal(raw, &found) != nil {
+		return
+	}
+	for _, object := range found.Items {
+		patch := client.Patch(types.MergePatchType).AbsPath(collection, object.Name).Body([]byte(`{"metadata":{"finalizers":null}}`))
+		_ = patch.Do(ctx).Error()
+	}
 }

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -102,21 +101,4 @@ func (s Stack) NamedNamespace(t testing.TB, name string) {
 	t.Helper()
 	makeNamespace(t, s.Kube, name)
 	t.Cleanup(func() { removeNamespace(s.Kube, name) })
-}
-
-// letServingsGo takes the finalizers off the servings that a test has left behind: their engine is gone, and would keep their namespace for ever.
-func (s Stack) letServingsGo(namespace string) {
-	objects, err := dynamic.NewForConfig(s.REST)
-	if err != nil {
-		return
-	}
-	servings := objects.Resource(kuscia.KusciaDeploymentResource).Namespace(namespace)
-	left, err := servings.List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	for i := range left.Items {
-		patch := []byte(`{"metadata":{"finalizers":null}}`)
-		_, _ = servings.Patch(context.Background(), left.Items[i].GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
-	}
 }
