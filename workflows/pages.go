@@ -62,9 +62,12 @@ func (p *page) latest(history []audit.Entry) {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
+// ofTables has what would end a row or a cell of a table.
+var ofTables = strings.NewReplacer("\n", " ", "|", "\\|")
+
 // cell keeps text on one line of a table, at most so many bytes long.
 func cell(text string, most int) string {
-	text = strings.NewReplacer("\n", " ", "|", "\\|").Replace(text)
+	text = ofTables.Replace(text)
 	if len(text) <= most {
 		return text
 	}
