@@ -108,7 +108,9 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.WorkloadFailed), app.Type())
 	require.Contains(t, app.Message(), "0 of 1 pods are ready after 16 s: pod order-")
-	require.InDelta(t, 16, time.Since(began).Seconds(), 4, "the pauses between the attempts count too")
+	took := time.Since(began).Seconds()
+	require.GreaterOrEqual(t, took, 15.0, "it is given its time")
+	require.Less(t, took, 60.0, "the pauses between the attempts count too: without them, sixteen attempts of a second would need minutes")
 }
 
 // TestEndingOnARealServer looks at Temporal just before the last write: the answer must be on record there by then, whatever the SDK holds

@@ -19,11 +19,18 @@ import (
 )
 
 // With everything of ours dead, `slipway repair` and the commands of slipway.io/recover bring the workload home to either side, from the rest of a step: whole,
-// with nothing of ours left, and no traffic meets an empty Service on the way. The two take turns: between them they meet each kind, style and provider, and
-// TestRepair and TestRecoverCommands take the states of a Deployment both ways.
+// with nothing of ours left, and no traffic meets an empty Service on the way. These cells are repaired; TestRepair and TestRecoverCommands take the states
+// of a Deployment both ways.
 func TestRolloutRepair(t *testing.T) {
 	t.Parallel()
-	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%4 == 0 })
+	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%8 == 0 })
+}
+
+// As many again, by the commands of the annotation.
+func TestLongRolloutRepair(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%8 == 4 })
 }
 
 // Every cell, from the rest of each step, to either side.
@@ -59,7 +66,7 @@ func repairCells(t *testing.T, takes func(turn int, place placed) bool) {
 				if !takes(turn, place) {
 					continue
 				}
-				way := ways[turn%2]
+				way := ways[turn/4%2]
 				cases = append(cases, func(t *testing.T, e *harness.Engine) *stranded {
 					title := fmt.Sprintf("%s/%d/%s/%s", place, step, to, way.name)
 					return &stranded{release: strand(t, e, place.cell, step), title: title, to: to, bring: way.bring}
