@@ -138,7 +138,7 @@ func TestAListThatIsWatchedPrintsWhatChanges(t *testing.T) {
 		}
 		return s.run(append(append([]string{"task", "list", "--watch"}, args...), "--api", api.URL)...)
 	}
-	notes := "the list cannot be read, trying again: Temporal is out of reach\ntask shop-1 is gone\ninterrupted\n"
+	notes := "the list cannot be read, trying again: Temporal is out of reach\ntask shop-1 is no longer listed\ninterrupted\n"
 	require.Equal(t, outcome{code: app.ExitSignal, err: notes, out: `ID       PLAN   STATE     AGE     TOOK    REASON
 shop-1   shop   Running   1m00s   1m00s   -
 shop-2   shop   Pending     1m00s   1m00s   -
@@ -246,6 +246,27 @@ func TestServingApply(t *testing.T) {
 			require.Equal(t, c.sent, sent, c.reason)
 		})
 	}
+	t.Run("Affinity", func(t *testing.T) {
+		t.Parallel()
+		file := write(t, "kd.yaml", strings.Replace(smallServing, "{name: one}", "{name: one, annotations: {kuscia.secretflow/affinity-mode: none}}", 1))
+		for mode, want := range map[string]outcome{
+			"none": {out: "serving one unchanged\n"},
+			"affinity": {code: app.ExitFailure, err: "kd.yaml:3: metadata.annotations.kuscia.secretflow/affinity-mode: is \"affinity\" for the serving that there is, " +
+				"and an update cannot change it: use kubectl apply\nerror: 1 error; serving one was not changed\n"},
+		} {
+			api := newFakeAPI(t)
+			view := twoParties()
+			view.AffinityMode = mode
+			api.on("GET /api/v1/servings/one", func(request) answer { return answerJSON(http.StatusOK, view) })
+			api.on("POST /api/v1/serving/query", func(request) answer {
+				return kusciaOK(map[string]any{"initiator": "alice", "parties": []any{map[string]any{"domain_id": "alice"}}})
+			})
+			api.on("POST /api/v1/serving/update", func(request) answer { return kusciaOK(nil) })
+			got := slipway(t, api, "serving", "apply", "-f", file).inFolder(file)
+			got.err = strings.TrimSuffix(got.err, "Follow it with: slipway serving watch one\n")
+			require.Equal(t, want, got, "what is said again is no change")
+		}
+	})
 	t.Run("Request", func(t *testing.T) {
 		t.Parallel()
 		api := newFakeAPI(t)

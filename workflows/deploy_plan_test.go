@@ -189,6 +189,7 @@ func TestDeployPlanPausesAndResumes(t *testing.T) {
 	s.slow(time.Minute)
 	var paused, refused, resumed VerbResponse
 	s.RegisterDelayedCallback(func() {
+		require.Contains(t, s.metadata().GetCurrentDetails(), "## Running", "the page shows what has just begun, not what was before it")
 		s.update(plan.VerbPause, VerbRequest{Actor: "ann", Reason: "lunch", Key: "k1", Via: "cli"}, func(r VerbResponse) { paused = r })
 	}, 10*time.Second)
 	s.RegisterDelayedCallback(func() { require.Equal(t, plan.TaskPausing, s.task().State, "what runs finishes first") }, 20*time.Second)

@@ -102,8 +102,8 @@ type listing struct {
 
 // publish tells Temporal's lists and its UI what the release does. Lists are written on change only: each write is an event.
 func (l *loop[C]) publish() {
+	now, was := l.driver.listed(), l.shown // first, since it brings what the page shows up to date
 	workflow.SetCurrentDetails(l.ctx, l.driver.details())
-	now, was := l.driver.listed(), l.shown
 	if now.untold {
 		return
 	}

@@ -96,6 +96,10 @@ var liveTypes = map[string]liveType{
 		name: TypeDeployPlan, input: planOf(2, 1), next: nextInput[DeployPlanInput],
 		look: func(t *testing.T, env *testsuite.TestWorkflowEnvironment) (string, []string) {
 			task := queried[plan.Task](t, env)
+			if task.State == plan.TaskSucceeded {
+				require.NotNil(t, task.StartedAt)
+				require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "what the first run has done is told")
+			}
 			return string(task.State), verbsOf(task.History)
 		},
 		held: string(plan.TaskPaused), stopped: string(plan.TaskStopped), ended: string(plan.TaskSucceeded), goesOn: []string{resumes},

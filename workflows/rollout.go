@@ -215,7 +215,7 @@ var supersedeEntry = menuEntry{rollout.VerbSupersede,
 // readSupersede reads a newer release, which comes with its command.
 func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {
 	var q SupersedeRequest
-	if err := decodeStrictly(payloads, &q); err != nil {
+	if err := decodePayload(payloads, &q); err != nil { // another server made it, which may be newer
 		return nil, err
 	}
 	if len(q.Input.Spec.Strategy.Steps) == 0 || q.Input.State != nil || q.Input.Newer != nil {

@@ -153,6 +153,9 @@ func (s *servingRun) begin() error {
 	if s.machine == nil {
 		s.adopt(serving.NewMachine(s.in, workflow.Now(s.ctx)))
 	}
+	if s.begun {
+		s.machine.Start(workflow.Now(s.ctx))
+	}
 	if found.Predecessor != nil {
 		s.machine.Inherit()
 	}
@@ -266,7 +269,9 @@ func (s *servingRun) hear(sent *signal, now time.Time) bool {
 			if s.machine != nil {
 				s.machine.Supersede(by)
 			}
-			s.waiting = append(s.waiting, by.By)
+			if !slices.Contains(s.waiting, by.By) { // it asks again until it is answered
+				s.waiting = append(s.waiting, by.By)
+			}
 		}
 	case serving.SignalGaveWay: // it has been waited for
 	default:

@@ -51,14 +51,15 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 	var result serving.BeginResult
 	err := a.onServing(ctx, in.ID, in.UID, "begin", func(kd *kuscia.KusciaDeployment) error {
 		result = serving.BeginResult{}
-		if kd.Generation > in.Operation.Generation {
-			result.Newer = true
-			return errNothingNew
-		}
 		former := kd.Status.Operation
 		if former != nil && former.WorkflowID == in.Operation.WorkflowID && former.RunID == in.Operation.RunID {
-			// This is a repetition: who was before it is written down no more, and may be asked again without harm.
+			// This is a repetition: who was before it is written down no more, and may be asked again without harm. A newer operation waits for
+			// this one to give way, and this one for its predecessor.
 			result.Predecessor = former.Former
+			return errNothingNew
+		}
+		if kd.Generation > in.Operation.Generation {
+			result.Newer = true
 			return errNothingNew
 		}
 		if result.Served = servedOtherwise(kd, in); result.Served != nil {

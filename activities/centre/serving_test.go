@@ -197,3 +197,29 @@ func TestWhatAWorkerShouldFind(t *testing.T) {
 		require.Equal(t, tc.want, domains, tc.reason)
 	}
 }
+
+// An operation that has begun, and waits for the one before it in a further run, is not dismissed for a newer spec: the newer operation waits for it.
+func TestABeginThatIsRepeatedOutlivesANewerSpec(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	id := "serving-" + rand.String(8)
+	require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
+		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
+	kd, err := store.GetServing(ctx, id)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
+	first, late := operationOn(kd, serving.KindUpdate, "r1"), operationOn(kd, serving.KindUpdate, "r2")
+	_, err = activities.BeginServing(ctx, first)
+	require.NoError(t, err)
+	kd, err = store.GetServing(ctx, id)
+	require.NoError(t, err)
+	kd.Spec.InputConfig = "{}"
+	require.NoError(t, store.UpdateServing(ctx, kd))
+	again, err := activities.BeginServing(ctx, first)
+	require.NoError(t, err)
+	require.False(t, again.Newer, "it has begun: others wait for it")
+	other, err := activities.BeginServing(ctx, late)
+	require.NoError(t, err)
+	require.True(t, other.Newer, "what has not begun is for the newer one")
+}

@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -46,8 +44,13 @@ const (
 )
 
 // onNewest makes a change to an object that others change at the same time: after a Conflict it is read and changed anew.
-func onNewest(change func() error) error {
-	return retry.OnError(wait.Backoff{Steps: maxAttempts}, func(err error) bool { return failure.Is(err, failure.Conflict) }, change)
+func onNewest(change func() error) (err error) {
+	for range maxAttempts {
+		if err = change(); !failure.Is(err, failure.Conflict) {
+			return err
+		}
+	}
+	return err
 }
 
 // notFound says that an object does not exist, in the API server's words: clients know it by these, since the codes do not say it.

@@ -92,7 +92,7 @@ var requestFields = strings.NewReplacer("spec.inputConfig", "serving_input_confi
 
 // Unchangeable are what a document says otherwise than the serving that there is, and what no update can change: it would be left as
 // it is in silence.
-func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData) []apiclient.Finding {
+func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData, affinityMode string) []apiclient.Finding {
 	var findings []apiclient.Finding
 	refuse := func(field, format string, args ...any) {
 		if !d.Declared {
@@ -105,8 +105,9 @@ func Unchangeable(d ServingDocument, now *kusciapb.QueryServingResponseData) []a
 	if asked.GetInitiator() != now.GetInitiator() {
 		refuse("spec.initiator", "is %s for the serving that there is, and an update cannot change it: use kubectl apply", now.GetInitiator())
 	}
-	if asked.GetAffinityMode() != "" {
-		refuse("metadata.annotations."+objects.AnnotationAffinityMode, "cannot be changed by an update: use kubectl apply")
+	if mode := asked.GetAffinityMode(); mode != "" && mode != affinityMode {
+		refuse("metadata.annotations."+objects.AnnotationAffinityMode,
+			"is %q for the serving that there is, and an update cannot change it: use kubectl apply", affinityMode)
 	}
 	if asked.GetServingInputConfig() == "" && now.GetServingInputConfig() != "" {
 		refuse("spec.inputConfig", "is absent, and an update cannot take it away: use kubectl apply")

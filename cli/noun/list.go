@@ -128,7 +128,10 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 	a := l.App
 	table, seen := render.NewTable(l.Titles...), map[string]string(nil)
 	for {
-		items, _, err := l.read(ctx)
+		items, missing, err := l.read(ctx)
+		if seen == nil && err == nil && len(missing) > 0 {
+			a.Printf(a.Err, "there is no %s %s yet\n", l.Name, strings.Join(missing, ", "))
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -145,7 +148,7 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 	}
 }
 
-// show prints what is otherwise than what was seen, and says what is gone.
+// show prints what is otherwise than what was seen, and says what is not listed any more.
 func (l *list[Item, Object]) show(table *render.Table, items []Item, seen map[string]string) (now map[string]string, err error) {
 	a := l.App
 	now = map[string]string{}
@@ -166,7 +169,7 @@ func (l *list[Item, Object]) show(table *render.Table, items []Item, seen map[st
 	}
 	for _, key := range slices.Sorted(maps.Keys(seen)) {
 		if _, there := now[key]; !there {
-			a.Printf(a.Err, "%s %s is gone\n", l.Name, render.OneLine(key))
+			a.Printf(a.Err, "%s %s is no longer listed\n", l.Name, render.OneLine(key))
 		}
 	}
 	return now, nil

@@ -201,7 +201,15 @@ func (o *sending) checkUpdate(ctx context.Context, d manifest.ServingDocument) e
 	if err := apiclient.ReadKuscia(data, now); err != nil {
 		return err
 	}
-	if findings := manifest.Unchangeable(d, now); len(findings) > 0 {
+	affinityMode := ""
+	if d.Creation.GetAffinityMode() != "" { // Kuscia's answer does not say it
+		view, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
+		if err != nil {
+			return err
+		}
+		affinityMode = view.Value.AffinityMode
+	}
+	if findings := manifest.Unchangeable(d, now, affinityMode); len(findings) > 0 {
 		return manifest.RefuseDocuments(o.App, findings, "serving "+d.ID+" was not changed")
 	}
 	return nil

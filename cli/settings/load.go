@@ -257,6 +257,9 @@ func readFile(path string) (map[string]fileValue, []error) {
 	if err := yaml.Unmarshal(documents[0], &document); err != nil {
 		return nil, []error{fmt.Errorf("%s: %w", path, err)}
 	}
+	if len(document.Content) == 0 {
+		return nil, nil // nothing but comments behind a byte-order mark
+	}
 	return readMapping(path, document.Content[0])
 }
 

@@ -245,7 +245,7 @@ func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	var uid string
 	payload := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoUID]
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &uid); err == nil && uid == in.UID {
-		if op := kd.Status.Operation; op != nil && op.Done && execution.HasRun(described, op.RunID) {
+		if op := kd.Status.Operation; op != nil && op.Done && op.RunID != "" && execution.HasRun(described, op.RunID) {
 			return nil, fmt.Errorf("%s has written its end and is about to close: then what is decided begins", id)
 		}
 		return nil, nil

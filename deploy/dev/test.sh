@@ -90,6 +90,7 @@ build_slipway
 set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
+if [ -n "$soak" ]; then export SLIPWAY_TEST_SOAK=1; fi
 if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v ./test/bench; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 

@@ -91,6 +91,9 @@ func (m *Machine) State() State { return m.s }
 // SetRun tells the machine which operation it decides for: what is approved in one is not approved in another.
 func (m *Machine) SetRun(run string) { m.run = run }
 
+// Start has absences count from now: the operation before this one may have taken hours to give way.
+func (m *Machine) Start(now time.Time) { m.s.Began = now }
+
 // Inherit says that the operation before this one wasn't over: if this update fails, parties go back that it hasn't changed itself.
 func (m *Machine) Inherit() { m.s.Inherited = true }
 

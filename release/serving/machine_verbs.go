@@ -251,7 +251,7 @@ func (m *Machine) insteadOfWaiting() string {
 	return ""
 }
 
-// gate stands for one party's turn in one run of the operation.
+// gate stands for one party's turn in one operation.
 func (m *Machine) gate(party int) string {
 	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
 }

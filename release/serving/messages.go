@@ -82,7 +82,7 @@ const (
 	KindRefuse = "refuse"
 )
 
-// Input is what a Serving workflow is started with. It never changes: parties' workers read the versions from the workflow's first event,
+// Input is what a Serving workflow is started with. Parties' workers read the versions from the first event of a run,
 // so that they travel once.
 type Input struct {
 	ID         string `json:"id"`

@@ -62,7 +62,7 @@ func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bo
 	return p, false
 }
 
-// sameSight: what was seen at another time is the same when nothing else differs.
+// sameObservation: what was seen at another time is the same when nothing else differs.
 func sameObservation(a, b kuscia.PartyDeploymentStatus) bool {
 	a.ObservedAt, b.ObservedAt = nil, nil
 	a.DeploymentVersion, b.DeploymentVersion = "", ""

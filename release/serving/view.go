@@ -19,6 +19,7 @@ type View struct {
 	Generation       int64        `json:"generation"`
 	ServedGeneration int64        `json:"servedGeneration,omitempty"`
 	Initiator        string       `json:"initiator"`
+	AffinityMode     string       `json:"affinityMode,omitempty"`
 	Phase            kuscia.Phase `json:"phase"`
 	Reason           string       `json:"reason"`
 	Message          string       `json:"message"`
@@ -93,7 +94,8 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	st := kd.Status
 	view := View{
 		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator,
-		Phase: shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
+		AffinityMode: kd.Annotations[kuscia.AnnotationAffinityMode],
+		Phase:        shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
 		TotalParties: len(version.Spec.Parties), AvailableParties: st.AvailableParties, Parties: make([]PartyView, len(version.Spec.Parties)),
 		Operation: showOperation(st.Operation), Policy: showPolicy(kd),
 		CreatedAt: kd.CreationTimestamp.UTC(), UpdatedAt: shownTime(st.LastReconcileTime), DeletedAt: shownTime(kd.DeletionTimestamp),

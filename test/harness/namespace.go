@@ -20,7 +20,7 @@ import (
 func NewNamespace(t testing.TB, kube kubernetes.Interface, prefix string) string {
 	t.Helper()
 	name := RandomName(prefix)
-	makeNamespace(t, kube, name)
+	require.NoError(t, createNamespace(kube, name))
 	t.Cleanup(func() { removeNamespace(kube, name) })
 	return name
 }
@@ -28,10 +28,14 @@ func NewNamespace(t testing.TB, kube kubernetes.Interface, prefix string) string
 // makeNamespace makes a namespace unless it is there.
 func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
 	t.Helper()
-	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
+	if err := createNamespace(kube, name); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
+}
+
+func createNamespace(kube kubernetes.Interface, name string) error {
+	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
 }
 
 // contents are the collections in which tests leave something behind; what owns goes before what it owns. Events expire by themselves.
@@ -71,8 +75,10 @@ func removeNamespace(kube kubernetes.Interface, name string) {
 	}
 	for _, c := range contents {
 		for _, kind := range c.kinds {
-			// A kind that is not installed is not there: what is left after an error is Kubernetes' to delete, which begins after some seconds.
-			_ = client.Delete().AbsPath(c.version, "namespaces", name, kind).Body(now).Do(ctx).Error()
+			err := client.Delete().AbsPath(c.version, "namespaces", name, kind).Body(now).Do(ctx).Error()
+			if err != nil && !apierrors.IsNotFound(err) { // a kind that is not installed is not there
+				return // what is left is Kubernetes' to delete, which begins after some seconds
+			}
 		}
 	}
 	_, _ = kube.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})

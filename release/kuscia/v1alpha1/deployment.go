@@ -206,7 +206,7 @@ type WaitingFor struct {
 	Since metav1.Time `json:"since"`
 	// Party is who begins with an approval.
 	Party string `json:"party,omitempty"`
-	// Gate stands for this party in this run of the operation: an approval that sends it back approves nothing else.
+	// Gate stands for this party in this operation: an approval that sends it back approves nothing else.
 	Gate string `json:"gate,omitempty"`
 	// Message says what is waited for, and what to send.
 	Message string `json:"message"`

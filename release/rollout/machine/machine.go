@@ -135,11 +135,6 @@ func (m *Machine) startRoute(a Action) {
 // Interrupts says whether the action that is being carried out is to be stopped, since something else is to be done now.
 func (m *Machine) Interrupts() bool { return m.running != nil && m.interrupted }
 
-// Resting says whether the machine waits for a message or the clock only, and has written nothing off: it may continue as new.
-func (m *Machine) Resting() bool {
-	return m.running == nil && !m.over()
-}
-
 // Over says that nothing is left to be done.
 func (m *Machine) Over() bool { return m.s.Stage == stageOver }
 

@@ -113,7 +113,7 @@ const (
 // triState is whether a thing was done: not, perhaps (it was asked), or surely.
 type triState string
 
-// The values of a TriState.
+// The values of a triState.
 const (
 	no    triState = ""
 	maybe triState = "maybe"
