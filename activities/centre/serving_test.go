@@ -93,7 +93,7 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	other.UID = "another"
 	require.True(t, begin(other).Gone)
 	older := last
-	older.Operation.Generation = 0
+	older.Operation.Generation, older.Operation.RunID = 0, "r0"
 	require.True(t, begin(older).Newer)
 }
 
