@@ -35,6 +35,9 @@ func NewPrivateStack(t testing.TB) *PrivateStack {
 	privateStacks <- struct{}{}
 	t.Cleanup(func() {
 		defer func() { <-privateStacks }()
+		if t.Failed() {
+			p.logEnds()
+		}
 		p.control("down", "--delete")
 	})
 	p.control("up")
@@ -43,6 +46,20 @@ func NewPrivateStack(t testing.TB) *PrivateStack {
 	p.Bin = shared.Bin
 	return p
 }
+
+// logEnds logs the end of each part's log: with the stack they are gone.
+func (p *PrivateStack) logEnds() {
+	files, _ := filepath.Glob(filepath.Join(p.dir, "logs", "*.log"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			p.t.Logf("the end of %s:\n%s", filepath.Base(file), text[max(0, len(text)-logEnd):])
+		}
+	}
+}
+
+// logEnd is how much of a log's end is shown, in bytes.
+const logEnd = 3000
 
 // Kill ends a part as a crash does.
 func (p *PrivateStack) Kill(part string) { p.control("kill", part) }
