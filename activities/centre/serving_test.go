@@ -32,12 +32,8 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	activities := centre.NewActivities(store, nil, startedWith{}, 1)
-	id := "serving-" + rand.String(8)
-	require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
-		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
-	kd, err := store.GetServing(ctx, id)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
+	kd := newServing(t, store)
+	id := kd.Name
 	now := func() kuscia.KusciaDeploymentStatus {
 		kd, err := store.GetServing(ctx, id)
 		require.NoError(t, err)
@@ -203,14 +199,10 @@ func TestABeginThatIsRepeatedOutlivesANewerSpec(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	activities := centre.NewActivities(store, nil, startedWith{}, 1)
-	id := "serving-" + rand.String(8)
-	require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
-		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
-	kd, err := store.GetServing(ctx, id)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
+	kd := newServing(t, store)
+	id := kd.Name
 	first, late := operationOn(kd, serving.KindUpdate, "r1"), operationOn(kd, serving.KindUpdate, "r2")
-	_, err = activities.BeginServing(ctx, first)
+	_, err := activities.BeginServing(ctx, first)
 	require.NoError(t, err)
 	kd, err = store.GetServing(ctx, id)
 	require.NoError(t, err)
