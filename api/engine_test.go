@@ -29,6 +29,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"slipway.io/slipway/activities/centre"
 	"slipway.io/slipway/activities/versions"
@@ -69,7 +71,9 @@ type engine struct {
 	before atomic.Pointer[func(request any)]
 	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
 	deleted, deletedRuns sync.Map
-	ends                 []func()
+	// remembers keeps deletions from Temporal, which forgets at a time of its own.
+	remembers atomic.Bool
+	ends      []func()
 }
 
 func newEngine(t *testing.T) *engine {
@@ -108,6 +112,9 @@ func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) e
 	if deletion, ok := request.(*workflowservice.DeleteWorkflowExecutionRequest); ok {
 		e.deleted.Store(deletion.GetWorkflowExecution().GetWorkflowId(), true)
 		e.deletedRuns.Store(deletion.GetWorkflowExecution().GetRunId(), true)
+		if e.remembers.Load() {
+			return status.Error(codes.NotFound, "kept by the test")
+		}
 	}
 	if before := e.before.Load(); before != nil {
 		(*before)(request)

@@ -19,8 +19,11 @@ type podCount struct {
 }
 
 // showRolloutProgress puts what the running activity last reported into the status: between two events of its history the workflow knows
-// nothing of its pods.
+// nothing of its pods. The activities were read before the workflow was asked: one that it does not wait for any more is over.
 func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
+	if w := status.WaitingFor; w != nil && w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic && w.Kind != rollout.WaitParty {
+		return
+	}
 	for _, activity := range pending {
 		switch activity.GetActivityType().GetName() {
 		case rollout.ActivityBegin, rollout.ActivityMove, rollout.ActivityRoute, rollout.ActivityFinish:
