@@ -1,3 +1,4 @@
+// Package rollouts answers the HTTP API of rollouts.
 package rollouts
 
 import (
@@ -14,6 +15,7 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
@@ -23,6 +25,15 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
+
+// Handlers answer the operations of openapi.yaml on rollouts.
+type Handlers struct {
+	*backend.Backend
+	streams *stream.Hub
+}
+
+// New makes the handlers.
+func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
 func (h *Handlers) GetRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.GetRolloutParams) error {
@@ -232,4 +243,21 @@ func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
 		return rollout.Phase(phase)
 	}
 	return rollout.PhaseProgressing
+}
+
+// WatchRollout answers GET /api/v1/rollouts/{namespace}/{name}/events.
+func (h *Handlers) WatchRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
+	params schema.WatchRolloutParams) error {
+	key, err := newRolloutKey(params.Party, namespace, name)
+	if err != nil {
+		return err
+	}
+	return h.streams.Serve(c, key.workflowID(), func() stream.Source {
+		reader := &rolloutReader{Handlers: h}
+		return stream.OfWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
+			seen, err := reader.read(ctx, key)
+			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Over: !seen.open && !seen.starting,
+				Unanswered: seen.unanswered}, err
+		})
+	})
 }

@@ -2,6 +2,13 @@ package rollout
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
@@ -89,4 +96,200 @@ func text(v any) string {
 		panic(err) // plain data that was JSON before: it always marshals
 	}
 	return string(raw)
+}
+
+// RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the
+// rollout, in the safe order of finalising, first to the stable version, then to the new one.
+func RecoverText(saved Saved, w catalog.Workload) string {
+	r := recovery{saved: saved, w: w, name: w.WorkloadRef.Name, resource: resourceOf(w.WorkloadRef)}
+	lines := slices.Concat(
+		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had " +
+			"nothing to give back."},
+		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"}, r.commands(SideNew))
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// recovery writes the commands for one workload.
+type recovery struct {
+	saved          Saved
+	w              catalog.Workload
+	name, resource string
+}
+
+// resourceOf names a kind for kubectl past doubt: two groups have a StatefulSet.
+func resourceOf(ref catalog.WorkloadRef) string {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return strings.ToLower(ref.Kind) + "s." + group
+}
+
+// commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go.
+func (r recovery) commands(to Side) []string {
+	services, canaryServices := r.services()
+	end := slices.Concat(r.extra(), r.autoscalers(), r.release())
+	switch {
+	case to == SideStable:
+		return slices.Concat(r.routes(), r.pods(to), services, canaryServices, end)
+	case r.saved.Style == strategy.StyleCanary:
+		return slices.Concat(services, r.pods(to), r.routes(), canaryServices, end)
+	}
+	return slices.Concat(services, r.routes(), canaryServices, r.pods(to), end)
+}
+
+func (r recovery) kubectl(format string, args ...any) string {
+	return "kubectl -n " + r.w.Namespace + " " + fmt.Sprintf(format, args...)
+}
+
+// restore undoes what was done to an object, by the patch that stands on it.
+func (r recovery) restore(resource, name string) string {
+	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
+	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name,
+		r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
+}
+
+func (r recovery) services() (stable, canary []string) {
+	if r.saved.DisableGenerateCanaryService {
+		return nil, nil
+	}
+	for _, t := range r.saved.Routings {
+		stable = append(stable, r.restore("services", t.Service))
+		canary = append(canary, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
+	}
+	return stable, canary
+}
+
+func (r recovery) routes() []string {
+	var out []string
+	for _, t := range r.saved.Routings {
+		switch {
+		case t.Ingress != nil:
+			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+strategy.CanarySuffix))
+		case t.HTTPRoute != "":
+			out = append(out, r.restore("httproutes.gateway.networking.k8s.io", t.HTTPRoute))
+		}
+		for _, c := range t.Custom {
+			group, version, _ := strings.Cut(c.APIVersion, "/")
+			out = append(out, r.restore(c.Kind+"."+version+"."+group, c.Name))
+		}
+	}
+	return out
+}
+
+func (r recovery) autoscalers() []string {
+	var out []string
+	for _, name := range r.saved.Autoscalers {
+		out = append(out, r.restore("horizontalpodautoscalers.v2.autoscaling", name))
+	}
+	return out
+}
+
+func (r recovery) extra() []string {
+	if r.saved.CanaryWorkload == "" {
+		return nil
+	}
+	return []string{r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload)}
+}
+
+func (r recovery) release() []string {
+	return []string{
+		r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
+		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover),
+	}
+}
+
+// pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.
+func (r recovery) pods(to Side) []string {
+	source, undo := r.template(to)
+	if r.saved.Style == strategy.StyleCanary && source == "" {
+		return nil
+	}
+	var ops []jsonpatch.Op
+	if source != "" {
+		ops = append(ops, jsonpatch.Replace("/spec/template", "TEMPLATE"))
+	}
+	first, last := r.settings()
+	body := patchWord(slices.Concat(ops, undo, first))
+	if source != "" {
+		body = strings.Replace(body, `\"TEMPLATE\"`, "$("+source+")", 1)
+	}
+	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, body), r.whole()}
+	if len(last) > 0 {
+		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, patchWord(last)))
+	}
+	return out
+}
+
+// template is the command that prints the template to go to, "" when the live one stays, and what is to be taken out of it.
+func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
+	const base = "/spec/template/metadata"
+	if to == SideNew && r.saved.Style == strategy.StyleCanary {
+		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(strategy.LabelCanaryOf)))
+		if m := r.saved.CanaryMetadata; m != nil {
+			undo = slices.Concat(undo, removals(base+"/labels/", m.Labels), removals(base+"/annotations/", m.Annotations))
+		}
+		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
+	}
+	revision := r.saved.Stable
+	if to == SideNew {
+		revision = r.saved.Canary
+	}
+	switch {
+	case revision == "" || r.saved.Style == strategy.StyleCanary:
+		return "", nil
+	case r.w.WorkloadRef.Kind == "Deployment":
+		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.name, revision),
+			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(RevisionLabel("Deployment")))}
+	}
+	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision),
+		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
+}
+
+// removals take keys out of a map.
+func removals(path string, m map[string]string) (out []jsonpatch.Op) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, jsonpatch.Remove(path+jsonpatch.Escape(k)))
+	}
+	return out
+}
+
+// settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.
+func (r recovery) settings() (first, last []jsonpatch.Op) {
+	for _, path := range slices.Sorted(maps.Keys(r.saved.Settings)) {
+		value := r.saved.Settings[path]
+		if len(value) == 0 {
+			value = json.RawMessage("null")
+		}
+		var strategy struct{ Type string }
+		if json.Unmarshal(value, &strategy) == nil && strategy.Type == "Recreate" {
+			first = append(first, jsonpatch.Add(path, map[string]string{"type": "RollingUpdate"}))
+			last = append(last, jsonpatch.Add(path, value))
+		} else {
+			first = append(first, jsonpatch.Add(path, value))
+		}
+	}
+	return first, last
+}
+
+// whole waits until every pod is of the one version.
+func (r recovery) whole() string {
+	ref := r.w.WorkloadRef
+	if strings.HasPrefix(ref.APIVersion, "apps/") {
+		return r.kubectl("rollout status %s/%s", r.resource, ref.Name)
+	}
+	field := "updatedReadyReplicas"
+	switch ref.Kind {
+	case "StatefulSet":
+		field = "updatedAvailableReplicas"
+	case "DaemonSet":
+		field = "updatedNumberScheduled"
+	}
+	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field, r.saved.Replicas)
+}
+
+// patchWord is a patch as one word of a shell that expands nothing of it.
+func patchWord(ops []jsonpatch.Op) string {
+	raw, err := json.Marshal(ops)
+	if err != nil {
+		return err.Error() // values are JSON already: this is unexpected
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(string(raw)) + `"`
 }

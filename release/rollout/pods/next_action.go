@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"time"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -99,4 +100,113 @@ func (a NextAction) with(numbers rollout.MoveResult) NextAction {
 		f.Data = numbers
 	}
 	return a
+}
+
+// guard decides on a workload that this rollout does not hold, or that cannot be gone on with.
+func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
+	switch {
+	case seen.Deleting:
+		return failf(failure.Gone, "%s is being deleted by somebody else: nothing more is done to it", s.Workload), true
+	case s.UID != "" && seen.UID != "" && seen.UID != s.UID:
+		return failf(failure.Gone, "%s was deleted by somebody else, and is another of the same name now: nothing is done to that one",
+			s.Workload), true
+	case seen.Claim == s.Claim && seen.SavedProblem != "":
+		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): put it right by hand, or bring the workload home as %s says",
+			s.Workload, rollout.AnnotationSaved, seen.SavedProblem, rollout.AnnotationRecover), true
+	case seen.Claim == s.Claim && seen.Saved == nil:
+		return failf(failure.ClaimLost,
+			"%s: somebody removed the annotation %s, so what was borrowed is not known: look at its template and update settings by hand",
+			s.Workload, rollout.AnnotationSaved), true
+	case seen.Claim == s.Claim:
+		return NextAction{}, false
+	case s.TakeOver != "" && seen.Claim == s.TakeOver:
+		return takeOver(s, seen), true
+	}
+	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; "+
+		"look at its template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy, workloadops.HolderNow(seen.Claim)), true
+}
+
+// takeOver puts our claim in the place of another; what was saved stays.
+func takeOver(s rollout.Subject, seen Observed) NextAction {
+	reason := "take the claim"
+	if seen.Claim != "" {
+		reason = fmt.Sprintf("take over from %s, which has ended", workloadops.ParseHolder(seen.Claim).WorkflowID)
+	}
+	return set(reason, &workloadops.Write{Step: "take-over", Held: seen.Claim, Fresh: true, Claim: s.Claim})
+}
+
+func deadlineOf(s rollout.Subject) time.Duration {
+	return time.Duration(s.DeadlineSeconds) * time.Second
+}
+
+// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does
+// not pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress says how far it is.
+func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
+	deadline := deadlineOf(s)
+	expired := seen.Elapsed >= deadline
+	switch {
+	case !seen.PodsSeen && expired:
+		return look("the time is up: see what the pods say")
+	case !seen.PodsSeen:
+		return wait(progress)
+	}
+	left, troubled := trouble(seen, hash, tolerated, deadline)
+	if expired || troubled && left <= 0 {
+		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s",
+			s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), why(seen, hash))
+	}
+	if word := podStatusReason(seen, hash); word != "" {
+		progress += ": " + word
+	}
+	d := wait(progress)
+	if troubled {
+		d.LookAgain = left
+	}
+	return d
+}
+
+// trouble is how long the trouble of the version's pods may still last; false when no more of them are in trouble than are tolerated.
+func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (left time.Duration, troubled bool) {
+	left, stuck := workloadops.PatienceLimit, int32(0)
+	for _, p := range seen.allPods() {
+		if p.Stuck() && p.Revision == hash {
+			stuck++
+			left = min(left, seen.PatienceLeft(p, deadline))
+		}
+	}
+	return left, stuck > tolerated
+}
+
+// why is the best explanation that can be given: a pod's own word, else the workload's, else where to look.
+func why(seen Observed, hash string) string {
+	if word := podStatusReason(seen, hash); word != "" {
+		return word
+	}
+	if seen.Trouble != "" {
+		return "its pods cannot be created: " + seen.Trouble
+	}
+	if seen.Extra != nil && seen.Extra.Trouble != "" {
+		return "the pods of " + seen.Extra.Name + " cannot be created: " + seen.Extra.Trouble
+	}
+	if seen.Lagging() {
+		return "its controller has not looked at the change: is it running?"
+	}
+	return "no pod says why: look at `kubectl describe` of it"
+}
+
+// podStatusReason is the word of a pod that is not ready; one of the version aimed at in trouble goes first.
+func podStatusReason(seen Observed, hash string) string {
+	return workloadops.WorstPod(seen.allPods(), func(p workloadops.Pod) int {
+		rank := 0
+		if !p.Deleting {
+			rank++
+		}
+		if p.Revision == hash {
+			rank += 2
+		}
+		if p.Stuck() {
+			rank += 4
+		}
+		return rank
+	})
 }

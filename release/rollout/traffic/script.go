@@ -2,8 +2,11 @@ package traffic
 
 import (
 	"embed"
+	"encoding/json"
+	"fmt"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
@@ -55,3 +58,132 @@ func (s Script) BuiltIn() string {
 
 // Classes are the classes of Ingress that have a built-in script.
 const Classes = "aliyun-alb, higress, mse, nginx"
+
+// IngressInput is what a script for a class of Ingress is given, as the global obj, and its class.
+func IngressInput(stable Object, class string, pair ServicePair, asks strategy.Traffic) Object {
+	weight := "-1"
+	if asks.Weight != nil && len(asks.Matches) == 0 {
+		weight = fmt.Sprint(*asks.Weight)
+	}
+	in := Object{
+		"annotations": anyMap(ownAnnotations(stable)), "weight": weight,
+		"canaryService": pair.Canary, "stableService": pair.Stable, "class": class,
+	}
+	return withAsks(in, asks)
+}
+
+// CustomInput is what a script for a custom object is given, as the global obj, and its namespace. Where there is no weight, canaryWeight
+// is -1 and stableWeight 101.
+func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
+	canary := int64(-1)
+	if asks.Weight != nil && len(asks.Matches) == 0 {
+		canary = int64(*asks.Weight)
+	}
+	data := Object{
+		"spec":        clone(Dig(original, "spec")),
+		"labels":      anyMap(digStrings(original, "metadata", "labels")),
+		"annotations": anyMap(ownAnnotations(original)),
+	}
+	in := Object{
+		"data": data, "namespace": DigString(original, "metadata", "namespace"),
+		"canaryWeight": canary, "stableWeight": 100 - canary, "canaryService": pair.Canary, "stableService": pair.Stable,
+	}
+	return withAsks(in, asks)
+}
+
+// withAsks adds matches and requestHeaderModifier, each only where it is asked for.
+func withAsks(in Object, asks strategy.Traffic) Object {
+	if len(asks.Matches) > 0 {
+		in["matches"] = jsonpatch.Normalise(asks.Matches)
+	}
+	if asks.RequestHeaderModifier != nil {
+		in["requestHeaderModifier"] = jsonpatch.Normalise(asks.RequestHeaderModifier)
+	}
+	return in
+}
+
+// IngressOutput reads what a script for a class of Ingress returned: annotations.
+func IngressOutput(script string, raw []byte) (map[string]string, error) {
+	var out map[string]any
+	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
+		return nil, refuse("script %s must return a table of annotations", script)
+	}
+	annotations := map[string]string{}
+	for key, value := range out {
+		switch v := value.(type) {
+		case string:
+			annotations[key] = v
+		case bool, float64:
+			annotations[key] = fmt.Sprint(v)
+		default:
+			return nil, refuse("script %s returned the annotation %s, which is no text", script, key)
+		}
+	}
+	return annotations, nil
+}
+
+// Custom derives a custom object from what its script returned: a table like data, whose parts that are left out stay as they are.
+func Custom(script string, raw []byte) func(original Object) (Object, []string, error) {
+	return func(original Object) (Object, []string, error) {
+		var out map[string]any
+		if err := json.Unmarshal(raw, &out); err != nil || out == nil {
+			return nil, nil, refuse("script %s must return a table with spec, labels and annotations", script)
+		}
+		for part := range out {
+			if part != "spec" && part != "labels" && part != "annotations" {
+				return nil, nil, refuse("script %s returned %s beside spec, labels and annotations", script, part)
+			}
+		}
+		paths := []string{"/spec"}
+		if spec, said := out["spec"]; said {
+			jsonpatch.Put(original, "/spec", jsonpatch.Normalise(spec))
+		}
+		for _, part := range []string{"labels", "annotations"} {
+			returned, said := out[part].(map[string]any)
+			if !said {
+				continue
+			}
+			was := digStrings(original, "metadata", part)
+			if part == "annotations" {
+				was = ownAnnotations(original)
+			}
+			changed, err := changedKeys(script, part, was, returned)
+			if err != nil {
+				return nil, nil, err
+			}
+			for key, value := range changed {
+				path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
+				paths = append(paths, path)
+				if value == nil {
+					jsonpatch.Drop(original, path)
+				} else {
+					jsonpatch.Put(original, path, *value)
+				}
+			}
+		}
+		return original, paths, nil
+	}
+}
+
+// changedKeys are the keys whose values a script has changed, added or (nil) taken away.
+func changedKeys(script, part string, was map[string]string, returned map[string]any) (map[string]*string, error) {
+	out := map[string]*string{}
+	for key, value := range returned {
+		text, ok := value.(string)
+		if !ok {
+			return nil, refuse("script %s returned %s.%s, which is no text", script, part, key)
+		}
+		if reserved(key, text) {
+			return nil, refuse("script %s returned %s.%s, which is not its to change", script, part, key)
+		}
+		if old, there := was[key]; !there || old != text {
+			out[key] = &text
+		}
+	}
+	for key := range was {
+		if _, still := returned[key]; !still {
+			out[key] = nil
+		}
+	}
+	return out, nil
+}
