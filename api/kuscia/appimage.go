@@ -3,6 +3,8 @@ package kuscia
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +25,13 @@ func (s *Service) CreateAppImage(ctx context.Context, r *kusciapb.CreateAppImage
 }
 
 func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImageRequest) error {
-	if err := checkNewAppImage(r); err != nil {
+	if err := checkAppImage(r); err != nil {
+		return err
+	}
+	if len(r.GetDeployTemplates()) == 0 {
+		return invalid("deploy templates can not be empty")
+	}
+	if err := checkName("appimage_id", r.GetName()); err != nil {
 		return err
 	}
 	image := &kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: r.GetName()}}
@@ -45,7 +53,7 @@ func (s *Service) UpdateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 }
 
 func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImageRequest) error {
-	if err := checkChangedAppImage(r); err != nil {
+	if err := checkAppImage(r); err != nil {
 		return err
 	}
 	return onNewest(func() error {
@@ -53,22 +61,17 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 		if err != nil {
 			return err
 		}
-		if err := changeAppImage(&image.Spec, r); err != nil {
-			return err
+		image.Spec.Image = imageInfo(r.GetImage())
+		if len(r.GetConfigTemplates()) > 0 {
+			image.Spec.ConfigTemplates = r.GetConfigTemplates()
+		}
+		if len(r.GetDeployTemplates()) > 0 {
+			if err := setTemplates(&image.Spec, r.GetDeployTemplates()); err != nil {
+				return err
+			}
 		}
 		return s.store.UpdateAppImage(ctx, image)
 	})
-}
-
-func changeAppImage(spec *kuscia.AppImageSpec, r *kusciapb.UpdateAppImageRequest) error {
-	spec.Image = imageInfo(r.GetImage())
-	if len(r.GetConfigTemplates()) > 0 {
-		spec.ConfigTemplates = r.GetConfigTemplates()
-	}
-	if len(r.GetDeployTemplates()) == 0 {
-		return nil
-	}
-	return setTemplates(spec, r.GetDeployTemplates())
 }
 
 // DeleteAppImage takes an AppImage away; servings go on with the version of it that they run.
@@ -163,4 +166,50 @@ func (s *Service) listAppImage(ctx context.Context, r *kusciapb.ListAppImageRequ
 		data.AppimageList = append(data.AppimageList, appImageData(&images[i]))
 	}
 	return data, nil
+}
+
+// legalName is what a serving and an AppImage may be called.
+var legalName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// checkName refuses a name that is not legal, in Kuscia's words, the blank at their end included.
+func checkName(field, name string) error {
+	if !legalName.MatchString(name) {
+		return invalid("Field %q is invalid, invalid value: %q: regex used for validation is %q ", field, name, legalName.String())
+	}
+	return nil
+}
+
+func checkNamed(name string) error {
+	if name == "" {
+		return invalid("appimage name can not be empty")
+	}
+	return nil
+}
+
+// checkAppImage refuses, in Kuscia's words, what a new and a changed AppImage must have.
+func checkAppImage(r interface {
+	GetName() string
+	GetImage() *kusciapb.AppImageInfo
+	GetDeployTemplates() []*kusciapb.DeployTemplate
+}) error {
+	if err := checkNamed(r.GetName()); err != nil {
+		return err
+	}
+	if r.GetImage().GetName() == "" {
+		return invalid("base image name can not be empty")
+	}
+	for _, template := range r.GetDeployTemplates() {
+		switch {
+		case template.GetName() == "":
+			return invalid("deploy template name can not be empty")
+		case len(template.GetContainers()) == 0:
+			return invalid("containers can not be empty")
+		case template.GetReplicas() < 0:
+			return invalid("replicas can not be less than 0")
+		}
+		if slices.ContainsFunc(template.GetContainers(), func(c *kusciapb.Container) bool { return c.GetName() == "" }) {
+			return invalid("container name can not be empty")
+		}
+	}
+	return nil
 }

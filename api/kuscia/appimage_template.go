@@ -1,10 +1,12 @@
 package kuscia
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -218,81 +220,28 @@ func showTemplate(t kuscia.DeployTemplate) *kusciapb.DeployTemplate {
 	return shown
 }
 
+// showContainer shows what a request can say of a container: both have the same names as JSON. A port of a probe that is a number is
+// shown too, as text: Kuscia leaves it out, and a client that sends back what it read would lose it.
 func showContainer(c kuscia.Container) *kusciapb.Container {
-	return &kusciapb.Container{
-		Name: c.Name, Command: c.Command, Args: c.Args, WorkingDir: c.WorkingDir, ImagePullPolicy: string(c.ImagePullPolicy),
-		ConfigVolumeMounts: each(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) *kusciapb.ConfigVolumeMount {
-			return &kusciapb.ConfigVolumeMount{MountPath: m.MountPath, SubPath: m.SubPath}
-		}),
-		Ports: each(c.Ports, func(p kuscia.ContainerPort) *kusciapb.ContainerPort {
-			return &kusciapb.ContainerPort{Name: p.Name, Protocol: string(p.Protocol), Scope: string(p.Scope)}
-		}),
-		EnvFrom:       each(c.EnvFrom, showEnvFrom),
-		Env:           each(c.Env, func(e corev1.EnvVar) *kusciapb.EnvVar { return &kusciapb.EnvVar{Name: e.Name, Value: e.Value} }),
-		Resources:     showResources(c.Resources),
-		LivenessProbe: showProbe(c.LivenessProbe), ReadinessProbe: showProbe(c.ReadinessProbe), StartupProbe: showProbe(c.StartupProbe),
-	}
-}
-
-func showEnvFrom(source corev1.EnvFromSource) *kusciapb.EnvFromSource {
-	shown := &kusciapb.EnvFromSource{Prefix: source.Prefix}
-	if source.ConfigMapRef != nil {
-		shown.ConfigMapRef = &kusciapb.ConfigMapEnvSource{Name: source.ConfigMapRef.Name}
-	}
-	if source.SecretRef != nil {
-		shown.SecretRef = &kusciapb.SecretEnvSource{Name: source.SecretRef.Name}
-	}
-	return shown
-}
-
-func showResources(r corev1.ResourceRequirements) *kusciapb.ResourceRequirements {
-	if len(r.Limits) == 0 && len(r.Requests) == 0 {
-		return nil
-	}
-	return &kusciapb.ResourceRequirements{Limits: showQuantities(r.Limits), Requests: showQuantities(r.Requests)}
-}
-
-func showQuantities(list corev1.ResourceList) *kusciapb.ResourceSpec {
-	if len(list) == 0 {
-		return nil
-	}
-	shown := &kusciapb.ResourceSpec{}
-	if cpu, there := list[corev1.ResourceCPU]; there {
-		shown.Cpu = cpu.String()
-	}
-	if memory, there := list[corev1.ResourceMemory]; there {
-		shown.Memory = memory.String()
-	}
-	return shown
-}
-
-// showProbe shows a numeric port too, as text: Kuscia leaves it out, and a client that sends back what it read would lose it.
-func showProbe(p *corev1.Probe) *kusciapb.Probe {
-	if p == nil {
-		return nil
-	}
-	shown := &kusciapb.Probe{InitialDelaySeconds: p.InitialDelaySeconds, TimeoutSeconds: p.TimeoutSeconds, PeriodSeconds: p.PeriodSeconds,
-		SuccessThreshold: p.SuccessThreshold, FailureThreshold: p.FailureThreshold}
-	if p.Exec != nil {
-		shown.Exec = &kusciapb.ExecAction{Command: p.Exec.Command}
-	}
-	if get := p.HTTPGet; get != nil {
-		shown.HttpGet = &kusciapb.HTTPGetAction{Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme),
-			HttpHeaders: each(get.HTTPHeaders, func(h corev1.HTTPHeader) *kusciapb.HTTPHeader {
-				return &kusciapb.HTTPHeader{Name: h.Name, Value: h.Value}
-			})}
-	}
-	if p.TCPSocket != nil {
-		shown.TcpSocket = &kusciapb.TCPSocketAction{Port: p.TCPSocket.Port.String(), Host: p.TCPSocket.Host}
-	}
-	if p.GRPC != nil {
-		shown.Grpc = &kusciapb.GRPCAction{Port: p.GRPC.Port}
-		if p.GRPC.Service != nil {
-			shown.Grpc.Service = *p.GRPC.Service
+	c = *c.DeepCopy()
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil && p.HTTPGet != nil {
+			p.HTTPGet.Port = intstr.FromString(p.HTTPGet.Port.String())
+		}
+		if p != nil && p.TCPSocket != nil {
+			p.TCPSocket.Port = intstr.FromString(p.TCPSocket.Port.String())
 		}
 	}
-	if p.TerminationGracePeriodSeconds != nil {
-		shown.TerminationGracePeriodSeconds = *p.TerminationGracePeriodSeconds
+	shown := &kusciapb.Container{}
+	raw, err := json.Marshal(c)
+	if err == nil {
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, shown)
+	}
+	if err != nil {
+		panic(err) // the message has all its fields from this JSON
+	}
+	if shown.GetResources().GetLimits() == nil && shown.GetResources().GetRequests() == nil {
+		shown.Resources = nil
 	}
 	return shown
 }

@@ -119,14 +119,7 @@ func encodeJSON(answer proto.Message) ([]byte, error) {
 // frameworkError is the body of an answer to a request that no operation came to see. It has no details and no data, and is JSON also
 // where the answer would have been protobuf.
 func frameworkError(code int32, message string) []byte {
-	var body struct {
-		Status struct {
-			Code    int32  `json:"code"`
-			Message string `json:"message"`
-		} `json:"status"`
-	}
-	body.Status.Code, body.Status.Message = code, message
-	raw, err := json.Marshal(body)
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"code": code, "message": message}})
 	if err != nil {
 		panic(err) // a number and a string
 	}

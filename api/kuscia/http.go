@@ -101,10 +101,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
 	}
 }
 
+// call carries out an operation; the rest of the engine goes on after one that panics.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route route) (body []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = h.panicked(value)
+			h.log.Error("panic in an operation of Kuscia's API", "panic", value, "stack", string(debug.Stack()))
+			err = fmt.Errorf("doBizProcess panic, err: %v", value)
 		}
 	}()
 	raw, err := readBody(w, r)
@@ -119,12 +121,6 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route rou
 		return proto.Marshal(answer)
 	}
 	return encodeJSON(answer)
-}
-
-// panicked is the error of an operation that panicked; the rest of the engine goes on.
-func (h *Handler) panicked(value any) error {
-	h.log.Error("panic in an operation of Kuscia's API", "panic", value, "stack", string(debug.Stack()))
-	return fmt.Errorf("doBizProcess panic, err: %v", value)
 }
 
 // redirected sends who asks with a slash at the end to the path without it.

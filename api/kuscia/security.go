@@ -90,7 +90,8 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("the token file of Kuscia's API, %s, is empty: write a token to it, or delete it to have one made", path)
 	}
 	if strings.TrimSpace(string(text)) != string(text) {
-		return "", fmt.Errorf("the token file of Kuscia's API, %s, begins or ends with a blank or a new line, which no client could send: write the token alone", path)
+		return "", fmt.Errorf("the token file of Kuscia's API, %s, begins or ends with a blank or a new line, which no client could send: "+
+			"write the token alone", path)
 	}
 	return string(text), nil
 }

@@ -58,9 +58,6 @@ const (
 	codeListAppImage       = 13107
 )
 
-// messageSuccess is the message of code 0.
-const messageSuccess = "success"
-
 // refusal is an error that has a code of its own; other errors get that of the operation.
 type refusal struct {
 	code    int32
@@ -78,7 +75,7 @@ func invalid(format string, args ...any) error { return refused(codeRequestValid
 
 // outcome is the status of an answer: success without an error, else the error's code or, where it has none, that of the operation.
 func outcome(err error, operation int32) *kusciapb.Status {
-	status := &kusciapb.Status{Code: codeSuccess, Message: messageSuccess, Details: []*anypb.Any{}}
+	status := &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	if err == nil {
 		return status
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -96,11 +95,7 @@ func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[stri
 	if err != nil {
 		return err
 	}
-	party.Template.Strategy = strategy
-	if asked.Replicas != nil {
-		n := asked.GetReplicas()
-		party.Template.Replicas = &n
-	}
+	party.Template.Strategy, party.Template.Replicas = strategy, asked.Replicas
 	return setResources(party, asked, containers)
 }
 
@@ -127,9 +122,6 @@ func checkVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImage
 	}
 	return nil
 }
-
-// legalPrefix is what the names of a party's Services may begin with.
-var legalPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
 
 // checkNewServing refuses what no state of things could make a serving, in the order and the words of Kuscia.
 func checkNewServing(r *kusciapb.CreateServingRequest) error {
@@ -162,9 +154,9 @@ func checkNewParties(r *kusciapb.CreateServingRequest) error {
 		if party.GetDomainId() == "" {
 			return invalid("domain id can't be empty in parties[%d]", i)
 		}
-		if prefix := party.GetServiceNamePrefix(); prefix != "" && !legalPrefix.MatchString(prefix) {
+		if prefix := party.GetServiceNamePrefix(); prefix != "" && !serving.ServicePrefix.MatchString(prefix) {
 			return invalid("service name prefix is invalid in parties[%d], field %q is invalid, invalid value: %q: regex used for validation is %q ",
-				i, "service_name_prefix", prefix, legalPrefix.String())
+				i, "service_name_prefix", prefix, serving.ServicePrefix)
 		}
 		initiates = initiates || party.GetDomainId() == r.GetInitiator()
 	}
@@ -191,8 +183,8 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 // checkInputConfig refuses what does not fit an environment variable.
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
-		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment variable: let the application fetch what is large",
-			size, serving.MaxInputConfig)
+		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment variable: "+
+			"let the application fetch what is large", size, serving.MaxInputConfig)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package kuscia
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,27 +28,16 @@ func strategyOf(p *kusciapb.ServingParty) (*appsv1.DeploymentStrategy, error) {
 		return nil, fmt.Errorf("update strategy type should be %s or %s for party/role %s/%s", appsv1.RecreateDeploymentStrategyType,
 			appsv1.RollingUpdateDeploymentStrategyType, p.GetDomainId(), p.GetRole())
 	}
-	surge, unavailable := atMost(asked.GetMaxSurge()), atMost(asked.GetMaxUnavailable())
+	surge, unavailable := intstr.Parse(cmp.Or(asked.GetMaxSurge(), defaultMax)), intstr.Parse(cmp.Or(asked.GetMaxUnavailable(), defaultMax))
 	return &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}}, nil
-}
-
-func atMost(text string) intstr.IntOrString {
-	if text == "" {
-		text = defaultMax
-	}
-	return intstr.Parse(text)
-}
-
-// noAppImage says that a party's AppImage is not there.
-func noAppImage(name string) error {
-	return fmt.Errorf("can not get appimage %s from cluster, %w", name, notFound(kuscia.AppImageResource.Resource, name))
 }
 
 // containersOf are the names of the containers that a party runs, in the order of its AppImage's template.
 func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]string, error) {
 	if _, there := images[p.AppImageRef]; !there {
-		return nil, noAppImage(p.AppImageRef)
+		return nil, fmt.Errorf("can not get appimage %s from cluster, %w", p.AppImageRef,
+			notFound(kuscia.AppImageResource.Resource, p.AppImageRef))
 	}
 	bare := kuscia.Party{DomainID: p.DomainID, AppImageRef: p.AppImageRef, Role: p.Role}
 	version := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{bare}}, AppImages: images}
@@ -93,15 +83,9 @@ func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers 
 
 // completed is an entry with what it does not say taken from the common one.
 func completed(entry, common *kusciapb.Resource) *kusciapb.Resource {
-	or := func(text, otherwise string) string {
-		if text == "" {
-			return otherwise
-		}
-		return text
-	}
 	return &kusciapb.Resource{ContainerName: entry.GetContainerName(),
-		MinCpu: or(entry.GetMinCpu(), common.GetMinCpu()), MaxCpu: or(entry.GetMaxCpu(), common.GetMaxCpu()),
-		MinMemory: or(entry.GetMinMemory(), common.GetMinMemory()), MaxMemory: or(entry.GetMaxMemory(), common.GetMaxMemory())}
+		MinCpu: cmp.Or(entry.GetMinCpu(), common.GetMinCpu()), MaxCpu: cmp.Or(entry.GetMaxCpu(), common.GetMaxCpu()),
+		MinMemory: cmp.Or(entry.GetMinMemory(), common.GetMinMemory()), MaxMemory: cmp.Or(entry.GetMaxMemory(), common.GetMaxMemory())}
 }
 
 // setContainer changes the resources of one container of a party's template, which appears there once it has some.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -74,19 +75,12 @@ func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
 
 // showRows are a party's resources, one row for each container; of a party whose AppImage is not there, those that it has of its own.
 func showRows(v serving.Version, party int) []*kusciapb.Resource {
-	if rows := v.Resources(party); len(rows) > 0 {
-		return each(rows, func(r serving.ResourceRow) *kusciapb.Resource {
-			return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
-		})
+	rows := v.Resources(party)
+	if spec := v.Spec.Parties[party].Template.Spec; len(rows) == 0 && spec != nil {
+		rows = each(spec.Containers, func(c corev1.Container) serving.ResourceRow { return serving.RowOf(c.Name, c.Resources) })
 	}
-	spec := v.Spec.Parties[party].Template.Spec
-	if spec == nil {
-		return nil
-	}
-	return each(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
-		least, most := showQuantities(c.Resources.Requests), showQuantities(c.Resources.Limits)
-		return &kusciapb.Resource{ContainerName: c.Name, MinCpu: least.GetCpu(), MaxCpu: most.GetCpu(), MinMemory: least.GetMemory(),
-			MaxMemory: most.GetMemory()}
+	return each(rows, func(r serving.ResourceRow) *kusciapb.Resource {
+		return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
 	})
 }
 
@@ -107,7 +101,7 @@ func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.Batch
 	found := make([]*kusciapb.ServingStatus, len(ids))
 	err := forEach(len(ids), func(i int) error {
 		kd, err := s.getServing(ctx, ids[i])
-		if isMissing(err) {
+		if failure.Is(err, failure.NotFound) {
 			return nil
 		}
 		if err != nil {
@@ -145,8 +139,11 @@ func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int,
 	deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
 	p := v.Spec.Parties[index]
 	status, outdated := deployments[serving.DeploymentName(kd.Name, p.Role)], serving.Outdated(kd)
-	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role, Endpoints: showEndpoints(v, index),
-		State: stateName(status.Phase, outdated), CreateTime: showTime(status.CreationTimestamp)}
+	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role,
+		State: stateName(status.Phase, outdated), CreateTime: showTime(status.CreationTimestamp),
+		Endpoints: each(serving.Endpoints(v, index), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
+			return &kusciapb.ServingPartyEndpoint{PortName: e.PortName, Scope: e.Scope, Endpoint: e.Endpoint}
+		})}
 	if status.ObservedAt == nil {
 		shown.Replicas = v.Replicas(index)
 		shown.UnavailableReplicas = shown.Replicas
@@ -172,12 +169,6 @@ func stateName(phase kuscia.Phase, outdated bool) string {
 		return string(phase)
 	}
 	return kusciapb.ServingState_Unknown.String()
-}
-
-func showEndpoints(v serving.Version, party int) []*kusciapb.ServingPartyEndpoint {
-	return each(serving.Endpoints(v, party), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
-		return &kusciapb.ServingPartyEndpoint{PortName: e.PortName, Scope: e.Scope, Endpoint: e.Endpoint}
-	})
 }
 
 // showTime is a time as clients read it; "" for none.

@@ -119,8 +119,7 @@ func changeParty(parties []kuscia.Party, asked *kusciapb.ServingParty, images ma
 		return err
 	}
 	if asked.Replicas != nil {
-		n := asked.GetReplicas()
-		party.Template.Replicas = &n
+		party.Template.Replicas = asked.Replicas
 	}
 	if asked.GetUpdateStrategy() != nil {
 		strategy, err := strategyOf(asked)

@@ -1,9 +1,9 @@
 package kuscia
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -55,17 +55,7 @@ func onNewest(change func() error) (err error) {
 
 // notFound says that an object does not exist, in the API server's words: clients know it by these, since the codes do not say it.
 func notFound(resource, name string) error {
-	return &missing{text: fmt.Sprintf("%s.%s %q not found", resource, kuscia.GroupVersion.Group, name)}
-}
-
-// missing says that an object does not exist.
-type missing struct{ text string }
-
-func (m *missing) Error() string { return m.text }
-
-func isMissing(err error) bool {
-	var m *missing
-	return errors.As(err, &m)
+	return failure.New(failure.NotFound, "%s.%s %q not found", resource, kuscia.GroupVersion.Group, name)
 }
 
 // illegalName says that no object can have the name; asking for it would be an error of another kind than its absence.
@@ -123,10 +113,8 @@ func (s *Service) appImages(ctx context.Context, parties []kuscia.Party) (map[st
 
 // distinct are the names of the parties, each once, in the order in which they come.
 func distinct(parties []kuscia.Party, name func(kuscia.Party) string) (names []string) {
-	seen := make(map[string]bool, len(parties))
 	for _, party := range parties {
-		if n := name(party); !seen[n] {
-			seen[n] = true
+		if n := name(party); !slices.Contains(names, n) {
 			names = append(names, n)
 		}
 	}
@@ -146,10 +134,5 @@ func forEach(n int, ask func(i int) error) error {
 		})
 	}
 	asked.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }

@@ -1,9 +1,9 @@
 package serving
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -46,8 +47,8 @@ const (
 // MaxInputConfig is how large an input configuration may be, in bytes: it has to fit an environment variable.
 const MaxInputConfig = 120 << 10
 
-// prefixes are the legal prefixes of Services' names.
-var prefixes = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
+// ServicePrefix matches the legal prefixes of Services' names.
+var ServicePrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
 
 // findings collects the problems of one party, or of the whole.
 type findings struct {
@@ -184,8 +185,8 @@ func (v Version) checkParty(f *findings, index int) {
 	p := v.Spec.Parties[index]
 	refuse := f.about(ReasonValidateFailed, partyName(p)+": ")
 	refuse.unless(validation.IsDNS1123Label(p.DomainID), "domain ID %q is not a legal name of a namespace", p.DomainID)
-	if p.ServiceNamePrefix != "" && !prefixes.MatchString(p.ServiceNamePrefix) {
-		refuse("service name prefix %q is invalid: regex used for validation is %q", p.ServiceNamePrefix, prefixes)
+	if p.ServiceNamePrefix != "" && !ServicePrefix.MatchString(p.ServiceNamePrefix) {
+		refuse("service name prefix %q is invalid: regex used for validation is %q", p.ServiceNamePrefix, ServicePrefix)
 	}
 	if v.Replicas(index) < 0 {
 		refuse("replicas must not be negative, and %d are asked for", v.Replicas(index))
@@ -262,7 +263,7 @@ func checkMax(refuse refusal, field string, value intstr.IntOrString) (int, bool
 func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
 	containers := spec.Containers
 	spec.Containers, spec.Affinity = nil, nil
-	for _, field := range fieldsOf(spec, corev1.PodSpec{}) {
+	for _, field := range fieldsOf(spec, &corev1.PodSpec{}) {
 		refuse("template.spec.%s is not taken over: a party has its own affinity and its own resources for containers, "+
 			"anything else is the AppImage's", field)
 	}
@@ -276,7 +277,7 @@ func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
 			refuse("resources.claims of container %s in template.spec is not taken over: leave it out", c.Name)
 		}
 		c.Name, c.Resources = "", corev1.ResourceRequirements{}
-		for _, field := range fieldsOf(c, corev1.Container{}) {
+		for _, field := range fieldsOf(&c, &corev1.Container{}) {
 			refuse("%s of a container in template.spec is not taken over: a party has its own resources for a container, "+
 				"anything else is the AppImage's", field)
 		}
@@ -285,27 +286,13 @@ func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
 
 // fieldsOf are the fields of an object that differ from those of an empty one, by name.
 func fieldsOf(object, empty any) []string {
-	said, none := jsonFields(object), jsonFields(empty)
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		if string(said[name]) != string(none[name]) {
-			names = append(names, name)
-		}
+	said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil { // what cannot be written as JSON cannot have been read from it
+		return []string{err.Error()}
 	}
-	return names
-}
-
-func jsonFields(object any) map[string]json.RawMessage {
-	fields := map[string]json.RawMessage{}
-	raw, err := json.Marshal(object)
-	if err == nil {
-		err = json.Unmarshal(raw, &fields)
-	}
-	if err != nil {
-		// What cannot be written as JSON cannot have been read from it.
-		return map[string]json.RawMessage{err.Error(): nil}
-	}
-	return fields
+	none, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(empty)
+	maps.DeleteFunc(said, func(name string, value any) bool { return reflect.DeepEqual(value, none[name]) })
+	return slices.Sorted(maps.Keys(said))
 }
 
 // checkOwnContainers refuses containers of a party's template that its AppImage does not have.

@@ -77,14 +77,14 @@ func canonical(value any) any {
 }
 
 func canonicalList(list []any) any {
-	out, objects := make([]any, 0, len(list)), len(list) > 0
-	for _, item := range list {
+	if len(list) == 0 {
+		return nil
+	}
+	out, objects := make([]any, len(list)), true
+	for i, item := range list {
 		_, is := item.(map[string]any)
 		objects = objects && is
-		out = append(out, canonical(item))
-	}
-	if len(out) == 0 {
-		return nil
+		out[i] = canonical(item)
 	}
 	if objects {
 		slices.SortStableFunc(out, func(a, b any) int {

@@ -27,7 +27,8 @@ type Outcome struct {
 
 // Outcome is how the operation stands.
 func (m *Machine) Outcome() Outcome {
-	o := Outcome{Version: m.in.TargetDigest, Reason: m.s.Reason, Message: m.s.Message, WaitingFor: m.WaitingFor(), History: m.newest()}
+	o := Outcome{Version: m.in.TargetDigest, Reason: m.s.Reason, Message: m.s.Message, WaitingFor: m.WaitingFor(),
+		History: last(m.History(), maxShownHistory), Failures: map[int]string{}, Complete: map[int]time.Time{}}
 	if m.s.Reason == ReasonUpdateRolledBack {
 		o.Version = m.in.PreviousDigest
 	}
@@ -47,10 +48,10 @@ func (m *Machine) Outcome() Outcome {
 			sentence = p.Owing
 		}
 		if sentence != "" {
-			o.Failures = with(o.Failures, i, sentence)
+			o.Failures[i] = sentence
 		}
 		if !p.Completed.IsZero() {
-			o.Complete = with(o.Complete, i, p.Completed)
+			o.Complete[i] = p.Completed
 		}
 	}
 	o.Served = m.s.Stage == StageOver && m.s.Reason == "" && !m.Superseded() && (m.in.Kind == KindCreate || m.in.Kind == KindUpdate)
@@ -65,14 +66,6 @@ func (m *Machine) unreachableParty() (reason, message string) {
 		}
 	}
 	return "", ""
-}
-
-func with[T any](m map[int]T, key int, value T) map[int]T {
-	if m == nil {
-		m = map[int]T{}
-	}
-	m[key] = value
-	return m
 }
 
 // Changed says that the operation has changed since an outcome, but for the times at which parties were complete.

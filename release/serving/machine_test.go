@@ -126,7 +126,8 @@ func TestClusterOutOfReachIsWaitedForLikeAWorker(t *testing.T) {
 		t.Parallel()
 		m := prepared(asIs)
 		trouble(m, 120)
-		require.Equal(t, serving.Outcome{Version: "new", Reason: serving.ReasonPartyUnreachable, Message: "party bob: no route; it is tried again"}, m.Outcome())
+		require.Equal(t, serving.Outcome{Version: "new", Reason: serving.ReasonPartyUnreachable, Message: "party bob: no route; it is tried again",
+			Failures: map[int]string{}, Complete: map[int]time.Time{}}, m.Outcome())
 		m.Done(1, serving.StepApply, noon.Add(200*time.Second))
 		require.Empty(t, m.Outcome().Reason, "it is over when the party answers")
 	})

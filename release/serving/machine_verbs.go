@@ -177,9 +177,7 @@ func (m *Machine) History() []kuscia.AuditEntry {
 	return shown
 }
 
-// newest is as much of the history as the status shows.
-func (m *Machine) newest() []kuscia.AuditEntry { return last(m.History(), maxShownHistory) }
-
+// last are the newest entries of a history, this many at most.
 func last(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
 	return slices.Clone(history[max(len(history)-most, 0):])
 }
@@ -236,11 +234,16 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.insteadOfWaiting())}
 	}
 	i, _ := m.waitingParty()
-	name, since := m.in.Parties[i].Name(), m.s.Parties[i].Asked
+	name, since, applied := m.in.Parties[i].Name(), m.s.Parties[i].Asked, 0
+	for _, p := range m.s.Parties {
+		if p.Applied {
+			applied++
+		}
+	}
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: stamped(since), Party: name, Gate: m.gate(i), Message: fmt.Sprintf(
 		"party %s waits for an approval since %s, and %d of %d parties run the new version: "+
 			"`slipway serving approve %s`, or the signal `approve`, has it begin%s",
-		name, timeText(since), m.applied(), len(m.s.Parties), m.in.ID, m.insteadOfWaiting())}
+		name, timeText(since), applied, len(m.s.Parties), m.in.ID, m.insteadOfWaiting())}
 }
 
 // insteadOfWaiting is what else a person can send.
@@ -254,17 +257,6 @@ func (m *Machine) insteadOfWaiting() string {
 // gate stands for one party's turn in one operation.
 func (m *Machine) gate(party int) string {
 	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
-}
-
-// applied is how many parties run the new version.
-func (m *Machine) applied() int {
-	n := 0
-	for _, p := range m.s.Parties {
-		if p.Applied {
-			n++
-		}
-	}
-	return n
 }
 
 // restartClocks notes that a person has let the operation go on: for who has not begun, time counts from now on.

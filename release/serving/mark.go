@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
@@ -42,20 +43,18 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	var belongs []string
 	for _, s := range o.Services {
 		belongs = append(belongs, "Service/"+s.Name)
-		stamp(&s.ObjectMeta, s.Spec)
-		s.Annotations[AnnotationToken] = token
+		stamp(&s.ObjectMeta, s.Spec, token)
 		seal(&s.ObjectMeta, s)
 	}
 	if o.ConfigMap != nil {
 		belongs = append(belongs, "ConfigMap/"+o.ConfigMap.Name)
-		stamp(&o.ConfigMap.ObjectMeta, o.ConfigMap.Data)
-		o.ConfigMap.Annotations[AnnotationToken] = token
+		stamp(&o.ConfigMap.ObjectMeta, o.ConfigMap.Data, token)
 		seal(&o.ConfigMap.ObjectMeta, o.ConfigMap)
 	}
 	d := o.Deployment
-	stamp(&d.ObjectMeta, d.Spec)
+	stamp(&d.ObjectMeta, d.Spec, token)
 	maps.Copy(d.Annotations, map[string]string{
-		AnnotationVersion: req.Version, AnnotationEngine: engine, AnnotationToken: token, AnnotationObjects: strings.Join(belongs, ","),
+		AnnotationVersion: req.Version, AnnotationEngine: engine, AnnotationObjects: strings.Join(belongs, ","),
 		workloadops.AnnotationClaimedBy: req.Claim,
 	})
 	if size := d.Spec.Replicas; size != nil {
@@ -72,15 +71,10 @@ func seal(meta *metav1.ObjectMeta, object any) {
 	}
 }
 
-// stamp notes the digest of an object's content, its labels and annotations with it.
-func stamp(meta *metav1.ObjectMeta, content any) {
-	raw, err := json.Marshal([]any{meta.Labels, meta.Annotations, content})
-	if meta.Annotations == nil {
-		meta.Annotations = map[string]string{}
-	}
-	if err == nil { // it can be: these are Kubernetes' own types
-		meta.Annotations[AnnotationContent] = shortDigest(raw)
-	}
+// stamp notes the digest of an object's content, its labels and annotations with it, and the fencing token.
+func stamp(meta *metav1.ObjectMeta, content any, token string) {
+	raw, _ := json.Marshal([]any{meta.Labels, meta.Annotations, content}) // it can be: these are Kubernetes' own types
+	meta.Annotations[AnnotationContent], meta.Annotations[AnnotationToken] = shortDigest(raw), token
 }
 
 // Owner is how an object that is already there stands to a serving.
@@ -177,8 +171,7 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	if !Settled(d) {
 		return DeployedComing, "its controller has not looked at the change yet"
 	}
-	asked := askedReplicas(d)
-	st := d.Status
+	asked, st := askedReplicas(d), d.Status
 	text := fmt.Sprintf("%d of %d pods are new; of all %d pods %d are available", st.UpdatedReplicas, asked, st.Replicas, st.AvailableReplicas)
 	for _, c := range st.Conditions {
 		switch {
@@ -196,21 +189,12 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 }
 
 // askedReplicas is how many pods a Deployment is to have.
-func askedReplicas(d *appsv1.Deployment) int32 {
-	if d.Spec.Replicas == nil {
-		return 1
-	}
-	return *d.Spec.Replicas
-}
+func askedReplicas(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }
 
 // Settled says that the numbers of a Deployment's status are of what it is asked now.
 func Settled(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
 
 // ObjectsOf names what belongs to a Deployment, in the order in which it was written.
 func ObjectsOf(d metav1.Object) []string {
-	text := d.GetAnnotations()[AnnotationObjects]
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
+	return strings.FieldsFunc(d.GetAnnotations()[AnnotationObjects], func(r rune) bool { return r == ',' })
 }

@@ -1,8 +1,6 @@
 package serving
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,8 +59,7 @@ func CheckWorkflowID(queue string, namespaces []string) string {
 	if len(namespaces) == 0 {
 		return id
 	}
-	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(namespaces)), ",")))
-	return id + "/" + hex.EncodeToString(sum[:8])
+	return id + "/" + shortDigest([]byte(strings.Join(slices.Sorted(slices.Values(namespaces)), ",")))
 }
 
 // WorkflowPrefix begins the workflow IDs of all operations on a serving. Each may take over the claims of its predecessors, which gave

@@ -2,8 +2,6 @@ package serving
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"strconv"
@@ -292,9 +290,6 @@ func DeploymentName(id, role string) string {
 
 func configMapName(deployment string) string { return deployment + "-configtemplate" }
 
-// hashDigits is how much of a hash tells shortened Service names apart.
-const hashDigits = 16
-
 // serviceName is the name of a port's Service: of the party's prefix, else of the Deployment with its dots as "-", since a Service is a
 // DNS label. A hash replaces the end of a name that is too long.
 func serviceName(party kuscia.Party, deployment, port string) string {
@@ -306,12 +301,11 @@ func serviceName(party kuscia.Party, deployment, port string) string {
 		base = "svc-" + base
 	}
 	name := base + "-" + port
-	room := validation.DNS1035LabelMaxLength - len("svc-") - len("-") - hashDigits - len("-") - len(port)
+	room := validation.DNS1035LabelMaxLength - len("svc-") - len("-") - digestDigits - len("-") - len(port)
 	if len(name) <= validation.DNS1035LabelMaxLength || room < 1 {
 		return name
 	}
-	sum := sha256.Sum256([]byte(base))
-	return "svc-" + base[:room] + "-" + hex.EncodeToString(sum[:])[:hashDigits] + "-" + port
+	return "svc-" + base[:room] + "-" + shortDigest([]byte(base)) + "-" + port
 }
 
 // PartyName is how lists call a party: its domain, and its role if it has one.

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,13 +103,8 @@ func (v Version) Replicas(party int) int32 {
 		return 0
 	}
 	p := v.Spec.Parties[party]
-	if p.Template.Replicas != nil {
-		return *p.Template.Replicas
-	}
-	if t, found := templateOf(v.AppImages[p.AppImageRef].DeployTemplates, p.Role); found && t.Replicas != nil {
-		return *t.Replicas
-	}
-	return 1
+	t, _ := templateOf(v.AppImages[p.AppImageRef].DeployTemplates, p.Role)
+	return *cmp.Or(p.Template.Replicas, t.Replicas, new(int32(1)))
 }
 
 // ResourceRow is what one container of a party asks for and may use, as canonical quantities; "" where nothing is said.
@@ -122,12 +118,16 @@ func (v Version) Resources(party int) []ResourceRow {
 	}
 	rows := make([]ResourceRow, len(d.template.Spec.Containers))
 	for i, c := range d.template.Spec.Containers {
-		least, most := c.Resources.Requests, c.Resources.Limits
-		rows[i] = ResourceRow{Container: c.Name,
-			MinCPU: quantity(least, corev1.ResourceCPU), MaxCPU: quantity(most, corev1.ResourceCPU),
-			MinMemory: quantity(least, corev1.ResourceMemory), MaxMemory: quantity(most, corev1.ResourceMemory)}
+		rows[i] = RowOf(c.Name, c.Resources)
 	}
 	return rows
+}
+
+// RowOf is the row of one container.
+func RowOf(container string, r corev1.ResourceRequirements) ResourceRow {
+	return ResourceRow{Container: container,
+		MinCPU: quantity(r.Requests, corev1.ResourceCPU), MaxCPU: quantity(r.Limits, corev1.ResourceCPU),
+		MinMemory: quantity(r.Requests, corev1.ResourceMemory), MaxMemory: quantity(r.Limits, corev1.ResourceMemory)}
 }
 
 func quantity(list corev1.ResourceList, name corev1.ResourceName) string {

@@ -37,10 +37,13 @@ func (v Version) Digest() (string, error) {
 	return shortDigest(raw), nil
 }
 
-// shortDigest tells contents apart: 16 hexadecimal digits.
+// digestDigits is how many hexadecimal digits a shortDigest has.
+const digestDigits = 16
+
+// shortDigest tells contents apart.
 func shortDigest(raw []byte) string {
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:])[:digestDigits]
 }
 
 // Place is the place among the version's parties of the one that runs a Deployment; false when none does.
@@ -78,9 +81,9 @@ const maxVersion = 32 << 20
 func (v Version) Pack() ([]byte, error) {
 	packed, err := v1alpha1.EncodeBody(v)
 	if err != nil {
-		return nil, fmt.Errorf("version of serving %s: %w", v.ID, err)
+		err = fmt.Errorf("version of serving %s: %w", v.ID, err)
 	}
-	return packed, nil
+	return packed, err
 }
 
 // Unpack reads what Pack wrote.
