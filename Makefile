@@ -3,6 +3,9 @@ SHELL := /bin/bash
 BIN := $(CURDIR)/.dev/bin
 RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
 export PATH := $(BIN):$(PATH)
+# The same flags everywhere: what build, vet or generate has compiled, in whatever folder, the tests need not compile again.
+export GOFLAGS := -trimpath $(shell go env GOFLAGS 2>/dev/null)
+export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status demo test test-long test-soak bench lint generate clean
@@ -12,7 +15,7 @@ help: ## this list
 
 build: ## build slipway into .dev/bin
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X slipway.io/slipway/cli/version.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
+	go build -ldflags "-X slipway.io/slipway/cli/version.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
 
 up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
 	@deploy/dev/stack.sh up
