@@ -115,14 +115,14 @@ func (p *rolloutParty) route(context.Context, rollout.RouteRequest) (rollout.Rou
 	return rollout.RouteResult{Message: "the routes are as asked"}, nil
 }
 
-func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.FinishResult, error) {
+func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = in.Action == rollout.FinishFreeze
 	if in.To == rollout.SideStable && !p.frozen {
 		p.homeward++
 	}
-	return rollout.FinishResult{MoveResult: p.pods(partySize)}, nil
+	return p.pods(partySize), nil
 }
 
 // registerRollout makes the Rollout workflow known.

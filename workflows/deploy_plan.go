@@ -24,11 +24,8 @@ type DeployPlanResult struct {
 // rounds it waits without timer or poll. It runs on a disconnected context: Temporal's Cancel means stop, and what runs is left to finish.
 func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, error) {
 	r := newTaskRun(ctx, in)
-	if err := r.offer(); err != nil {
-		return DeployPlanResult{}, err
-	}
-	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.Task, error) { return r.task, nil },
-		workflow.QueryHandlerOptions{Description: "The whole task: its state, why, and each service."}); err != nil {
+	state := func() (plan.Task, error) { return r.task, nil }
+	if err := r.offer(state, "The whole task: its state, why, and each service."); err != nil {
 		return DeployPlanResult{}, err
 	}
 	if in.State == nil {

@@ -10,7 +10,6 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
-	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -187,20 +186,9 @@ type PreflightOutcome struct {
 
 // RolloutInput starts a Rollout workflow.
 type RolloutInput struct {
-	Spec strategy.Spec `json:"spec"`
+	machine.Asked
 	// Queue is the party's queue.
 	Queue string `json:"queue"`
-	// Record is the name of the release's ReleaseRecord; it is completed at the end.
-	Record    string    `json:"record"`
-	CreatedAt time.Time `json:"createdAt"`
-	// Actor, Reason and Via are who started it, why, and through which front door.
-	Actor  string `json:"actor,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	Via    string `json:"via,omitempty"`
-	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so.
-	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
-	BringHome bool `json:"bringHome,omitempty"`
 	// State is that of a run that was continued as new; nil at a start.
 	State *machine.State `json:"state,omitempty"`
 	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.

@@ -28,11 +28,9 @@ type RolloutResult struct {
 // time. Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
-	if err := errors.Join(r.offer(), r.answerUpdate(supersedeEntry, readSupersede)); err != nil {
-		return RolloutResult{}, err
-	}
-	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (rollout.Status, error) { return r.machine.Status(), nil },
-		workflow.QueryHandlerOptions{Description: "The whole rollout: its phase, why, and each step."}); err != nil {
+	state := func() (rollout.Status, error) { return r.machine.Status(), nil }
+	offered := r.offer(state, "The whole rollout: its phase, why, and each step.")
+	if err := errors.Join(offered, r.answerUpdate(supersedeEntry, readSupersede)); err != nil {
 		return RolloutResult{}, err
 	}
 	switch again, err := r.run(); {
@@ -77,13 +75,8 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
 		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled})}
 	self := r.info.WorkflowExecution
-	setup := machine.Setup{
-		Spec:    in.Spec,
-		Claim:   workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID}.String(),
-		Release: in.Record, CreatedAt: in.CreatedAt, Actor: in.Actor, Reason: in.Reason, Via: in.Via,
-		Workflow:                 plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
-		UnreachableBudgetSeconds: in.UnreachableBudgetSeconds, BringHome: in.BringHome,
-	}
+	setup := machine.Setup{Asked: in.Asked, Claim: workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID}.String(),
+		Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {
@@ -252,19 +245,19 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)), workflow.WithActivityOptions(ctx, options(centreForever, a))
 	switch a.Kind {
 	case machine.ActBegin:
-		return execute(atParty, rollout.ActivityBegin, a.Begin, &out.Begin)
+		return perform(atParty, rollout.ActivityBegin, a.Begin, &out.Begin)
 	case machine.ActMove:
-		return execute(atParty, rollout.ActivityMove, a.Move, &out.Move)
+		return perform(atParty, rollout.ActivityMove, a.Move, &out.Pods)
 	case machine.ActRoute:
-		return execute(atParty, rollout.ActivityRoute, a.Route, &out.Route)
+		return perform(atParty, rollout.ActivityRoute, a.Route, &out.Route)
 	case machine.ActFinish:
-		return execute(atParty, rollout.ActivityFinish, a.Finish, &out.Finish)
+		return perform(atParty, rollout.ActivityFinish, a.Finish, &out.Pods)
 	case machine.ActHold:
-		return execute(atCentre, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
+		return perform(atCentre, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
 	case machine.ActLeave:
-		return execute(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
+		return perform(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
-		return execute(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
+		return perform(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
 	default:
 		return r.complete(atCentre)
 	}
@@ -273,24 +266,14 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 // complete writes the record. A rollout closes without its record only when that is refused for good.
 func (r *rolloutRun) complete(ctx workflow.Context) error {
 	spec := r.in.Spec
-	err := workflow.ExecuteActivity(ctx, rollout.ActivityCompleteRollout, rollout.CompleteRequest{
+	err := perform(ctx, rollout.ActivityCompleteRollout, rollout.CompleteRequest{
 		Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name,
-	}).Get(ctx, nil)
+	}, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Error("the record could not be written", "record", r.in.Record, "error", err)
 	}
 	return err
-}
-
-// execute runs an activity and keeps its result.
-func execute[Q, A any](ctx workflow.Context, name string, request *Q, result **A) error {
-	var answer A
-	if err := workflow.ExecuteActivity(ctx, name, *request).Get(ctx, &answer); err != nil {
-		return err
-	}
-	*result = &answer
-	return nil
 }
 
 // partyOptions are those of an operation on a party's cluster. A party that is known to be away is waited for without a limit.

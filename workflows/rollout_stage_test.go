@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -176,13 +177,13 @@ func (p *fakeParty) route(_ context.Context, in rollout.RouteRequest) (rollout.R
 	return rollout.RouteResult{Modified: true, GraceSeconds: p.grace}, nil
 }
 
-func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.FinishResult, error) {
+func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
 	call := string(in.Action) + " " + string(in.To)
 	if in.Action == rollout.FinishRelease || in.Action == rollout.FinishFreeze {
 		call = string(in.Action)
 	}
 	if err := p.called(call); err != nil {
-		return rollout.FinishResult{}, err
+		return rollout.MoveResult{}, err
 	}
 	if in.Action == rollout.FinishResume || in.Action == rollout.FinishResumeAndRelease {
 		p.updated = 0
@@ -190,7 +191,7 @@ func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout
 			p.updated = p.size
 		}
 	}
-	return rollout.FinishResult{MoveResult: p.numbers("whole")}, nil
+	return p.numbers("whole"), nil
 }
 
 func (p *fakeParty) hold(_ context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
@@ -283,8 +284,8 @@ func stepOf(percent string, weight int32, pause int64) strategy.Step {
 }
 
 func rolloutOf(style strategy.Style, traffic bool, steps ...strategy.Step) RolloutInput {
-	in := RolloutInput{Queue: catalog.PartyQueue("default"), Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
-		Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}
+	in := RolloutInput{Queue: catalog.PartyQueue("default"), Asked: machine.Asked{Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
+		Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}}
 	in.Spec = strategy.Spec{Namespace: "shop", Name: "order", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
 		Strategy: strategy.Strategy{Style: style, Steps: steps}, Change: strategy.Change{Images: map[string]string{"app": "app:2"}},
 		Policy: strategy.Policy{StepDeadlineSeconds: 600, OnFailure: strategy.OnFailurePause, OnExpiry: strategy.OnFailurePause}}

@@ -25,8 +25,8 @@ func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleas
 	offerSignals(r.ctx,
 		menuEntry{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
 		menuEntry{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."})
-	if err := workflow.SetQueryHandlerWithOptions(r.ctx, QueryState, func() (plan.ServiceStatus, error) { return r.status(), nil },
-		workflow.QueryHandlerOptions{Description: "The service: its state, why, and each workload."}); err != nil {
+	state := func() (plan.ServiceStatus, error) { return r.status(), nil }
+	if err := answerState(r.ctx, state, "The service: its state, why, and each workload."); err != nil {
 		return ServiceReleaseResult{}, err
 	}
 	workflow.Go(r.ctx, func(ctx workflow.Context) { r.listen(ctx) })

@@ -40,15 +40,11 @@ type ServingState struct {
 // party does one step at a time, on its own queue, beside the others. Temporal's Cancel means stop.
 func Serving(ctx workflow.Context, in serving.Input) (ServingResult, error) {
 	s := newServingRun(ctx, in)
-	if err := workflow.SetQueryHandlerWithOptions(s.ctx, QueryState, s.state,
-		workflow.QueryHandlerOptions{Description: "What the operation does now, and why it does not go on."}); err != nil {
-		return ServingResult{}, err
-	}
 	offerSignals(s.ctx,
 		menuEntry{serving.SignalSupersede, "A newer operation on the serving waits for this one to give way."},
 		menuEntry{serving.SignalPresence, "The worker of a party has gone away, or is back."},
 		menuEntry{serving.SignalGaveWay, "The operation before this one has given way."})
-	if err := s.offer(); err != nil {
+	if err := s.offer(s.state, "What the operation does now, and why it does not go on."); err != nil {
 		return ServingResult{}, err
 	}
 	if err := s.begin(); err != nil {

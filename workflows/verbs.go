@@ -100,8 +100,16 @@ func offerSignals(ctx workflow.Context, entries ...menuEntry) {
 	}
 }
 
-// offer lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
-func (l *loop[C]) offer() error {
+// answerState answers the query `state` by a function.
+func answerState(ctx workflow.Context, state any, description string) error {
+	return workflow.SetQueryHandlerWithOptions(ctx, QueryState, state, workflow.QueryHandlerOptions{Description: description})
+}
+
+// offer answers the query `state`, lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
+func (l *loop[C]) offer(state any, description string) error {
+	if err := answerState(l.ctx, state, description); err != nil {
+		return err
+	}
 	offerSignals(l.ctx, l.menu.verbs...)
 	for _, v := range l.menu.verbs {
 		if err := l.answerUpdate(v, func(payloads *commonpb.Payloads) (*envelope[C], error) {

@@ -51,19 +51,19 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 }
 
 // Finish makes one move of finalising; its failures are those of Move.
-func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.FinishResult, error) {
+func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error) {
 	t, err := a.rolloutJob(ctx, req.Subject, "")
 	if err != nil {
-		return rollout.FinishResult{}, attempt.ApplicationError(err)
+		return rollout.MoveResult{}, attempt.ApplicationError(err)
 	}
 	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew,
 		req.Action == rollout.FinishAutoscalers
 	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	d, err := t.run(ctx)
 	if err != nil {
-		return rollout.FinishResult{}, err
+		return rollout.MoveResult{}, err
 	}
-	return rollout.FinishResult{MoveResult: d.Numbers}, nil
+	return d.Numbers, nil
 }
 
 // rolloutJob begins an attempt. Style "" is that of what is saved on the workload.

@@ -148,9 +148,9 @@ func (r *releasing) finishRequest(action rollout.FinishAction, to rollout.Side) 
 	return rollout.FinishRequest{Subject: r.subject(), Action: action, To: to, Template: r.template, Change: r.change}
 }
 
-func (r *releasing) finish(action rollout.FinishAction, to rollout.Side) rollout.FinishResult {
+func (r *releasing) finish(action rollout.FinishAction, to rollout.Side) rollout.MoveResult {
 	r.b.t.Helper()
-	var result rollout.FinishResult
+	var result rollout.MoveResult
 	require.NoError(r.b.t, r.call(rollout.ActivityFinish, r.finishRequest(action, to), &result))
 	return result
 }

@@ -75,7 +75,7 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 		through(rollout.ActivityMove, r.moveRequest(1, "50%"), &moved)
 		d.holds(quarterSteps[1].split)
 		r.template = moved.Template
-		var finished rollout.FinishResult
+		var finished rollout.MoveResult
 		through(rollout.ActivityFinish, r.finishRequest(rollout.FinishResume, rollout.SideStable), &finished)
 		stop()
 		d.use(d.config, workload.Options{})

@@ -306,7 +306,7 @@ func TestRolloutClaims(t *testing.T) {
 	require.NotNil(t, other.begun.Adopted)
 	require.Equal(t, strategy.StylePartition, other.begun.Adopted.Style)
 	b.holds("web", map[string]int{"x:new": 2, "x:good": 2})
-	var finished rollout.FinishResult
+	var finished rollout.MoveResult
 	require.NoError(t, other.call(rollout.ActivityFinish, rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable}, &finished))
 	b.requireHome(before, "web", "x:good", 4)
 	other.begun = rollout.BeginResult{}

@@ -187,9 +187,8 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 	if err := s.place(ctx); err != nil {
 		return asFindings(err, result)
 	}
-	now := time.Now().UTC()
-	outline := machine.NewMachine(machine.Setup{Spec: s.request.Spec, Workflow: *h.WorkflowRef(s.key.workflowID(), ""), CreatedAt: now,
-		Actor: request.Actor, Reason: request.Reason, Via: string(schema.FrontDoorHTTP)}, now).Status()
+	outline := h.asAsked(s.key.workflowID(), machine.Asked{Spec: s.request.Spec, CreatedAt: time.Now().UTC(), Actor: request.Actor,
+		Reason: request.Reason, Via: string(schema.FrontDoorHTTP)})
 	result.Rollout = &outline
 	found, err := s.findings(ctx)
 	if err != nil {

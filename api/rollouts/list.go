@@ -139,8 +139,7 @@ func (l *rolloutLister) lost(ctx context.Context, key rolloutKey, summary schema
 }
 
 // GetRolloutHistory answers GET /api/v1/rollouts/{namespace}/{name}/history: the release that runs, and the past ones from their records.
-func (h *Handlers) GetRolloutHistory(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.GetRolloutHistoryParams) error {
+func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, params schema.GetRolloutHistoryParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err

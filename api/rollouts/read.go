@@ -36,7 +36,7 @@ type Handlers struct {
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
-func (h *Handlers) GetRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.GetRolloutParams) error {
+func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params schema.GetRolloutParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
@@ -200,11 +200,18 @@ func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Statu
 	if err != nil {
 		return rollout.Status{}, err
 	}
-	created := record.Spec.CreatedAt.UTC()
-	return machine.NewMachine(machine.Setup{Spec: spec, Release: record.Name, Workflow: *h.WorkflowRef(record.Spec.WorkflowID, ""),
-		CreatedAt: created,
-		Actor:     record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)},
-		created).Status(), nil
+	return h.asAsked(record.Spec.WorkflowID, askedOf(record, spec)), nil
+}
+
+// asAsked is a rollout as it was asked, before anything is done.
+func (h *Handlers) asAsked(workflowID string, asked machine.Asked) rollout.Status {
+	return machine.NewMachine(machine.Setup{Asked: asked, Workflow: *h.WorkflowRef(workflowID, "")}, asked.CreatedAt).Status()
+}
+
+// askedOf is the release that a record is of; what is released is told beside it.
+func askedOf(record *v1alpha1.ReleaseRecord, spec strategy.Spec) machine.Asked {
+	return machine.Asked{Spec: spec, Record: record.Name, CreatedAt: record.Spec.CreatedAt.UTC(), Actor: record.Spec.Actor,
+		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record)}
 }
 
 // specOf is what a rollout was asked.
@@ -246,8 +253,7 @@ func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
 }
 
 // WatchRollout answers GET /api/v1/rollouts/{namespace}/{name}/events.
-func (h *Handlers) WatchRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.WatchRolloutParams) error {
+func (h *Handlers) WatchRollout(c echo.Context, namespace, name string, params schema.WatchRolloutParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
@@ -231,11 +230,7 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 
 // leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
 func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
-	created := record.Spec.CreatedAt.UTC()
-	setup := machine.Setup{Spec: s.request.Spec, Release: record.Name, Workflow: *s.WorkflowRef(record.Spec.WorkflowID, ""),
-		CreatedAt: created,
-		Actor:     record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: s.bringHome}
-	status := machine.NewMachine(setup, created).Status()
+	status := s.asAsked(record.Spec.WorkflowID, askedOf(record, s.request.Spec))
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil
 		status.Workflow = s.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)

@@ -19,65 +19,52 @@ import (
 )
 
 // ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve.
-func (h *Handlers) ApproveRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.ApproveRolloutParams) error {
-	return h.carry(c, rollout.VerbApprove, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) ApproveRollout(c echo.Context, namespace, name string, params schema.ApproveRolloutParams) error {
+	return h.carry(c, rollout.VerbApprove, namespace, name, params)
 }
 
 // PauseRollout answers POST /api/v1/rollouts/{namespace}/{name}/pause.
-func (h *Handlers) PauseRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.PauseRolloutParams) error {
-	return h.carry(c, rollout.VerbPause, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) PauseRollout(c echo.Context, namespace, name string, params schema.PauseRolloutParams) error {
+	return h.carry(c, rollout.VerbPause, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // ResumeRollout answers POST /api/v1/rollouts/{namespace}/{name}/resume.
-func (h *Handlers) ResumeRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.ResumeRolloutParams) error {
-	return h.carry(c, rollout.VerbResume, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) ResumeRollout(c echo.Context, namespace, name string, params schema.ResumeRolloutParams) error {
+	return h.carry(c, rollout.VerbResume, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // RollbackRollout answers POST /api/v1/rollouts/{namespace}/{name}/rollback.
-func (h *Handlers) RollbackRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.RollbackRolloutParams) error {
-	return h.carry(c, rollout.VerbRollback, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) RollbackRollout(c echo.Context, namespace, name string, params schema.RollbackRolloutParams) error {
+	return h.carry(c, rollout.VerbRollback, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // StopRollout answers POST /api/v1/rollouts/{namespace}/{name}/stop.
-func (h *Handlers) StopRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.StopRolloutParams) error {
-	return h.carry(c, rollout.VerbStop, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) StopRollout(c echo.Context, namespace, name string, params schema.StopRolloutParams) error {
+	return h.carry(c, rollout.VerbStop, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // JumpRollout answers POST /api/v1/rollouts/{namespace}/{name}/jump.
-func (h *Handlers) JumpRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName, params schema.JumpRolloutParams) error {
-	return h.carry(c, rollout.VerbJump, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) JumpRollout(c echo.Context, namespace, name string, params schema.JumpRolloutParams) error {
+	return h.carry(c, rollout.VerbJump, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // RetryRollout answers POST /api/v1/rollouts/{namespace}/{name}/retry.
-func (h *Handlers) RetryRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.RetryRolloutParams) error {
-	return h.carry(c, rollout.VerbRetry, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) RetryRollout(c echo.Context, namespace, name string, params schema.RetryRolloutParams) error {
+	return h.carry(c, rollout.VerbRetry, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // PromoteRollout answers POST /api/v1/rollouts/{namespace}/{name}/promote.
-func (h *Handlers) PromoteRollout(c echo.Context, namespace schema.Namespace, name schema.RolloutName,
-	params schema.PromoteRolloutParams) error {
-	return h.carry(c, rollout.VerbPromote, rolloutAddress{params.Party, namespace, name, params.SlipwayVia})
+func (h *Handlers) PromoteRollout(c echo.Context, namespace, name string, params schema.PromoteRolloutParams) error {
+	return h.carry(c, rollout.VerbPromote, namespace, name, schema.ApproveRolloutParams(params))
 }
 
-// rolloutAddress is the address of a verb, and the door it came through.
-type rolloutAddress struct {
-	party           *schema.Party
-	namespace, name string
-	via             *schema.Via
-}
-
-// carry carries out a verb and answers the rollout as it is then.
-func (h *Handlers) carry(c echo.Context, verb rollout.Verb, at rolloutAddress) error {
-	request, err := readVerb(c, verb, at.via)
+// carry carries out a verb and answers the rollout as it is then. The parameters of all verbs are those of approve.
+func (h *Handlers) carry(c echo.Context, verb rollout.Verb, namespace, name string, params schema.ApproveRolloutParams) error {
+	request, err := readVerb(c, verb, params.SlipwayVia)
 	if err != nil {
 		return err
 	}
-	key, err := newRolloutKey(at.party, at.namespace, at.name)
+	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
 	}

@@ -98,11 +98,9 @@ func (s *rolloutStart) workflow() start.Workflow {
 }
 
 func (s *rolloutStart) input() workflows.RolloutInput {
-	return workflows.RolloutInput{
-		Spec: s.request.Spec, Queue: s.queue, Record: s.Written.Name, CreatedAt: s.Written.Spec.CreatedAt.UTC(),
-		Actor: s.Written.Spec.Actor, Reason: s.Written.Spec.Reason, Via: s.Written.Labels[v1alpha1.LabelVia],
-		UnreachableBudgetSeconds: s.BudgetSeconds(), BringHome: s.bringHome,
-	}
+	asked := askedOf(s.Written, s.request.Spec)
+	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
+	return workflows.RolloutInput{Asked: asked, Queue: s.queue}
 }
 
 // searchAttributes are what Temporal's lists can be filtered by.

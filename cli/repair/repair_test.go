@@ -63,8 +63,8 @@ func (h *recorded) Begin(_ context.Context, r rollout.BeginRequest) (rollout.Beg
 	return rollout.BeginResult{StableHash: "6d9c"}, h.answer("begin", r.Claim)
 }
 
-func (h *recorded) Finish(_ context.Context, r rollout.FinishRequest) (rollout.FinishResult, error) {
-	return rollout.FinishResult{}, h.answer(fmt.Sprintf("%s to %s", r.Action, r.To), r.Claim)
+func (h *recorded) Finish(_ context.Context, r rollout.FinishRequest) (rollout.MoveResult, error) {
+	return rollout.MoveResult{}, h.answer(fmt.Sprintf("%s to %s", r.Action, r.To), r.Claim)
 }
 
 func (h *recorded) Route(_ context.Context, r rollout.RouteRequest) (rollout.RouteResult, error) {

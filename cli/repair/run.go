@@ -29,7 +29,7 @@ import (
 // hands act on a cluster: the very functions that a party's worker registers, called without Temporal.
 type hands interface {
 	Begin(context.Context, rollout.BeginRequest) (rollout.BeginResult, error)
-	Finish(context.Context, rollout.FinishRequest) (rollout.FinishResult, error)
+	Finish(context.Context, rollout.FinishRequest) (rollout.MoveResult, error)
 	Route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error)
 }
 

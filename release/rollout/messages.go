@@ -17,7 +17,7 @@ const (
 	ActivityMove = "rollout.Move"
 	// ActivityRoute makes one change of the traffic. RouteRequest → RouteResult.
 	ActivityRoute = "rollout.Route"
-	// ActivityFinish makes one move of finalising with the pods. FinishRequest → FinishResult.
+	// ActivityFinish makes one move of finalising with the pods. FinishRequest → MoveResult.
 	ActivityFinish = "rollout.Finish"
 )
 
@@ -270,11 +270,6 @@ type FinishRequest struct {
 	Change strategy.Change `json:"change"`
 	// PutBack: as in MoveRequest.
 	PutBack bool `json:"putBack,omitempty"`
-}
-
-// FinishResult is what the pods are like.
-type FinishResult struct {
-	MoveResult
 }
 
 // HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.

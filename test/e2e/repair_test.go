@@ -304,7 +304,7 @@ func TestRepairOfAFrozenSplit(t *testing.T) {
 	t.Parallel()
 	a := abandon(t, harness.SharedStack(t), deploymentBy(strategy.StylePartition, harness.Nginx))
 	a.goTo(2, true)
-	patiently(t, func(ctx context.Context) (rollout.FinishResult, error) {
+	patiently(t, func(ctx context.Context) (rollout.MoveResult, error) {
 		return a.pods.Finish(ctx, rollout.FinishRequest{Subject: a.subject, Action: rollout.FinishFreeze, To: rollout.SideStable})
 	})
 	require.Empty(t, a.claim(), "a frozen split is nobody's")

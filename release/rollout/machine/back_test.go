@@ -69,7 +69,7 @@ func TestBringingHomeGivesWayToTheLiving(t *testing.T) {
 	require.Equal(t, ActBegin, w.next().Kind)
 	w.m.Failed(Failure{Kind: failure.Claimed, Message: "claimed", Holder: "rollout/default/shop/other@1"}, w.now)
 	require.Equal(t, ActAskHolder, w.next().Kind)
-	w.m.Done(Result{Holder: &workloadops.ClaimHolderResult{Reason: "it is at work"}}, w.now)
+	w.m.Done(Result{Holder: workloadops.ClaimHolderResult{Reason: "it is at work"}}, w.now)
 	require.Equal(t, ActComplete, w.next().Kind)
 	require.Contains(t, w.m.s.Note, "nothing was changed")
 
@@ -87,7 +87,7 @@ func TestScalingToOnePodUnpinsFirst(t *testing.T) {
 		w.m.Observed()
 		a := w.acts()
 		require.True(t, a.Move.Look)
-		w.m.Done(Result{Move: &rollout.MoveResult{Replicas: size, Updated: updated, UpdatedReady: updated, Canary: "canary", CanaryHash: "c", Template: "digest"}}, w.now)
+		w.m.Done(Result{Pods: rollout.MoveResult{Replicas: size, Updated: updated, UpdatedReady: updated, Canary: "canary", CanaryHash: "c", Template: "digest"}}, w.now)
 		w.updated = updated
 		require.Equal(t, rollout.WaitApproval, func() rollout.WaitKind { w.drive(); return w.m.Status().WaitingFor.Kind }())
 	}

@@ -13,24 +13,28 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Setup is what a rollout is told at its start and never changes.
-type Setup struct {
-	Spec strategy.Spec
-	// Claim is the claim on the workload; its run is the first of the workflow's chain. Release stands for this release within the chain: its
-	// record.
-	Claim   string
-	Release string
-	// Workflow is where it runs.
-	Workflow  plan.WorkflowRef
-	CreatedAt time.Time
+// Asked is a release as it was asked. Recorded histories carry it, as part of the workflow's input.
+type Asked struct {
+	Spec strategy.Spec `json:"spec"`
+	// Record is the name of the release's ReleaseRecord, which is completed at the end.
+	Record    string    `json:"record"`
+	CreatedAt time.Time `json:"createdAt"`
 	// Actor, Reason and Via are who started it, why, and through which front door.
-	Actor  string
-	Reason string
-	Via    string
-	// UnreachableBudgetSeconds is how long the party may be out of reach before the status says so.
-	UnreachableBudgetSeconds int64
-	// BringHome only brings home what an earlier release left on the workload.
-	BringHome bool
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Via    string `json:"via,omitempty"`
+	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so.
+	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
+	BringHome bool `json:"bringHome,omitempty"`
+}
+
+// Setup is what a rollout is told at its start and never changes: what was asked, the claim on the workload, whose run is the first of the
+// workflow's chain, and the workflow in which it runs. Its record stands for this release within the chain.
+type Setup struct {
+	Asked
+	Claim    string
+	Workflow plan.WorkflowRef
 }
 
 // Machine is the state machine of a rollout: what is to be done next and why, what results, failures and verbs change.
@@ -53,7 +57,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
 		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
-		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Release,
+		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Record,
 	}
 	m.s.Status.Workflow = &setup.Workflow
 	verb, what := verbStart, "the rollout was started"

@@ -77,15 +77,14 @@ func (a Action) stoppable() bool {
 	return a.Kind == ActHold || a.party()
 }
 
-// Result is what an action's activity answered; exactly the field of the action's kind is set.
+// Result is what an action's activity answered; exactly the field of the action's kind is set. Pods is that of ActMove and ActFinish.
 type Result struct {
-	Begin  *rollout.BeginResult
-	Holder *workloadops.ClaimHolderResult
-	Hold   *rollout.HoldTrafficResult
-	Move   *rollout.MoveResult
-	Route  *rollout.RouteResult
-	Finish *rollout.FinishResult
-	Leave  *rollout.LeaveTrafficResult
+	Begin  rollout.BeginResult
+	Holder workloadops.ClaimHolderResult
+	Hold   rollout.HoldTrafficResult
+	Pods   rollout.MoveResult
+	Route  rollout.RouteResult
+	Leave  rollout.LeaveTrafficResult
 }
 
 // activity is an activity whose summary, with the place where the rollout is, is also the reason that people read.

@@ -19,34 +19,34 @@ func (m *Machine) Done(r Result, now time.Time) {
 	same := a.epoch == m.epoch
 	switch a.Kind {
 	case ActBegin:
-		m.begun(*r.Begin)
+		m.begun(r.Begin)
 	case ActAskHolder:
-		m.holderKnown(*r.Holder)
+		m.holderKnown(r.Holder)
 	case ActHold:
 		m.s.Shared, m.s.SharedClaim = &r.Hold.Shared, r.Hold.Claim
 	case ActMove:
-		if r.Move.Stuck != "" {
-			m.stuck(*r.Move, same)
+		if r.Pods.Stuck != "" {
+			m.stuck(r.Pods, same)
 			return
 		}
 		m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt
 		// Of a step that was halted before anybody knew its new revision, the numbers are not known.
-		if !a.Halts() || r.Move.Canary != "" {
-			m.takeNumbers(*r.Move)
+		if !a.Halts() || r.Pods.Canary != "" {
+			m.takeNumbers(r.Pods)
 		}
 		if a.Halts() {
 			return
 		}
 		m.moved(a, same)
 	case ActRoute:
-		m.routed(a, *r.Route, same, now)
+		m.routed(a, r.Route, same, now)
 	case ActFinish:
 		if a.Finish.Action != rollout.FinishAutoscalers { // the workload that had the numbers is gone
-			m.takeNumbers(r.Finish.MoveResult)
+			m.takeNumbers(r.Pods)
 		}
 		m.finishedPods(a, same, now)
 	case ActLeave:
-		m.left(*r.Leave, same)
+		m.left(r.Leave, same)
 	case ActComplete:
 		m.s.Stage = stageOver
 	}

@@ -18,7 +18,7 @@ func unsettled(t *testing.T) *world {
 	w := newWorld(t, setup, 4)
 	a := w.next()
 	require.Equal(t, rollout.UnsettledTell, a.Begin.Unsettled, "it asks first: a settled workload is claimed at once")
-	w.m.Done(Result{Begin: &rollout.BeginResult{Replicas: 4, Unsettled: "Deployment shop/order is still being updated: 1 of 4 pods are of its newest template, 4 in all"}}, w.now)
+	w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 4, Unsettled: "Deployment shop/order is still being updated: 1 of 4 pods are of its newest template, 4 in all"}}, w.now)
 	return w
 }
 
@@ -61,7 +61,7 @@ func TestWhoeverStopsARolloutThatWaitsToBeginIsObeyedAtOnce(t *testing.T) {
 		w.m.Stopped()
 		a := w.next()
 		require.Equal(t, rollout.UnsettledTell, a.Begin.Unsettled, "whether the stopped wait has claimed the workload is not known: it is asked, and not waited for")
-		w.m.Done(Result{Begin: &rollout.BeginResult{Replicas: 4, Unsettled: "still being updated"}}, w.now)
+		w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 4, Unsettled: "still being updated"}}, w.now)
 		require.Equal(t, ActClose, w.drive().Kind)
 		require.Equal(t, phase, w.m.Status().Phase)
 	}

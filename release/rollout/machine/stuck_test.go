@@ -17,7 +17,7 @@ func TestAPodInTroubleIsInTheReason(t *testing.T) {
 	require.False(t, w.m.Stuck())
 	stuck := w.numbers()
 	stuck.Stuck, stuck.SpentSeconds = "pod web-x: ImagePullBackOff: manifest unknown", 7
-	w.m.Done(Result{Move: stuck}, w.now)
+	w.m.Done(Result{Pods: stuck}, w.now)
 	a = w.next()
 	require.Equal(t, ActMove, a.Kind, "it goes on where it was")
 	require.False(t, a.Move.TellStuck, "what is known is not told again")

@@ -80,24 +80,24 @@ func (w *world) perform(a Action) (r Result) {
 	case ActBegin:
 		w.actions = append(w.actions, "begin")
 		w.claimed = true
-		r.Begin = &rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", Adopted: w.adopted, Message: "begun"}
+		r.Begin = rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", Adopted: w.adopted, Message: "begun"}
 		w.adopted = nil
 	case ActAskHolder:
-		r.Holder = &workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}
+		r.Holder = workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}
 	case ActHold:
-		r.Hold = &rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: a.Hold.Name, Routings: []strategy.Routing{{Service: "edge"}}}}
+		r.Hold = rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: a.Hold.Name, Routings: []strategy.Routing{{Service: "edge"}}}}
 	case ActLeave:
-		r.Leave = &rollout.LeaveTrafficResult{Claim: "shared", Restore: !a.Leave.Restored, Shared: rollout.SharedTraffic{Routings: []strategy.Routing{{Service: "edge"}}}}
+		r.Leave = rollout.LeaveTrafficResult{Claim: "shared", Restore: !a.Leave.Restored, Shared: rollout.SharedTraffic{Routings: []strategy.Routing{{Service: "edge"}}}}
 	case ActMove:
 		w.move(*a.Move)
-		r.Move = w.numbers()
+		r.Pods = w.numbers()
 	case ActRoute:
 		r.Route = w.route(a)
 	case ActFinish:
 		w.finish(*a.Finish)
-		r.Finish = &rollout.FinishResult{MoveResult: *w.numbers()}
+		r.Pods = w.numbers()
 		if a.Finish.Action == rollout.FinishAutoscalers {
-			r.Finish = &rollout.FinishResult{}
+			r.Pods = rollout.MoveResult{}
 		}
 	case ActComplete:
 		w.actions = append(w.actions, "record")
@@ -105,8 +105,8 @@ func (w *world) perform(a Action) (r Result) {
 	return r
 }
 
-func (w *world) numbers() *rollout.MoveResult {
-	return &rollout.MoveResult{Replicas: w.size, Updated: w.updated, UpdatedReady: w.updated, StableReady: w.size - w.updated, Canary: "canary", CanaryHash: "c", Template: "digest", Message: "numbers"}
+func (w *world) numbers() rollout.MoveResult {
+	return rollout.MoveResult{Replicas: w.size, Updated: w.updated, UpdatedReady: w.updated, StableReady: w.size - w.updated, Canary: "canary", CanaryHash: "c", Template: "digest", Message: "numbers"}
 }
 
 func (w *world) move(q rollout.MoveRequest) {
@@ -133,10 +133,10 @@ func (w *world) move(q rollout.MoveRequest) {
 	w.updated = max(w.updated, target)
 }
 
-func (w *world) route(a Action) *rollout.RouteResult {
+func (w *world) route(a Action) rollout.RouteResult {
 	if a.shared {
 		w.actions = append(w.actions, "shared "+string(a.Route.Action))
-		return &rollout.RouteResult{Modified: true, GraceSeconds: 3}
+		return rollout.RouteResult{Modified: true, GraceSeconds: 3}
 	}
 	w.actions = append(w.actions, string(a.Route.Action))
 	switch a.Route.Action {
@@ -163,7 +163,7 @@ func (w *world) route(a Action) *rollout.RouteResult {
 		require.Zero(w.t, w.share, "a canary Service goes when no traffic goes to it")
 		w.services = false
 	}
-	return &rollout.RouteResult{Modified: true, GraceSeconds: 3}
+	return rollout.RouteResult{Modified: true, GraceSeconds: 3}
 }
 
 func (w *world) finish(q rollout.FinishRequest) {
@@ -215,7 +215,7 @@ func (w *world) fail(kind failure.Kind, message string) {
 }
 
 func setupOf(style strategy.Style, traffic bool, steps ...strategy.Step) Setup {
-	s := Setup{Claim: "rollout/default/shop/order@1", Release: "r1", CreatedAt: epoch, UnreachableBudgetSeconds: 120}
+	s := Setup{Claim: "rollout/default/shop/order@1", Asked: Asked{Record: "r1", CreatedAt: epoch, UnreachableBudgetSeconds: 120}}
 	s.Spec.Namespace, s.Spec.Name = "shop", "order"
 	s.Spec.WorkloadRef.Kind, s.Spec.WorkloadRef.Name = "Deployment", "order"
 	s.Spec.Strategy = strategy.Strategy{Style: style, Steps: steps}

@@ -214,7 +214,7 @@ func TestRetryAfterADrift(t *testing.T) {
 		w.actions = nil
 		w.m.Observed()
 		require.Equal(t, ActMove, w.next().Kind, "%s: it is looked at", style)
-		w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: w.numbers()}, w.now)
+		w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: new(w.numbers())}, w.now)
 		w.drive()
 		require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, style)
 		require.Zero(t, w.share, style)

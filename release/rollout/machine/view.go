@@ -112,7 +112,7 @@ func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
 // gate stands for this visit of the step at which the release is, at one revision.
 func (m *Machine) gate() string {
 	s := m.s.Status
-	return workloadops.Gate(m.setup.Claim+" "+m.setup.Release, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit))
+	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit))
 }
 
 func (m *Machine) nextIndex() int {
