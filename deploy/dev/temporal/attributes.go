@@ -16,42 +16,38 @@ import (
 // How long a server that has just started may take until it answers.
 const readyTimeout = 60 * time.Second
 
-// ensureSearchAttributes waits until the server answers, and adds the attributes that a namespace of an earlier start
+// ensureSearchAttributes waits until the server answers, and adds the attributes that the namespace of an earlier start
 // lacks. An attribute that exists with another type is an error, since the server cannot change it.
 func ensureSearchAttributes(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	c, err := client.NewLazyClient(client.Options{HostPort: o.frontendAddress(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.NewLazyClient(client.Options{HostPort: address(o.Port), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return fmt.Errorf("client of the Temporal server: %w", err)
 	}
 	defer c.Close()
-	for _, namespace := range o.Namespaces {
-		known, err := listSearchAttributes(ctx, c.OperatorService(), namespace)
-		if err != nil {
-			return fmt.Errorf("search attributes of namespace %s: %w", namespace, err)
-		}
-		missing, err := missingAttributes(known, o.SearchAttributes)
-		if err != nil {
-			return fmt.Errorf("namespace %s: %w", namespace, err)
-		}
-		if len(missing) == 0 {
-			continue
-		}
-		request := &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing}
-		if _, err := c.OperatorService().AddSearchAttributes(ctx, request); err != nil {
-			return fmt.Errorf("add search attributes to namespace %s: %w", namespace, err)
-		}
+	known, err := listSearchAttributes(ctx, c.OperatorService())
+	if err != nil {
+		return fmt.Errorf("list the search attributes: %w", err)
+	}
+	missing, err := missingAttributes(known, o.SearchAttributes)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	request := &operatorservice.AddSearchAttributesRequest{Namespace: namespaceName, SearchAttributes: missing}
+	if _, err := c.OperatorService().AddSearchAttributes(ctx, request); err != nil {
+		return fmt.Errorf("add search attributes: %w", err)
 	}
 	return nil
 }
 
 // listSearchAttributes tries again until the server answers or ctx is done.
-func listSearchAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, namespace string) (map[string]enumspb.IndexedValueType, error) {
+func listSearchAttributes(ctx context.Context,
+	operator operatorservice.OperatorServiceClient) (map[string]enumspb.IndexedValueType, error) {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		answer, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+		answer, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespaceName})
 		if err == nil {
 			return answer.GetCustomAttributes(), nil
 		}
@@ -71,7 +67,8 @@ func missingAttributes(known, wanted map[string]enumspb.IndexedValueType) (map[s
 		case !ok:
 			missing[name] = kind
 		case has != kind:
-			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose another name or a new database file", name, has, kind))
+			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose another name or a "+
+				"new database file", name, has, kind))
 		}
 	}
 	return missing, errors.Join(clashes...)

@@ -1,10 +1,7 @@
 // Command temporal-dev is the Temporal server of the local stack: all four services and the Web UI in one process, on
-// one SQLite file. It has no access control: use it on a loopback address only.
+// one SQLite file. It has no access control, and so listens on the loopback address only.
 //
-//	temporal-dev server start-dev --port 7233 --ui-port 8233 --db-filename temporal.db
-//
-// The words `server start-dev` may be left out. Its flags are those of the Temporal CLI as far as they go, so that
-// testsuite.StartDevServer can start it by DevServerOptions.ExistingPath.
+//	temporal-dev --port 7233 --ui-port 8233 --db-filename temporal.db
 package main
 
 import (
@@ -13,10 +10,38 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
+
+	enumspb "go.temporal.io/api/enums/v1"
 )
+
+// options says what to serve, where and from which file.
+type options struct {
+	Port, UIPort     int
+	DBFilename       string
+	SearchAttributes map[string]enumspb.IndexedValueType
+	LogLevel         string
+}
+
+const listenIP = "127.0.0.1"
+
+func address(port int) string { return net.JoinHostPort(listenIP, strconv.Itoa(port)) }
+
+// slipwayAttributes are the search attributes that Slipway writes.
+var slipwayAttributes = map[string]enumspb.IndexedValueType{
+	"SlipwayKind":         enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"SlipwayState":        enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"SlipwayName":         enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"SlipwayNamespace":    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"SlipwayWaitingFor":   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"SlipwayWaitingSince": enumspb.INDEXED_VALUE_TYPE_DATETIME,
+	"SlipwayParties":      enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+	"SlipwayServices":     enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -45,11 +70,32 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Temporal serves on %s", o.frontendAddress())
-	if !o.Headless {
-		fmt.Fprintf(out, ", its Web UI on http://%s", o.uiAddress())
-	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "Temporal serves on %s, its Web UI on http://%s\n", address(o.Port), address(o.UIPort))
 	<-ctx.Done()
 	return s.stop()
+}
+
+// parseFlags refuses every flag and value that it does not know; usage goes to out.
+func parseFlags(args []string, out io.Writer) (options, error) {
+	o := options{SearchAttributes: slipwayAttributes, LogLevel: "warn"}
+	set := flag.NewFlagSet("temporal-dev", flag.ContinueOnError)
+	set.SetOutput(out)
+	set.IntVar(&o.Port, "port", 7233, "port of the server's gRPC API")
+	set.IntVar(&o.UIPort, "ui-port", 8233, "port of the Web UI")
+	set.StringVar(&o.DBFilename, "db-filename", "", "SQLite file that keeps everything over a restart")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case set.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q: only flags are taken, see --help", set.Arg(0))
+	case o.DBFilename == "":
+		return o, errors.New("--db-filename is missing: name the file that keeps everything")
+	}
+	for _, port := range []int{o.Port, o.UIPort} {
+		if port < 1 || port > 65535 {
+			return o, fmt.Errorf("%d is not a port: want 1 to 65535", port)
+		}
+	}
+	return o, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"syscall"
 
 	"go.temporal.io/server/common/primitives"
@@ -12,8 +11,6 @@ import (
 
 // servicePorts is the gRPC port of each of the server's services.
 type servicePorts map[primitives.ServiceName]int
-
-func hostPort(ip string, port int) string { return net.JoinHostPort(ip, strconv.Itoa(port)) }
 
 // choosePorts checks that the ports that were asked for are free, since the server and its UI say little when they are
 // not, and finds ports for the services that only talk to each other.
@@ -25,10 +22,10 @@ func choosePorts(o options) (servicePorts, error) {
 			_ = l.Close()
 		}
 	}()
-	open := func(ip string, port int, flagName string) (int, error) {
-		l, err := net.Listen("tcp", hostPort(ip, port))
+	open := func(port int, flagName string) (int, error) {
+		l, err := net.Listen("tcp", address(port))
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return 0, fmt.Errorf("port %d on %s is in use by another process: choose another with %s", port, ip, flagName)
+			return 0, fmt.Errorf("port %d on %s is in use by another process: choose another with %s", port, listenIP, flagName)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("listen for %s: %w", flagName, err)
@@ -38,16 +35,14 @@ func choosePorts(o options) (servicePorts, error) {
 	}
 	ports := servicePorts{}
 	var err error
-	if ports[primitives.FrontendService], err = open(o.IP, o.Port, "--port"); err != nil {
+	if ports[primitives.FrontendService], err = open(o.Port, "--port"); err != nil {
 		return nil, err
 	}
-	if !o.Headless {
-		if _, err := open(o.UIIP, o.UIPort, "--ui-port"); err != nil {
-			return nil, err
-		}
+	if _, err := open(o.UIPort, "--ui-port"); err != nil {
+		return nil, err
 	}
 	for _, name := range []primitives.ServiceName{primitives.HistoryService, primitives.MatchingService, primitives.WorkerService} {
-		if ports[name], err = open(o.IP, 0, "an internal service"); err != nil {
+		if ports[name], err = open(0, "an internal service"); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	uiserver "github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	"github.com/temporalio/ui-server/v2/server/server_options"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -17,22 +20,27 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// The name of the one cluster and of the one data store.
+// The names of the one cluster, of the one data store and of the namespace that Slipway's processes use.
 const (
-	clusterName = "active"
-	storeName   = "sqlite"
+	clusterName   = "active"
+	storeName     = "sqlite"
+	namespaceName = "default"
 )
 
-// Fixed when the file is created. All writes share one SQLite connection, so more shards would not make it faster.
-const historyShards = 1
+const (
+	// historyShards is fixed when the file is created. All writes share one SQLite connection, so more would not make it faster.
+	historyShards = 1
+	// retention is how long closed workflows are kept.
+	retention = 72 * time.Hour
+)
 
 type server struct {
 	temporal temporal.Server
-	ui       *webUI
+	ui       *uiserver.Server
 }
 
-// start returns when the server answers and has the namespaces and search attributes that were asked for. What an
-// existing file holds is kept.
+// start returns when the server answers and has its namespace and search attributes. What an existing file holds is
+// kept.
 func start(ctx context.Context, o options) (*server, error) {
 	ports, err := choosePorts(o)
 	if err != nil {
@@ -52,35 +60,60 @@ func start(ctx context.Context, o options) (*server, error) {
 	if err := ensureSearchAttributes(ctx, o); err != nil {
 		return nil, errors.Join(err, s.temporal.Stop())
 	}
-	if !o.Headless {
-		s.ui = startUI(o)
-	}
+	s.ui = newUI(o)
+	// Its port was found free by choosePorts; should another process take it in between, the UI ends this process with a message.
+	go func() { _ = s.ui.Start() }()
 	return s, nil
 }
 
 func (s *server) stop() error {
-	if s.ui != nil {
-		s.ui.stop()
-	}
+	s.ui.Stop()
 	return s.temporal.Stop()
 }
 
+func newUI(o options) *uiserver.Server {
+	return uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
+		Host:                listenIP,
+		Port:                o.UIPort,
+		TemporalGRPCAddress: address(o.Port),
+		EnableUI:            true,
+		DefaultNamespace:    namespaceName,
+		HideLogs:            true,
+		// Both would ask hosts of the internet.
+		DisableNewsFetch:   true,
+		NotifyOnNewVersion: false,
+		// A browser sends the cookie over plain HTTP only if it may.
+		CORS: uiconfig.CORS{CookieInsecure: true},
+	}))
+}
+
+// dynamicConfig lets timers fire to 10 ms instead of 1 s, which is what makes short tests short. One partition per task queue is plenty
+// for one machine, and a task then always meets its poller at once. Search attributes that are added to a running server must be usable
+// at once. Temporal's own workers, those of schedules and batches, serve the default namespace alone: those of tests, of which there are
+// thousands, would keep both cores busy with their polls.
+var dynamicConfig = dynamicconfig.StaticClient{
+	dynamicconfig.TimerProcessorMaxTimeShift.Key():              10 * time.Millisecond,
+	dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():      1,
+	dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():     1,
+	dynamicconfig.EnableServerVersionCheck.Key():                false,
+	dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+	dynamicconfig.WorkerPerNamespaceWorkerCount.Key(): []dynamicconfig.ConstrainedValue{
+		{Value: 0}, {Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1},
+	},
+}
+
 func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server, error) {
-	// Search attributes that are added to a running server must be usable at once.
-	dynamic := dynamicconfig.StaticClient{
-		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
-		dynamicconfig.WorkerPerNamespaceWorkerCount.Key():           schedulers(o.Namespaces),
+	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Stdout: true, Level: o.LogLevel, Format: "console"}))
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for name, port := range ports {
+		hosts[name] = static.SingleLocalHost(address(port))
 	}
-	for key, value := range o.DynamicConfig {
-		dynamic[dynamicconfig.MakeKey(key)] = value
-	}
-	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Stdout: true, Level: o.LogLevel, Format: o.LogFormat}))
 	return temporal.NewServer(
 		temporal.WithConfig(serverConfig(o, db, ports)),
 		temporal.ForServices(temporal.DefaultServices),
-		temporal.WithStaticHosts(staticHosts(o, ports)),
+		temporal.WithStaticHosts(hosts),
 		temporal.WithLogger(logger),
-		temporal.WithDynamicConfigClient(dynamic),
+		temporal.WithDynamicConfigClient(dynamicConfig),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
 			return authorization.NewNoopClaimMapper()
@@ -88,20 +121,10 @@ func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server
 	)
 }
 
-// schedulers gives Temporal's own workers, those of schedules and batches, to the namespaces that the server was started with. The namespaces of tests, of
-// which there are thousands, would keep both cores busy with their polls alone.
-func schedulers(namespaces []string) []dynamicconfig.ConstrainedValue {
-	values := []dynamicconfig.ConstrainedValue{{Value: 0}}
-	for _, namespace := range namespaces {
-		values = append(values, dynamicconfig.ConstrainedValue{Constraints: dynamicconfig.Constraints{Namespace: namespace}, Value: 1})
-	}
-	return values
-}
-
 func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config {
 	c := &config.Config{
 		Services:            map[string]config.Service{},
-		PublicClient:        config.PublicClient{HostPort: o.frontendAddress()},
+		PublicClient:        config.PublicClient{HostPort: address(o.Port)},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		ClusterMetadata:     clusterMetadata(o),
 		Persistence: config.Persistence{
@@ -111,13 +134,13 @@ func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config 
 			DataStores:       map[string]config.DataStore{storeName: {SQL: db}},
 		},
 	}
-	c.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: o.IP}
+	c.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: listenIP}
 	c.Archival.History.State = config.ArchivalDisabled
 	c.Archival.Visibility.State = config.ArchivalDisabled
 	c.NamespaceDefaults.Archival.History.State = config.ArchivalDisabled
 	c.NamespaceDefaults.Archival.Visibility.State = config.ArchivalDisabled
 	for name, port := range ports {
-		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: o.IP}}
+		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: listenIP}}
 	}
 	return c
 }
@@ -131,16 +154,8 @@ func clusterMetadata(o options) *cluster.Config {
 		ClusterInformation: map[string]cluster.ClusterInformation{clusterName: {
 			Enabled:                true,
 			InitialFailoverVersion: 1,
-			RPCAddress:             o.frontendAddress(),
+			RPCAddress:             address(o.Port),
 			ClusterID:              uuid.NewString(),
 		}},
 	}
-}
-
-func staticHosts(o options, ports servicePorts) map[primitives.ServiceName]static.Hosts {
-	hosts := map[primitives.ServiceName]static.Hosts{}
-	for name, port := range ports {
-		hosts[name] = static.SingleLocalHost(hostPort(o.IP, port))
-	}
-	return hosts
 }

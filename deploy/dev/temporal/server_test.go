@@ -35,7 +35,6 @@ func TestServerKeepsItsFile(t *testing.T) {
 
 	o.Port, o.UIPort = freePort(t), freePort(t)
 	o.SearchAttributes["Owner"] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
-	o.Namespaces = append(o.Namespaces, "other")
 	s = startServer(t, o)
 	runWorkflow(t, o, "second", "Owner", "alice")
 	require.Equal(t, []string{"first", "second"}, closedWorkflows(t, o), "what was there before the restart is there after it")
@@ -47,8 +46,7 @@ func TestServerKeepsItsFile(t *testing.T) {
 }
 
 func testOptions(t *testing.T) options {
-	return options{IP: "127.0.0.1", Port: freePort(t), UIIP: "127.0.0.1", UIPort: freePort(t), DBFilename: filepath.Join(t.TempDir(), "new", "t.db"),
-		Namespaces: []string{"default"}, Retention: 24 * time.Hour, LogLevel: "fatal", LogFormat: "console"}
+	return options{Port: freePort(t), UIPort: freePort(t), DBFilename: filepath.Join(t.TempDir(), "new", "t.db"), LogLevel: "fatal"}
 }
 
 func startServer(t *testing.T, o options) *server {
@@ -66,7 +64,7 @@ func freePort(t *testing.T) int {
 
 func requireUI(t *testing.T, o options) {
 	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + o.uiAddress() + "/namespaces/default/workflows")
+		answer, err := http.Get("http://" + address(o.UIPort) + "/namespaces/default/workflows")
 		if err != nil {
 			return false
 		}
@@ -76,7 +74,7 @@ func requireUI(t *testing.T, o options) {
 }
 
 func runWorkflow(t *testing.T, o options, id, attribute, value string) {
-	c, err := client.Dial(client.Options{HostPort: o.frontendAddress()})
+	c, err := client.Dial(client.Options{HostPort: address(o.Port)})
 	require.NoError(t, err)
 	defer c.Close()
 	w := worker.New(c, "q", worker.Options{})
@@ -92,7 +90,7 @@ func runWorkflow(t *testing.T, o options, id, attribute, value string) {
 }
 
 func closedWorkflows(t *testing.T, o options) []string {
-	c, err := client.Dial(client.Options{HostPort: o.frontendAddress()})
+	c, err := client.Dial(client.Options{HostPort: address(o.Port)})
 	require.NoError(t, err)
 	defer c.Close()
 	var ids []string
@@ -109,6 +107,24 @@ func closedWorkflows(t *testing.T, o options) []string {
 func TestStoppedBeforeItIsUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	args := []string{"--port", strconv.Itoa(freePort(t)), "--ui-port", strconv.Itoa(freePort(t)), "--log-level", "never"}
+	args := []string{"--port", strconv.Itoa(freePort(t)), "--ui-port", strconv.Itoa(freePort(t)), "--db-filename", filepath.Join(t.TempDir(), "t.db")}
 	require.NoError(t, run(ctx, args, io.Discard), "a server that is told to stop while it starts has not failed")
+}
+
+func TestParseFlagsRefuses(t *testing.T) {
+	cases := []struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		{"a flag of the Temporal CLI that this server does not have", []string{"--ui-asset-path", "x"}, "flag provided but not defined"},
+		{"a word that is no flag", []string{"start"}, `unexpected argument "start"`},
+		{"no file", nil, "--db-filename is missing"},
+		{"a port that none can be", []string{"--db-filename", "t.db", "--port", "70000"}, "70000 is not a port"},
+		{"no port", []string{"--db-filename", "t.db", "--ui-port", "0"}, "0 is not a port"},
+	}
+	for _, c := range cases {
+		_, err := parseFlags(c.args, io.Discard)
+		require.ErrorContains(t, err, c.want, c.reason)
+	}
 }
