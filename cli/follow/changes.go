@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/plan"
 )
 
 // Change is one line that tells what happened to a release, and when.
@@ -30,21 +32,24 @@ func (c Changes) InOrder() []Change {
 	return c
 }
 
-// Decision is a verb that somebody sent, and what became of it.
-type Decision struct {
-	At time.Time
-	// Verb says what was asked: "approve of step 2".
-	Verb, Actor, Via, Outcome, Message, Reason string
+// Decisions adds lines for what people have sent. What has no time has that of the look.
+func (c *Changes) Decisions(sent []audit.Entry, look time.Time) {
+	for _, d := range sent {
+		c.Tell(render.TimeOr(&d.At, look), "%s", decision(d))
+	}
 }
 
-// String reads "approve of step 2 by li via cli, accepted: … (reason given: …)".
-func (d Decision) String() string {
-	actor := render.OneLine(d.Actor)
-	if actor == "" {
-		actor = "somebody"
+// decision reads "approve of step 2 by li via cli, accepted: … (reason given: …)".
+func decision(d audit.Entry) string {
+	what := string(d.Verb)
+	if d.Step > 0 {
+		what += fmt.Sprintf(" of step %d", d.Step)
 	}
-	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(d.Verb), actor, render.OneLine(d.Via), render.OneLine(d.Outcome),
-		render.OneLine(d.Message))
+	if d.Party != "" {
+		what += " of " + d.Party
+	}
+	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(what), cmp.Or(render.OneLine(d.Actor), "somebody"), render.OneLine(d.Via),
+		render.OneLine(string(d.Outcome)), render.OneLine(d.Message))
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
 	}
@@ -52,16 +57,17 @@ func (d Decision) String() string {
 }
 
 // Footer is what stands below the drawing of a release: who decided what, and the workflow.
-func Footer(title string, decisions []Decision, workflow, url string) []render.Line {
+func Footer(title string, sent []audit.Entry, workflow *plan.WorkflowRef) []render.Line {
 	var lines []render.Line
-	if len(decisions) > 0 {
+	if len(sent) > 0 {
 		lines = append(lines, render.Line{}, render.Line{{Text: title}})
 	}
-	for _, d := range decisions {
-		lines = append(lines, render.Line{{Text: "  " + d.At.Local().Format(time.DateTime) + "  " + d.String()}})
+	for _, d := range sent {
+		lines = append(lines, render.Line{{Text: "  " + d.At.Local().Format(time.DateTime) + "  " + decision(d)}})
 	}
-	if workflow != "" {
-		lines = append(lines, render.Line{}, render.Line{{Text: render.OneLine(strings.TrimSpace("workflow " + workflow + "  " + url))}})
+	if workflow != nil && workflow.ID != "" {
+		text := strings.TrimSpace("workflow " + workflow.ID + "  " + workflow.URL)
+		lines = append(lines, render.Line{}, render.Line{{Text: render.OneLine(text)}})
 	}
 	return lines
 }

@@ -15,9 +15,9 @@ import (
 // aroundStep is how many steps before and after the current one are drawn where there is no room for all of them.
 const aroundStep = 2
 
-// Whole draws all of the rollout, however wide and long that is.
-func Whole(d render.Drawing, s rollout.Status) []string {
-	return d.Render(layout(d, s, len(s.Steps)), render.Unbounded)
+// Whole draws all of the rollout, however wide and long that is, with a footer.
+func Whole(d render.Drawing, s rollout.Status, footer ...render.Line) []string {
+	return d.Render(append(layout(d, s, len(s.Steps)), footer...), render.Unbounded)
 }
 
 // Fit draws as much of the rollout as width columns and height lines hold: steps far from the current one are left out first.

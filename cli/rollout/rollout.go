@@ -66,7 +66,7 @@ func newNoun(a *app.App) *rollouts {
 			return readOne(ctx, api, nameOf(where.Party, key))
 		},
 		Describe: func(_ *app.App, _ string, s client.Rollout) error {
-			a.Draw(append(Whole(a.Drawing(), s), footer(a.Drawing(), s)...))
+			a.Draw(Whole(a.Drawing(), s, follow.Footer("what was decided", s.History, s.Workflow)...))
 			return nil
 		},
 	}
@@ -79,18 +79,6 @@ func nameOf(party, key string) app.Name {
 
 func readOne(ctx context.Context, api *client.Client, n app.Name) (apiclient.Reply[client.Rollout], error) {
 	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name, &client.GetRolloutParams{Party: n.PartyParam()}))
-}
-
-func footer(d render.Drawing, s rollout.Status) []string {
-	var decisions []follow.Decision
-	for _, entry := range s.History {
-		decisions = append(decisions, decision(entry))
-	}
-	id, url := "", ""
-	if s.Workflow != nil {
-		id, url = s.Workflow.ID, s.Workflow.URL
-	}
-	return d.Render(follow.Footer("what was decided", decisions, id, url), render.Unbounded)
 }
 
 func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int,

@@ -14,7 +14,6 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -167,9 +166,7 @@ The exit code is 0 when it got there, and otherwise:
 // Changes tell how a rollout came from one state to the next, in the order of time.
 func Changes(before, now rollout.Status, look time.Time) []follow.Change {
 	var lines follow.Changes
-	for _, d := range now.History[min(len(before.History), len(now.History)):] {
-		lines.Tell(render.TimeOr(&d.At, look), "%s", decision(d))
-	}
+	lines.Decisions(now.History[min(len(before.History), len(now.History)):], look)
 	tellSteps(&lines, before, now)
 	if before.CanaryReplicas != now.CanaryReplicas || before.CanaryReadyReplicas != now.CanaryReadyReplicas {
 		lines.Tell(look, "  pods: %s", podsInWords(now))
@@ -210,14 +207,6 @@ func tellSteps(lines *follow.Changes, before, now rollout.Status) {
 				render.After(step.StartedAt, step.FinishedAt))
 		}
 	}
-}
-
-func decision(d audit.Entry) follow.Decision {
-	what := string(d.Verb)
-	if d.Step > 0 {
-		what += fmt.Sprintf(" of step %d", d.Step)
-	}
-	return follow.Decision{At: d.At, Verb: what, Actor: d.Actor, Via: d.Via, Outcome: string(d.Outcome), Message: d.Message, Reason: d.Reason}
 }
 
 // Epilogue is the last word on a rollout, and what to do next.

@@ -16,11 +16,10 @@ func whole(d render.Drawing, v serving.View) []string {
 	if endpoints := endpointLines(v); len(endpoints) > 0 {
 		lines = append(append(lines, render.Line{}), endpoints...)
 	}
-	id, url := "", ""
-	if op := v.Operation; op != nil && op.Workflow != nil {
-		id, url = op.Workflow.ID, op.Workflow.URL
+	if op := v.Operation; op != nil {
+		lines = append(lines, follow.Footer("what was decided", decisions(v), op.Workflow)...)
 	}
-	return d.Render(append(lines, follow.Footer("what was decided", decisions(v), id, url)...), render.Unbounded)
+	return d.Render(lines, render.Unbounded)
 }
 
 // Fit draws as much of the serving as width columns and height lines hold: parties that have all that they are to have are left out first.

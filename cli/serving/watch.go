@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -113,11 +114,7 @@ func changes(before, now serving.View, look time.Time) []follow.Change {
 		}
 		lines.Tell(at, "%s%s", operationInWords(now), render.Because(render.ReasonAndMessage(op.Reason, op.Message)))
 	}
-	for _, d := range decisions(now) {
-		if !slices.Contains(decisions(before), d) {
-			lines.Tell(render.TimeOr(&d.At, look), "%s", d)
-		}
-	}
+	lines.Decisions(slices.DeleteFunc(decisions(now), func(d audit.Entry) bool { return slices.Contains(decisions(before), d) }), look)
 	former := map[string]serving.PartyView{}
 	for _, p := range before.Parties {
 		former[partyKey(p)] = p
@@ -133,18 +130,13 @@ func changes(before, now serving.View, look time.Time) []follow.Change {
 	return lines
 }
 
-func decisions(v serving.View) []follow.Decision {
-	var all []follow.Decision
+func decisions(v serving.View) (all []audit.Entry) {
 	if v.Operation == nil {
 		return nil
 	}
 	for _, d := range v.Operation.History {
-		what := d.Verb
-		if d.Party != "" {
-			what += " of " + d.Party
-		}
-		all = append(all, follow.Decision{At: d.At.Time, Verb: what, Actor: d.Actor, Via: d.Via, Outcome: d.Outcome, Message: d.Message,
-			Reason: d.Reason})
+		all = append(all, audit.Entry{At: d.At.Time, Actor: d.Actor, Via: d.Via, Verb: audit.Verb(d.Verb), Party: d.Party, Reason: d.Reason,
+			Outcome: audit.Outcome(d.Outcome), Message: d.Message})
 	}
 	return all
 }

@@ -19,9 +19,9 @@ const (
 	leastDetail = fewWaves
 )
 
-// Whole draws all of the task, however wide and long that is.
-func Whole(d render.Drawing, t plan.Task) []string {
-	return d.Render(layout(d, t, everything), render.Unbounded)
+// Whole draws all of the task, however wide and long that is, with a footer.
+func Whole(d render.Drawing, t plan.Task, footer ...render.Line) []string {
+	return d.Render(append(layout(d, t, everything), footer...), render.Unbounded)
 }
 
 // Fit draws as much of the task as width columns and height lines hold; what moves or failed is left out last.

@@ -15,7 +15,6 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -60,30 +59,13 @@ func newNoun(a *app.App) *tasks {
 			return answer, err
 		},
 		Describe: func(_ *app.App, _ string, t client.Task) error {
-			a.Draw(append(Whole(a.Drawing(), t), footer(a.Drawing(), t)...))
+			a.Draw(Whole(a.Drawing(), t, follow.Footer("what was asked of it", t.History, t.Workflow)...))
 			return nil
 		},
 		Delete: func(ctx context.Context, api *client.Client, id string) error {
 			return apiclient.NoContent(api.DeleteTask(ctx, id))
 		},
 	}
-}
-
-func footer(d render.Drawing, t plan.Task) []string {
-	var decisions []follow.Decision
-	for _, entry := range t.History {
-		decisions = append(decisions, decision(entry))
-	}
-	var workflow plan.WorkflowRef
-	if t.Workflow != nil {
-		workflow = *t.Workflow
-	}
-	return d.Render(follow.Footer("what was asked of it", decisions, workflow.ID, workflow.URL), render.Unbounded)
-}
-
-func decision(d audit.Entry) follow.Decision {
-	return follow.Decision{At: d.At, Verb: string(d.Verb), Actor: d.Actor, Via: d.Via, Outcome: string(d.Outcome),
-		Message: d.Message, Reason: d.Reason}
 }
 
 func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary, string, error) {

@@ -109,9 +109,7 @@ func Epilogue(t plan.Task) string {
 // What the task gives no time for has that of the look.
 func Changes(before, now plan.Task, look time.Time) []follow.Change {
 	var lines follow.Changes
-	for _, d := range now.History[min(len(before.History), len(now.History)):] {
-		lines.Tell(render.TimeOr(&d.At, look), "%s", decision(d))
-	}
+	lines.Decisions(now.History[min(len(before.History), len(now.History)):], look)
 	waves := now.Waves()
 	for n, wave := range waves {
 		if !begun(before, wave) && begun(now, wave) {
