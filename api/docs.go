@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,53 +19,53 @@ import (
 //go:embed docs.html
 var docsTemplate string
 
+// docsPage is what the page is rendered from: the description as it is, and the kinds of problems.
+type docsPage struct {
+	*openapi3.T
+	Problems []problem.Kind
+}
+
 // renderDocs is the API's description as one page that needs nothing from elsewhere.
 func renderDocs(spec *openapi3.T) ([]byte, error) {
-	page := template.New("docs").Funcs(template.FuncMap{"prose": prose, "typeOf": typeOf, "sample": sample})
-	if _, err := page.Parse(docsTemplate); err != nil {
+	page := docsPage{spec, problem.Kinds()}
+	text := template.New("docs").Funcs(template.FuncMap{"prose": prose, "typeOf": typeOf, "sample": sample, "types": mediaTypes,
+		"schemaOf": schemaOf, "operations": page.operations, "fields": docsFields})
+	if _, err := text.Parse(docsTemplate); err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err := page.Execute(&out, docsPage{Info: spec.Info, Groups: docsGroups(spec), Schemas: docsSchemas(spec), Problems: docsProblems()})
+	err := text.Execute(&out, page)
 	return out.Bytes(), err
-}
-
-type docsPage struct {
-	Info     *openapi3.Info
-	Groups   []docsGroup
-	Schemas  []docsSchema
-	Problems []docsProblem
-}
-
-// docsGroup are the operations of one tag.
-type docsGroup struct {
-	Name, Description string
-	Operations        []docsOperation
 }
 
 type docsOperation struct {
 	Method, Path string
 	*openapi3.Operation
-	Fields    []*openapi3.Parameter
-	Body      *docsContent
-	Responses []docsResponse
+	// Fields are the parameters of the operation and those of its path.
+	Fields openapi3.Parameters
 }
 
-type docsResponse struct {
-	Status, Description string
-	Content             docsContent
+// operations are those with a tag, by path and method.
+func (p docsPage) operations(tag string) (tagged []docsOperation) {
+	for _, path := range slices.Sorted(maps.Keys(p.Paths.Map())) {
+		item := p.Paths.Value(path)
+		for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
+			if operation := item.GetOperation(method); operation != nil && slices.Contains(operation.Tags, tag) {
+				tagged = append(tagged, docsOperation{method, path, operation, slices.Concat(item.Parameters, operation.Parameters)})
+			}
+		}
+	}
+	return tagged
 }
 
-// docsContent is a body: the types that it may have, and its schema.
-type docsContent struct {
-	Types  []string
-	Schema *openapi3.SchemaRef
-}
+func mediaTypes(content openapi3.Content) []string { return slices.Sorted(maps.Keys(content)) }
 
-type docsSchema struct {
-	Name   string
-	Schema *openapi3.Schema
-	Fields []docsField
+// schemaOf is the schema of a body, whatever its type; nil when there is no body.
+func schemaOf(content openapi3.Content) *openapi3.SchemaRef {
+	for _, name := range mediaTypes(content) {
+		return content[name].Schema
+	}
+	return nil
 }
 
 type docsField struct {
@@ -73,120 +74,22 @@ type docsField struct {
 	Schema   *openapi3.SchemaRef
 }
 
-type docsProblem struct {
-	Name, Title, Advice string
-	Status              int
-}
-
-// methodOrder is the order of the operations on one path.
-var methodOrder = []string{"GET", "PUT", "POST", "DELETE"}
-
-func docsGroups(spec *openapi3.T) []docsGroup {
-	groups := make([]docsGroup, len(spec.Tags))
-	for i, tag := range spec.Tags {
-		groups[i] = docsGroup{Name: tag.Name, Description: tag.Description}
-	}
-	for _, path := range spec.Paths.InMatchingOrder() {
-		item := spec.Paths.Value(path)
-		for _, method := range methodOrder {
-			operation := item.GetOperation(method)
-			if operation == nil {
-				continue
-			}
-			for i := range groups {
-				if slices.Contains(operation.Tags, groups[i].Name) {
-					groups[i].Operations = append(groups[i].Operations, docsOperationOf(method, path, item, operation))
-				}
+// docsFields are the fields of a schema, the required ones first.
+func docsFields(schema *openapi3.Schema) (fields []docsField) {
+	var optional []docsField
+	for _, part := range append(openapi3.SchemaRefs{{Value: schema}}, schema.AllOf...) {
+		if part.Ref != "" {
+			continue // its fields are in a section of their own
+		}
+		for _, name := range slices.Sorted(maps.Keys(part.Value.Properties)) {
+			if slices.Contains(part.Value.Required, name) {
+				fields = append(fields, docsField{name, true, part.Value.Properties[name]})
+			} else {
+				optional = append(optional, docsField{name, false, part.Value.Properties[name]})
 			}
 		}
 	}
-	for _, group := range groups {
-		slices.SortStableFunc(group.Operations, func(a, b docsOperation) int { return strings.Compare(a.Path, b.Path) })
-	}
-	return groups
-}
-
-func docsOperationOf(method, path string, item *openapi3.PathItem, operation *openapi3.Operation) docsOperation {
-	one := docsOperation{Method: method, Path: path, Operation: operation}
-	for _, parameter := range slices.Concat(item.Parameters, operation.Parameters) {
-		one.Fields = append(one.Fields, parameter.Value)
-	}
-	if operation.RequestBody != nil {
-		content := docsContentOf(operation.RequestBody.Value.Content)
-		one.Body = &content
-	}
-	answers := operation.Responses.Map()
-	for _, status := range sortedKeys(answers) {
-		response := answers[status].Value
-		one.Responses = append(one.Responses, docsResponse{Status: status, Description: deref(response.Description),
-			Content: docsContentOf(response.Content)})
-	}
-	return one
-}
-
-func docsContentOf(content openapi3.Content) docsContent {
-	var one docsContent
-	for _, name := range sortedKeys(content) {
-		one.Types = append(one.Types, name)
-		if one.Schema == nil {
-			one.Schema = content[name].Schema
-		}
-	}
-	return one
-}
-
-func docsSchemas(spec *openapi3.T) []docsSchema {
-	var schemas []docsSchema
-	for _, name := range sortedKeys(spec.Components.Schemas) {
-		schema := spec.Components.Schemas[name].Value
-		one := docsSchema{Name: name, Schema: schema}
-		for _, part := range append(openapi3.SchemaRefs{{Value: schema}}, schema.AllOf...) {
-			if part.Ref != "" {
-				continue // its fields are in a section of their own
-			}
-			for _, field := range sortedKeys(part.Value.Properties) {
-				one.Fields = append(one.Fields, docsField{Name: field, Required: slices.Contains(part.Value.Required, field),
-					Schema: part.Value.Properties[field]})
-			}
-		}
-		slices.SortStableFunc(one.Fields, func(a, b docsField) int { return requiredFirst(a.Required, b.Required) })
-		schemas = append(schemas, one)
-	}
-	return schemas
-}
-
-func requiredFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
-}
-
-func docsProblems() []docsProblem {
-	var problems []docsProblem
-	for _, kind := range problem.Kinds() {
-		problems = append(problems, docsProblem{Name: kind.Name, Title: kind.Title, Advice: kind.Advice, Status: kind.Status})
-	}
-	return problems
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func deref(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
+	return append(fields, optional...)
 }
 
 var (
