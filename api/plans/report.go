@@ -24,10 +24,14 @@ func (h *Handlers) GetTaskReport(c echo.Context, id schema.TaskID, params schema
 	if err != nil {
 		return err
 	}
-	if form == answer.TypeMarkdown {
-		return c.Blob(http.StatusOK, answer.TypeMarkdown+"; charset=utf-8", []byte(report.Markdown()))
+	if form == answer.TypeJSON {
+		return c.JSON(http.StatusOK, report)
 	}
-	return c.JSON(http.StatusOK, report)
+	text, err := report.Markdown()
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, answer.TypeMarkdown+"; charset=utf-8", []byte(text))
 }
 
 func reportForm(c echo.Context, format *schema.ReportFormat) (string, error) {

@@ -149,7 +149,7 @@ func TestReversePlanIsAPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		task, snap := anyTask(t)
 		report := NewReport(task, snap)
-		require.NotEmpty(t, report.Markdown())
+		require.NotEmpty(t, markdown(t, report))
 		if report.Reverse.Document == nil {
 			require.NotEmpty(t, report.Reverse.Notes, "no plan without a reason")
 			return

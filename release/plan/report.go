@@ -2,8 +2,10 @@ package plan
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"strings"
+	"text/template"
 	"time"
 )
 
@@ -22,42 +24,18 @@ func NewReport(t Task, snap Snapshot) Report {
 	return Report{Task: t, Waves: waves, Reverse: newReverse(t, waves, snap)}
 }
 
+//go:embed report.md.tmpl
+var reportText string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"text": escape, "row": row, "stamp": stamp, "span": span, "until": until, "sizes": sizes, "change": change, "count": Report.countStates,
+	"name": WorkloadStatus.name, "plan": Reverse.text, "next": func(n int) int { return n + 1 }}).Parse(reportText))
+
 // Markdown is the report as people read it: the task, its services wave by wave, the decisions, and the reverse plan at the end.
-func (r Report) Markdown() string {
+func (r Report) Markdown() (string, error) {
 	var b strings.Builder
-	r.writeTask(&b)
-	for n, wave := range r.Waves {
-		fmt.Fprintf(&b, "\n## Wave %d of %d (priority %d)\n", n+1, len(r.Waves), wave.Priority)
-		for _, i := range wave.Items {
-			writeService(&b, r.Services[i])
-		}
-	}
-	r.writeDecisions(&b)
-	r.writeInterruptions(&b)
-	r.writeReverse(&b)
-	return b.String()
-}
-
-func (r Report) writeTask(b *strings.Builder) {
-	fmt.Fprintf(b, "# Report of task %s\n\n", escape(r.ID))
-	fmt.Fprintf(b, "**%s**: %s\n\n", r.State, escape(r.Reason))
-	workflow := ""
-	if r.Workflow != nil {
-		workflow = strings.TrimSpace(r.Workflow.ID + " " + r.Workflow.URL)
-	}
-	writeBullets(b, []bullet{{"Plan", r.Plan}, {"Comment", r.Comment}, {"Created", stamp(&r.CreatedAt)},
-		{"Time", span(r.StartedAt, r.FinishedAt)}, {"Services", r.countStates()}, {"Workflow", workflow}})
-}
-
-type bullet struct{ name, value string }
-
-// writeBullets leaves out what has no value.
-func writeBullets(b *strings.Builder, all []bullet) {
-	for _, one := range all {
-		if one.value != "" {
-			fmt.Fprintf(b, "- %s: %s\n", one.name, escape(one.value))
-		}
-	}
+	err := reportTemplate.Execute(&b, r)
+	return b.String(), err
 }
 
 // countStates is "5: 3 Succeeded, 1 Failed, 1 Skipped".
@@ -75,79 +53,39 @@ func (r Report) countStates() string {
 	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(r.Services), strings.Join(parts, ", ")), ": ")
 }
 
-func writeService(b *strings.Builder, s ServiceStatus) {
-	fmt.Fprintf(b, "\n### Service %s: %s, %s\n\n", escape(string(s.ServiceID)), s.Deployment, s.State)
-	writeBullets(b, []bullet{{"What happened", s.Reason}, {"Time", span(s.StartedAt, s.FinishedAt)}, {"Containers", string(s.Method)}})
-	if len(s.Workloads) == 0 {
-		return
-	}
-	b.WriteString("\n| Workload | State | Size | Revision | What was done |\n|---|---|---|---|---|\n")
-	for _, w := range s.Workloads {
-		writeRow(b, w.name(), string(w.State), sizes(w.FromReplicas, w.ToReplicas), change(w.FromRevision, w.ToRevision), w.Message)
-	}
-}
-
-func (r Report) writeDecisions(b *strings.Builder) {
-	b.WriteString("\n## Decisions\n\n")
-	if len(r.History) == 0 {
-		b.WriteString("Nobody paused, resumed or stopped the task.\n")
-		return
-	}
-	b.WriteString("Actors are as the callers named themselves.\n\n")
-	b.WriteString("| When | Who | Through | Verb | Outcome | Reason given | Answer |\n|---|---|---|---|---|---|---|\n")
-	for _, d := range r.History {
-		writeRow(b, stamp(&d.At), d.Actor, d.Via, string(d.Verb), string(d.Outcome), d.Reason, d.Message)
-	}
-}
-
-// writeInterruptions tells when trouble of the system held the task up; nothing where it never did.
-func (r Report) writeInterruptions(b *strings.Builder) {
-	if len(r.Interruptions) == 0 {
-		return
-	}
-	b.WriteString("\n## Interruptions\n\n| From | Until | Why |\n|---|---|---|\n")
-	for _, i := range r.Interruptions {
-		until := "it lasts"
-		if i.Until != nil {
-			until = stamp(i.Until)
-		}
-		writeRow(b, stamp(&i.At), until, i.Reason)
-	}
-}
-
-func (r Report) writeReverse(b *strings.Builder) {
-	b.WriteString("\n## Reverse plan\n\n")
-	for _, note := range r.Reverse.Notes {
-		fmt.Fprintf(b, "- %s\n", escape(note))
-	}
-	if r.Reverse.Document == nil {
-		return
-	}
-	if len(r.Reverse.Notes) > 0 {
-		b.WriteString("\n")
-	}
-	document, err := Encode(*r.Reverse.Document)
+// text is the reverse plan as it is to be sent.
+func (r Reverse) text() string {
+	document, err := Encode(*r.Document)
 	if err != nil {
-		fmt.Fprintf(b, "The plan cannot be written: %s\n", escape(err.Error()))
-		return
+		return fmt.Sprintf("The plan cannot be written: %s\n", escape(err.Error()))
 	}
-	fmt.Fprintf(b, "Created and executed, this plan restores what the task changed:\n\n```yaml\n%s```\n", document)
+	return fmt.Sprintf("Created and executed, this plan restores what the task changed:\n\n```yaml\n%s```\n", document)
 }
 
-func writeRow(b *strings.Builder, cells ...string) {
+func row(cells ...any) string {
+	var b strings.Builder
 	for _, cell := range cells {
-		b.WriteString("| " + escape(cmp.Or(cell, "-")) + " ")
+		b.WriteString("| " + cmp.Or(escape(cell), "-") + " ")
 	}
-	b.WriteString("|\n")
+	return b.String() + "|"
 }
 
 // special are the characters that would make something else than text of a message.
 var special = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "[", "\\[", "]", "\\]")
 
 // escape is a text in one line of Markdown.
-func escape(text string) string { return special.Replace(strings.Join(strings.Fields(text), " ")) }
+func escape(parts ...any) string {
+	return special.Replace(strings.Join(strings.Fields(fmt.Sprint(parts...)), " "))
+}
 
-func stamp(at *time.Time) string { return at.UTC().Format(time.RFC3339) }
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func until(end *time.Time) string {
+	if end == nil {
+		return "it lasts"
+	}
+	return stamp(*end)
+}
 
 // span is "2026-07-01T10:00:00Z to 2026-07-01T10:01:03Z (1m3s)".
 func span(from, to *time.Time) string {
@@ -155,9 +93,9 @@ func span(from, to *time.Time) string {
 	case from == nil:
 		return "not begun"
 	case to == nil:
-		return "since " + stamp(from)
+		return "since " + stamp(*from)
 	}
-	return fmt.Sprintf("%s to %s (%s)", stamp(from), stamp(to), to.Sub(*from).Round(time.Second))
+	return fmt.Sprintf("%s to %s (%s)", stamp(*from), stamp(*to), to.Sub(*from).Round(time.Second))
 }
 
 func sizes(from, to *int32) string {

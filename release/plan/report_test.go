@@ -150,7 +150,7 @@ deployPlanItems:
 
 func TestReportMarkdown(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, wantMarkdown, NewReport(sampleTask()).Markdown())
+	require.Equal(t, wantMarkdown, markdown(t, NewReport(sampleTask())))
 }
 
 func TestReportJSON(t *testing.T) {
@@ -278,14 +278,20 @@ func TestReverseOfStopThenStart(t *testing.T) {
 
 func TestReportOfNothing(t *testing.T) {
 	t.Parallel()
-	text := NewReport(Task{ID: "t-1", State: TaskPending, Reason: "about to start"}, Snapshot{}).Markdown()
+	text := markdown(t, NewReport(Task{ID: "t-1", State: TaskPending, Reason: "about to start"}, Snapshot{}))
 	require.Contains(t, text, "Nobody paused, resumed or stopped the task.")
 	require.Contains(t, text, "- The task is Pending: this covers what it has done so far.\n- Nothing is to be reversed by a plan.\n")
 	running := Task{ID: "t-1", State: TaskRunning, StartedAt: at(1), Services: []ServiceStatus{{
 		ServiceID: "111", State: ItemRunning, Deployment: Stop, StartedAt: at(1),
 		Workloads: []WorkloadStatus{{Party: "alice", Namespace: "shop", Kind: "Deployment", Name: "order", State: ItemRunning, ToReplicas: size(0), FromRevision: "1"}},
 	}}}
-	text = NewReport(running, Snapshot{Services: map[ServiceID]catalog.Service{}}).Markdown()
+	text = markdown(t, NewReport(running, Snapshot{Services: map[ServiceID]catalog.Service{}}))
 	require.Contains(t, text, "- Time: since 2026-07-01T02:00:01Z\n")
 	require.Contains(t, text, "| alice: Deployment shop/order | Running | to 0 | from 1 | - |")
+}
+
+func markdown(t require.TestingT, r Report) string {
+	text, err := r.Markdown()
+	require.NoError(t, err)
+	return text
 }
