@@ -30,24 +30,11 @@ var description []byte
 
 // Deps are what the HTTP front door works with.
 type Deps struct {
-	// Home is the engine's home cluster.
-	Home backend.Home
-	// Temporal is where tasks run, Namespace its namespace ("": default).
-	Temporal  client.Client
-	Namespace string
-	// TemporalUI is the address of the Temporal UI, "http://host:port"; "": tasks carry no link to it.
-	TemporalUI string
+	backend.Backend
 	// Metrics answers /metrics.
 	Metrics http.Handler
 	// Kuscia answers Kuscia's own paths, which it also answers on listeners of their own.
 	Kuscia http.Handler
-	Log    *slog.Logger
-	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
-	MaxConcurrent int
-	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most (0: 100).
-	MaxConcurrentWorkloads int
-	// UnreachableBudget is how long a cluster may be out of reach before a task is interrupted (0: 120 s).
-	UnreachableBudget time.Duration
 }
 
 // API is the HTTP front door: an http.Handler with event streams behind it.
@@ -145,9 +132,7 @@ type (
 var _ ServerInterface = (*handlers)(nil)
 
 func newHandlers(deps Deps, docs []byte) *handlers {
-	b := &backend.Backend{Home: deps.Home, Temporal: deps.Temporal, Namespace: deps.Namespace, TemporalUI: deps.TemporalUI, Log: deps.Log,
-		MaxConcurrent: deps.MaxConcurrent, MaxConcurrentWorkloads: deps.MaxConcurrentWorkloads, UnreachableBudget: deps.UnreachableBudget}
-	streams := stream.NewHub()
+	b, streams := &deps.Backend, stream.NewHub()
 	return &handlers{
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),

@@ -78,7 +78,7 @@ func TestErrorsOfTheDoorItself(t *testing.T) {
 
 func TestAPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	answer := get(t, bareAPI(t), "/api/v1/plans") // a Home without methods panics
+	answer := get(t, bareAPI(t), "/api/v1/plans") // a home that was not prepared panics
 	require.Equal(t, http.StatusInternalServerError, answer.Code)
 	require.NotContains(t, answer.Body.String(), "goroutine", "the stack is for the log only")
 }

@@ -31,10 +31,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -85,14 +87,16 @@ func newEngine(t *testing.T) *engine {
 	e.addSearchAttributes(namespace)
 	var err error
 	own := stack.Namespace(t, "api")
-	e.store, err = store.New(stack.REST, own, own)
+	e.home = &brokenHome{}
+	config := rest.CopyConfig(stack.REST)
+	config.Wrap(e.home.between)
+	e.store, err = store.New(config, own, own)
 	require.NoError(t, err)
-	e.home = &brokenHome{Store: e.store}
 	go e.store.Run(t.Context())
 	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
 	require.NoError(t, err)
-	e.api, err = api.New(api.Deps{Home: e.home, Temporal: front, Namespace: namespace, TemporalUI: "http://ui.example/", Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(),
-		Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second})
+	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
+		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)
 	e.url = server.URL

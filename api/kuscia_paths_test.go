@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/mocks"
 
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/store"
 )
 
 func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
@@ -21,7 +22,8 @@ func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
 		asked = append(asked, r.URL.Path)
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	a, err := New(Deps{Home: struct{ backend.Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: kuscia, Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Deps{Metrics: http.NotFoundHandler(), Kuscia: kuscia,
+		Backend: backend.Backend{Home: &store.Store{}, Temporal: &mocks.Client{}, Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	var paths []string
 	for path, item := range loadSpec(t).Paths.Map() {

@@ -2,7 +2,8 @@ package api_test
 
 import (
 	"context"
-	"errors"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,9 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
-	"slipway.io/slipway/store"
 )
 
 // party plays a party's worker: each workload is restarted at once, unless the test holds it, fails it or refuses it.
@@ -108,14 +107,11 @@ func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (w
 	return result, nil
 }
 
-// brokenHome is the real store, which the test can have fail at one place, as if the process had died there.
+// brokenHome stands between the store and the home cluster. The test can have it fail at one place, as if the process had died there.
 type brokenHome struct {
-	*store.Store
 	mu     sync.Mutex
 	broken map[string]bool
 }
-
-var errDied = errors.New("the process died here")
 
 func (b *brokenHome) breakAt(place string, broken bool) {
 	b.mu.Lock()
@@ -132,24 +128,22 @@ func (b *brokenHome) diesAt(place string) bool {
 	return b.broken[place]
 }
 
-// ClaimPlan dies before or after the claim.
-func (b *brokenHome) ClaimPlan(ctx context.Context, name, resourceVersion, task string) error {
-	if b.diesAt("before the claim") {
-		return errDied
-	}
-	if err := b.Store.ClaimPlan(ctx, name, resourceVersion, task); err != nil {
-		return err
-	}
-	if b.diesAt("after the claim") {
-		return errDied
-	}
-	return nil
+// between dies before or after a plan is claimed, and before a record is written.
+func (b *brokenHome) between(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		claims := request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/deployplans/")
+		records := request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/releaserecords")
+		if claims && b.diesAt("before the claim") || records && b.diesAt("before the record") {
+			panic("the process died here")
+		}
+		answer, err := next.RoundTrip(request)
+		if claims && b.diesAt("after the claim") {
+			panic("the process died here")
+		}
+		return answer, err
+	})
 }
 
-// CreateRecord dies before or after the record is written.
-func (b *brokenHome) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord) error {
-	if b.diesAt("before the record") {
-		return errDied
-	}
-	return b.Store.CreateRecord(ctx, record)
-}
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

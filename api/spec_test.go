@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/store"
 )
 
 func loadSpec(t *testing.T) *openapi3.T {
@@ -27,7 +28,8 @@ func loadSpec(t *testing.T) *openapi3.T {
 // bareAPI is the front door with nobody behind it: for what needs neither Temporal nor a cluster.
 func bareAPI(t *testing.T) *API {
 	t.Helper()
-	a, err := New(Deps{Home: struct{ backend.Home }{}, Temporal: &mocks.Client{}, Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(),
+		Backend: backend.Backend{Home: &store.Store{}, Temporal: &mocks.Client{}, Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	return a
 }

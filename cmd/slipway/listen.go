@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
@@ -69,11 +70,10 @@ type apiParts struct {
 
 func newAPI(p apiParts) (*api.API, error) {
 	s := p.Settings
-	return api.New(api.Deps{
-		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Kuscia: p.Kuscia,
-		Metrics: promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{}), Log: p.Log,
+	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{}), Backend: backend.Backend{
+		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
 		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget,
-	})
+	}})
 }
 
 // headerTimeout bounds how long a client may take over its headers. Bodies and event streams may take longer.
