@@ -24,35 +24,26 @@ func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolder
 		return a.trafficHolder(ctx, namespace, name)
 	}
 	holder := workloadops.ParseHolder(in.Claim)
-	life, err := a.life(ctx, holder)
-	if err != nil {
-		return workloadops.ClaimHolderResult{}, err
+	alive, reason, err := a.alive(ctx, holder)
+	if err != nil || !alive {
+		return workloadops.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
 	}
-	if !life.alive {
-		return workloadops.ClaimHolderResult{Dead: true, Reason: life.reason}, nil
-	}
-	return a.replaced(ctx, holder, in)
+	return a.replaced(ctx, holder, reason, in)
 }
 
-// life is what Temporal says of the holder of a claim.
-type life struct {
-	alive  bool
-	reason string
-}
-
-// life asks Temporal whether a holder still runs.
-func (a *Activities) life(ctx context.Context, holder workloadops.Holder) (life, error) {
+// alive asks Temporal whether the holder of a claim still runs.
+func (a *Activities) alive(ctx context.Context, holder workloadops.Holder) (alive bool, reason string, err error) {
 	described, err := execution.Describe(ctx, a.temporal, holder.WorkflowID, "")
 	var malformed *serviceerror.InvalidArgument // a claim is text that anybody may have written
 	switch {
 	case err == nil && described == nil || errors.As(err, &malformed):
-		return life{reason: fmt.Sprintf("workflow %s is not known any more", holder.WorkflowID)}, nil
+		return false, fmt.Sprintf("workflow %s is not known any more", holder.WorkflowID), nil
 	case err != nil:
-		return life{}, err
+		return false, "", err
 	case !execution.HasRun(described, holder.RunID) || !execution.IsOpen(described):
-		return life{reason: fmt.Sprintf("workflow %s is closed", holder.WorkflowID)}, nil
+		return false, fmt.Sprintf("workflow %s is closed", holder.WorkflowID), nil
 	}
-	return life{alive: true, reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID)}, nil
+	return true, fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID), nil
 }
 
 // trafficHolder is for the claim of a TrafficRouting, which lives as long as one of its holders does.
@@ -65,7 +56,7 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
-	holders, err := a.living(ctx, found.Status.Holders)
+	holders, err := a.living(ctx, found.Status.Holders, "")
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, err
 	}
@@ -76,17 +67,20 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 		workflowsOf(holders))}, nil
 }
 
-// living are the holders whose workflow still runs.
-func (a *Activities) living(ctx context.Context, holders []string) ([]string, error) {
+// living are the holders whose workflow still runs, and the one that asks, if it is one: it lives.
+func (a *Activities) living(ctx context.Context, holders []string, asking string) ([]string, error) {
 	living := []string{}
 	for _, claim := range holders {
-		life, err := a.life(ctx, workloadops.ParseHolder(claim))
-		if err != nil {
-			return nil, err
+		if claim != asking {
+			alive, _, err := a.alive(ctx, workloadops.ParseHolder(claim))
+			if err != nil {
+				return nil, err
+			}
+			if !alive {
+				continue
+			}
 		}
-		if life.alive {
-			living = append(living, claim)
-		}
+		living = append(living, claim)
 	}
 	return living, nil
 }
@@ -101,10 +95,9 @@ func workflowsOf(claims []string) string {
 }
 
 // replaced looks at a holder that is open: an interrupted task of the same plan has been replaced by the task that asks.
-func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder,
+func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, reason string,
 	in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
-	alive := workloadops.ClaimHolderResult{Reason: fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it",
-		holder.WorkflowID)}
+	alive := workloadops.ClaimHolderResult{Reason: reason}
 	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)
 	if !ok || other == in.Task {
 		return alive, nil

@@ -139,14 +139,7 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 
 // ReleaseServing lets a KusciaDeployment that is being deleted go. With an Ending the deletion is over, and its record is completed.
 func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest) error {
-	if err := a.letServingGo(ctx, in); err != nil && !failure.Is(err, failure.NotFound) {
-		return attempt.RetriedError(err)
-	}
-	return a.completeServing(ctx, in)
-}
-
-func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) error {
-	return untilNoConflict("serving "+in.ID, func() error {
+	err := untilNoConflict("serving "+in.ID, func() error {
 		kd, err := a.store.GetServing(ctx, in.ID)
 		if err != nil || string(kd.UID) != in.UID || !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
 			return err
@@ -156,6 +149,10 @@ func (a *Activities) letServingGo(ctx context.Context, in serving.NoteRequest) e
 		failpoint.Hit("serving.release.after")
 		return err
 	})
+	if err != nil && !failure.Is(err, failure.NotFound) {
+		return attempt.RetriedError(err)
+	}
+	return a.completeServing(ctx, in)
 }
 
 // expectedPage is how many servings are looked through at once.
@@ -191,10 +188,7 @@ func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveReque
 		}
 		return nil
 	})
-	if failure.Is(err, failure.NotFound) {
-		return nil // what is left of a serving that is gone is nobody's news
-	}
-	return attempt.RetriedError(err)
+	return attempt.RetriedError(failure.Ignore(err, failure.NotFound)) // what is left of a serving that is gone is nobody's news
 }
 
 // recordServing writes what an operation was asked, for good. Repeating it changes nothing. An operation is not held up by a record

@@ -108,10 +108,7 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 		result.Restore, result.Shared = true, rollout.SharedTraffic{Name: in.Name}
 		return result, nil
 	}
-	if err != nil && !failure.Is(err, failure.NotFound) {
-		return rollout.LeaveTrafficResult{}, attempt.RetriedError(err)
-	}
-	return result, nil
+	return result, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
 }
 
 // letGo writes that only these hold a TrafficRouting; without any it is free, and may be deleted.
@@ -127,11 +124,7 @@ func (a *Activities) letGo(ctx context.Context, t *v1alpha1.TrafficRouting, hold
 	if len(holders) > 0 {
 		return nil
 	}
-	err := a.store.GuardTraffic(ctx, t, false)
-	if failure.Is(err, failure.NotFound) {
-		return nil // it was deleted, and only waited for this
-	}
-	return err
+	return failure.Ignore(a.store.GuardTraffic(ctx, t, false), failure.NotFound) // one that was deleted only waited for this
 }
 
 func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
@@ -148,28 +141,11 @@ func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficReques
 		if err != nil {
 			return err
 		}
-		if t.Status.Holders, err = a.livingWith(ctx, t.Status.Holders, in.Holder); err != nil {
+		if t.Status.Holders, err = a.living(ctx, t.Status.Holders, in.Holder); err != nil {
 			return err
 		}
 		return do(t)
 	})
-}
-
-// livingWith are the living holders, and the one that asks, if it is one: it lives.
-func (a *Activities) livingWith(ctx context.Context, holders []string, asking string) ([]string, error) {
-	living := []string{}
-	for _, claim := range holders {
-		if claim == asking {
-			living = append(living, claim)
-			continue
-		}
-		alive, err := a.living(ctx, []string{claim})
-		if err != nil {
-			return nil, err
-		}
-		living = append(living, alive...)
-	}
-	return living, nil
 }
 
 // sharedTraffic is what a TrafficRouting asks of the rollouts that hold it.

@@ -12,6 +12,9 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/versions"
@@ -82,6 +85,17 @@ func (a *Activities) check(req serving.PartyRequest) error {
 // call limits one request to the API server.
 func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.options.CallTimeout)
+}
+
+// deployment reads a Deployment from the API server; nil when there is none.
+func (a *Activities) deployment(ctx context.Context, of name) (*appsv1.Deployment, error) {
+	call, cancel := a.call(ctx)
+	defer cancel()
+	d, err := a.client.AppsV1().Deployments(of.namespace).Get(call, of.deployment, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return d, err
 }
 
 // render makes the party's objects from the version that the request leads to, marked as the operation's.

@@ -33,11 +33,8 @@ func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) erro
 			return attempt.Next{}, err
 		}
 		_, err = (&writer{a: a, req: req, dry: true}).all(ctx, objects)
-		var waits *failure.Error
-		if errors.As(err, &waits) && waits.Kind == failure.NotReady {
-			err = nil // a former serving will be gone when it is brought about
-		}
-		return attempt.Next{Action: attempt.Done}, err
+		// A former serving, which is not ready to go yet, will be gone when it is brought about.
+		return attempt.Next{Action: attempt.Done}, failure.Ignore(err, failure.NotReady)
 	}})
 }
 
@@ -105,17 +102,11 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 
 // read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone.
 func (j *job) read(ctx context.Context) (*appsv1.Deployment, error) {
-	if d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment}); live && d != nil &&
-		d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim {
+	of := name{j.req.Domain, j.req.Deployment}
+	if d, live := j.a.watch.deployment(of); live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim {
 		return d, nil
 	}
-	call, cancel := j.a.call(ctx)
-	defer cancel()
-	d, err := j.a.client.AppsV1().Deployments(j.req.Domain).Get(call, j.req.Deployment, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return d, err
+	return j.a.deployment(ctx, of)
 }
 
 // stuck is the failure of a Deployment that does not come up, with the word of its pods.
@@ -128,11 +119,8 @@ func (j *job) stuck(ctx context.Context, d *appsv1.Deployment, why string) error
 
 // finish removes what an earlier version had besides, and gives the Deployment free.
 func (j *job) finish(ctx context.Context, objects serving.Objects, d *appsv1.Deployment) error {
-	if err := j.a.prune(ctx, j.req, objects); err != nil {
+	if err := j.a.prune(ctx, j.req, objects); err != nil || d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
 		return err
-	}
-	if d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
-		return nil
 	}
 	return j.free(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +56,9 @@ func applyBody(wanted, is object) ([]byte, error) {
 
 // adopt takes over what was written under Slipway's name without an apply, so that what is not wanted any more goes.
 func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object) error {
-	if !writtenOtherwise(is) {
+	if !slices.ContainsFunc(is.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == serving.FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	}) {
 		return nil
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(is, sets.New(serving.FieldManager), serving.FieldManager)
@@ -72,15 +75,6 @@ func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object)
 		is.SetResourceVersion(adopted.GetResourceVersion())
 	}
 	return nil
-}
-
-func writtenOtherwise(is object) bool {
-	for _, entry := range is.GetManagedFields() {
-		if entry.Manager == serving.FieldManager && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // appliedDigest is the digest of the fields of an object that are Slipway's, as they are.

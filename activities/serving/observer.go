@@ -16,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
@@ -206,20 +208,71 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 			newest = pod
 		}
 	}
-	if newest == nil {
-		reason, message = uncreated(d)
-		return reason, message, nil
+	if newest != nil {
+		reason, message = podstatus.Reason(newest)
+		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
-	reason, message = podstatus.Reason(newest)
-	return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
-}
-
-// uncreated is why pods of a Deployment cannot be made.
-func uncreated(d *appsv1.Deployment) (reason, message string) {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return c.Reason, kube.Line(c.Message)
+			return c.Reason, kube.Line(c.Message), nil
 		}
 	}
-	return "", ""
+	return "", "", nil
+}
+
+// checkElsewhere is how soon another worker of the queue is asked in place of one that does not serve the namespace.
+const checkElsewhere = time.Second
+
+// Check says which of the expected Deployments are not there. What the watch has is there; only what it lacks is asked for. A worker that
+// does not serve one of their namespaces leaves the check to another one of its queue, which has asked for it.
+func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (serving.CheckResult, error) {
+	var result serving.CheckResult
+	for _, expected := range req.Expected {
+		if err := a.check(serving.PartyRequest{Domain: expected.Domain}); err != nil {
+			return serving.CheckResult{}, attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: checkElsewhere,
+				Message: err.Error()})
+		}
+		if d, live := a.watch.deployment(name{expected.Domain, expected.Deployment}); live && d != nil {
+			continue
+		}
+		d, err := a.deployment(ctx, name{expected.Domain, expected.Deployment})
+		if err != nil {
+			return result, attempt.RetriedError(err)
+		}
+		if d == nil {
+			result.Gone = append(result.Gone, expected.Gone())
+		}
+	}
+	return result, nil
+}
+
+// checkAll asks once, for each queue that this worker serves, what should be there: somebody may have deleted it while no worker was
+// running.
+func (o *Observer) checkAll(ctx context.Context) {
+	for _, queue := range o.activities.options.Queues {
+		for pause := tellShortest; ; pause = min(2*pause, tellLongest) {
+			err := o.startCheck(ctx, queue)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			o.activities.options.Logger.Warn("what should be there could not be asked for yet", "queue", queue, "error", err)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (o *Observer) startCheck(ctx context.Context, queue string) error {
+	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	namespaces := o.activities.options.Namespaces
+	_, err := o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
+		ID: serving.CheckWorkflowID(queue, namespaces), TaskQueue: catalog.EngineQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            "check what the worker of queue " + queue + " should find",
+	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue, Namespaces: namespaces})
+	return err
 }

@@ -68,7 +68,7 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 			continue
 		}
 		if found++; keep != nil && found == 1 {
-			if err := (&writer{a: a, req: req}).mayBegin(ctx, req.Deployment); err != nil {
+			if err := (&writer{a: a, req: req}).mayBegin(ctx); err != nil {
 				return found, err // what it takes for superfluous may be a newer operation's
 			}
 		}

@@ -52,7 +52,7 @@ type object interface {
 
 // all writes everything of a party: the Deployment last, since its pods need the rest.
 func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment, error) {
-	if err := w.mayBegin(ctx, o.Deployment.Name); err != nil {
+	if err := w.mayBegin(ctx); err != nil {
 		return nil, err
 	}
 	core := w.a.client.CoreV1()
@@ -73,15 +73,10 @@ func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment
 }
 
 // mayBegin looks at the Deployment before anything is written: its fencing token decides for all objects.
-func (w *writer) mayBegin(ctx context.Context, name string) error {
+func (w *writer) mayBegin(ctx context.Context) error {
 	w.looked = time.Now()
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	is, err := w.a.client.AppsV1().Deployments(w.req.Domain).Get(call, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	is, err := w.a.deployment(ctx, name{w.req.Domain, w.req.Deployment})
+	if err != nil || is == nil {
 		return err
 	}
 	return w.mayWrite("Deployment", is)
@@ -95,7 +90,7 @@ func (w *writer) mayGoOn(ctx context.Context) error {
 	case silent > frozenFor:
 		return attempt.Frozen()
 	}
-	return w.mayBegin(ctx, w.req.Deployment)
+	return w.mayBegin(ctx)
 }
 
 // put makes one object what it is to be, unless it is that already.

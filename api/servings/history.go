@@ -31,22 +31,18 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 		return err
 	}
 	if len(records) == 0 {
-		if _, err := h.findServing(ctx, id); err != nil {
-			return withoutHistory(id, err)
+		switch _, err := h.findServing(ctx, id); {
+		case problem.IsGone(err):
+			return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is recorded: "+
+				"GET /api/v1/servings lists those that exist", id)
+		case err != nil:
+			return err
 		}
 	}
 	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
 		release, err := h.servingRelease(ctx, record.Name)
 		return release, true, err
 	})
-}
-
-// withoutHistory answers for a serving that has neither records nor an object.
-func withoutHistory(id string, err error) error {
-	if !problem.IsGone(err) {
-		return err
-	}
-	return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is recorded: GET /api/v1/servings lists those that exist", id)
 }
 
 // servingRelease is one operation on a serving, from its record and, while that is not complete, from its workflow.

@@ -13,7 +13,6 @@ import (
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -56,7 +55,12 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 	if kd.DeletionTimestamp != nil {
 		return false, false, problem.Conflict.Because("serving %s is being deleted: nothing about it can be changed any more", id)
 	}
-	if strangers := strangersIn(policy, kd); len(strangers) > 0 {
+	var strangers []schema.FieldProblem
+	for _, i := range policy.Strangers(kd.Spec.Parties) {
+		strangers = append(strangers, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i),
+			Reason: policy.Parties[i] + " is no party of the serving"})
+	}
+	if len(strangers) > 0 {
 		return false, false, problem.Refused.Because("the policy of serving %s cannot be kept: %s", id,
 			problem.Summary(strangers)).Listing(strangers)
 	}
@@ -69,14 +73,4 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 		return false, false, nil
 	}
 	return !there, true, h.Home.AnnotateServing(ctx, kd, serving.AnnotationPolicy, string(text))
-}
-
-// strangersIn are the domains of a policy that are no parties of the serving.
-func strangersIn(policy serving.Policy, kd *kuscia.KusciaDeployment) []schema.FieldProblem {
-	var problems []schema.FieldProblem
-	for _, i := range policy.Strangers(kd.Spec.Parties) {
-		problems = append(problems, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i), Reason: policy.Parties[i] +
-			" is no party of the serving"})
-	}
-	return problems
 }

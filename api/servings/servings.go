@@ -1,3 +1,4 @@
+// Package servings answers the native HTTP API of servings.
 package servings
 
 import (
@@ -7,14 +8,25 @@ import (
 	"github.com/labstack/echo/v4"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
+
+// Handlers answer the operations of openapi.yaml on servings.
+type Handlers struct {
+	*backend.Backend
+	streams *stream.Hub
+}
+
+// New makes the handlers.
+func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // ListServings answers GET /api/v1/servings.
 func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {

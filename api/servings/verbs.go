@@ -59,7 +59,8 @@ func readVerb(c echo.Context, verb serving.Verb, via *schema.Via) (workflows.Ser
 		return request, err
 	}
 	if verb == serving.VerbApprove && request.Gate == "" && request.Party == "" {
-		return request, problem.BadField("gate", "is missing: say what to approve, by waitingFor.gate of the operation or by the party that waits; one that names neither could meet another party than the one that was looked at")
+		return request, problem.BadField("gate", "is missing: say what to approve, by waitingFor.gate of the operation or by the party "+
+			"that waits; one that names neither could meet another party than the one that was looked at")
 	}
 	return request, nil
 }

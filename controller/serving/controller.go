@@ -149,11 +149,8 @@ func (c *Controller) work(ctx context.Context) {
 // reconcile does what is to be done about a serving as it is now.
 func (c *Controller) reconcile(ctx context.Context, id string) error {
 	kd, err := c.home.GetServing(ctx, id)
-	if failure.Is(err, failure.NotFound) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return failure.Ignore(err, failure.NotFound)
 	}
 	d := serving.Decide(kd)
 	if wait := time.Until(d.NotBefore); d.Do == serving.DoStart && wait > 0 {
@@ -166,11 +163,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) error {
 		}
 	}
 	if d.Do == serving.DoGuard {
-		err := c.home.GuardServing(ctx, kd, true)
-		if failure.Is(err, failure.NotFound) {
-			return nil
-		}
-		return err
+		return failure.Ignore(c.home.GuardServing(ctx, kd, true), failure.NotFound)
 	}
 	return c.start(ctx, kd, d)
 }
@@ -301,9 +294,5 @@ func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployme
 
 // writeStatus writes the status of a serving, unless it is gone.
 func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
-	err := c.home.UpdateServingStatus(ctx, kd)
-	if failure.Is(err, failure.NotFound) {
-		return nil
-	}
-	return err
+	return failure.Ignore(c.home.UpdateServingStatus(ctx, kd), failure.NotFound)
 }

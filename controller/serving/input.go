@@ -113,9 +113,9 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	}
 	version := serving.Snapshot(kd, images)
 	if problems := version.Check(); len(problems) > 0 {
-		texts := make([]string, len(problems))
-		for i, p := range problems {
-			texts[i] = p.Message
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.Message)
 		}
 		return strings.Join(texts, "; "), nil
 	}

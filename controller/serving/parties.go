@@ -154,21 +154,12 @@ func absent(kd *kuscia.KusciaDeployment, of map[string]string, found map[string]
 
 func (p *parties) write(ctx context.Context, id string, away map[string]string) error {
 	kd, err := p.c.home.GetServing(ctx, id)
-	if failure.Is(err, failure.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !serving.MarkUnreachable(kd, away) {
-		return nil
+	if err != nil || !serving.MarkUnreachable(kd, away) {
+		return failure.Ignore(err, failure.NotFound)
 	}
 	serving.Settle(kd)
-	err = p.c.home.UpdateServingStatus(ctx, kd)
-	if failure.Is(err, failure.NotFound) || failure.Is(err, failure.Conflict) {
-		return nil // the next look finds it
-	}
-	return err
+	// After a conflict the next look finds it.
+	return failure.Ignore(p.c.home.UpdateServingStatus(ctx, kd), failure.NotFound, failure.Conflict)
 }
 
 // signal tells an operation which queues are away, and which are back.
