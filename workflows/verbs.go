@@ -48,12 +48,11 @@ type menuEntry struct {
 func menuOf[C, Q any](command func(verb audit.Verb, q Q) C, validate func(verb audit.Verb, q Q) error, verbs ...menuEntry) menu[C] {
 	return menu[C]{verbs: verbs, read: func(verb audit.Verb, payloads *commonpb.Payloads) (C, error) {
 		var request, none Q
-		err := decodeStrictly(payloads, &request)
-		if err == nil {
-			err = validate(verb, request)
-		}
-		if err != nil { // of what is malformed nothing is kept
+		if err := decodeStrictly(payloads, &request); err != nil { // of what is malformed nothing is kept
 			return command(verb, none), fmt.Errorf(`the payload cannot be read: %w; send it empty, or as {"actor":"…","reason":"…"}`, err)
+		}
+		if err := validate(verb, request); err != nil {
+			return command(verb, none), err
 		}
 		return command(verb, request), nil
 	}}
@@ -264,6 +263,8 @@ func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	err := decoder.Decode(into)
 	var syntax *json.SyntaxError
 	switch {
+	case err == nil && decoder.More():
+		return errors.New("it has more than one value")
 	case err == nil:
 		return nil
 	case errors.As(err, &syntax) && bytes.ContainsAny(payload.GetData(), "“”"):

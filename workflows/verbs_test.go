@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,8 @@ func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
 		{"a misspelt gate beside a step", `{"step":1,"gaet":"x"}`, `unknown field "gaet"`},
 		{"no JSON", `{step:2}`, "invalid character"},
 		{"quotes as word processors and web pages show them", `{“step”:2}`, "typographic"},
+		{"a second object behind the first, which nobody would hear", `{"step":1}{"step":2}`, "more than one value"},
+		{"white space ends many a pasted line", "{\"step\":2} \n", ""},
 		{"such quotes in a text are none of its quotes", `{"stp":2,"reason":"“good”"}`, `unknown field "stp"`},
 	} {
 		read := rolloutMenu.open(signalOf("approve", c.payload))
@@ -40,6 +43,8 @@ func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
 			require.Equal(t, rollout.Command{Verb: rollout.VerbApprove}, read.command, "%s: nothing of it is kept", c.reason)
 		}
 	}
+	long := rolloutMenu.open(signalOf("approve", `{"reason":"`+strings.Repeat("x", MaxReason+1)+`"}`)).unreadable
+	require.Equal(t, "reason has 2001 characters: at most 2000 are kept", long, "it was read well, and sending it empty would say less")
 	require.Contains(t, planMenu.open(signalOf("pause", `{"reasn":"x"}`)).unreadable, "reasn", "a task's signals are read the same way")
 	require.Contains(t, servingMenu.open(signalOf("approve", `{"partie":"bob"}`)).unreadable, "partie", "a serving's too")
 }
