@@ -32,8 +32,7 @@ var SearchAttributes = []temporal.SearchAttributeKey{
 // CutMarker ends a list that was cut.
 const CutMarker = "…"
 
-// FitList cuts a list to what one search attribute holds, and ends it with a marker where it was cut: the server refuses 2,048 bytes and
-// more of it as JSON.
+// FitList cuts a list to what one search attribute holds, and marks the cut: the server refuses 2,048 bytes and more of it as JSON.
 func FitList(list []string) []string {
 	const most = 2000
 	size := 0
@@ -58,8 +57,7 @@ type Shown struct {
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
 }
 
-// MemoStartedAt is the memo in which a task that goes on in another run keeps when it started itself: lists know the start of its newest
-// run alone.
+// MemoStartedAt is the memo of when a task started that goes on in another run: lists know the start of its newest run alone.
 const MemoStartedAt = "startedAt"
 
 // rememberStart writes when a task started, for the runs after this one.

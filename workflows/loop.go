@@ -53,8 +53,7 @@ type loop[C any] struct {
 	// answers are the commands that were carried out and wait for what follows from them.
 	answers []*envelope[C]
 	shown   listing
-	// anew has it go on in a new run in any case. dismissed is why nothing is to be done: every command is refused with it, and no record has
-	// it.
+	// anew has it go on in a new run in any case. dismissed is why nothing is to be done: commands are refused with it, without a record.
 	anew      bool
 	dismissed string
 	// tooLarge says that what is to be remembered does not fit into the input of a next run: it ends in this one.
@@ -174,15 +173,13 @@ func (l *loop[C]) keepTimer() {
 	})
 }
 
-// drainAt is at how many events nothing more begins until nothing runs: only then can another run go on, since what runs reports to this
-// one alone. The server ends a workflow at 51,200 events.
+// drainAt is at how many events nothing more begins until nothing runs: only then can another run go on. The server's limit is 51,200.
 const drainAt = 20_000
 
 // maxCarried is how large the input of a next run may be, in bytes: the server fails a workflow that sends more than 2 MiB at once.
 const maxCarried = 1_900_000
 
-// historyIsLong says that a workflow is to be continued as new as soon as nothing of it is under way: the server suggests it at 4,096
-// events or 4 MiB.
+// historyIsLong says that a workflow continues as new once nothing of it is under way: the server suggests it at 4,096 events or 4 MiB.
 func historyIsLong(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 }

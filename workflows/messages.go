@@ -29,23 +29,20 @@ const (
 	TypeServingCheck = serving.TypeCheck
 )
 
-// The error types with which a DeployPlan whose task failed and a Rollout that closes in phase Failed end, so that Temporal shows them as
-// failed.
+// The error types of a DeployPlan whose task failed and of a Rollout that closes in phase Failed: Temporal shows them as failed.
 const (
 	TypeTaskFailed    = "TaskFailed"
 	TypeRolloutFailed = "RolloutFailed"
 )
 
-// The SlipwayKind of each. Its SlipwayState is the task's state, the rollout's phase, the stage of an operation on a serving; SlipwayName
-// the name, or ID.
+// The SlipwayKind of each. SlipwayState is a task's state, a rollout's phase or an operation's stage; SlipwayName the name, or ID.
 const (
 	KindTask    = "task"
 	KindRollout = "rollout"
 	KindServing = "serving"
 )
 
-// QueryState answers the whole status: plan.Task for DeployPlan, plan.ServiceStatus for ServiceRelease, rollout.Status for Rollout,
-// ServingState for Serving.
+// QueryState answers the whole status: plan.Task, plan.ServiceStatus, rollout.Status or ServingState.
 const QueryState = workloadops.QueryState
 
 // Messages are only ever extended: recorded histories carry them.
@@ -67,8 +64,7 @@ type DeployPlanInput struct {
 	State *DeployPlanState `json:"state,omitempty"`
 	// MaxConcurrent is how many services are released at once at most.
 	MaxConcurrent int `json:"maxConcurrent"`
-	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most; 0:
-	// DefaultConcurrentWorkloads.
+	// MaxConcurrentWorkloads bounds the workloads of one service under way at once in a PARALLEL release; 0: DefaultConcurrentWorkloads.
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
@@ -123,8 +119,7 @@ type ServiceReleaseResult struct {
 	Abandoned bool `json:"abandoned,omitempty"`
 }
 
-// VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional: an empty payload means "now, by whoever sent
-// it".
+// VerbRequest is the payload of every verb, as Update and as Signal. All is optional: empty means "now, by whoever sent it".
 type VerbRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`

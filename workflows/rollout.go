@@ -24,8 +24,7 @@ type RolloutResult struct {
 	Reason string        `json:"reason"`
 }
 
-// Rollout is one canary or blue-green release of one workload. The machine of release/rollout decides: one activity, or one rest, at a
-// time. Temporal's Cancel means stop to stable.
+// Rollout is one canary or blue-green release of a workload: one activity, or one rest, at a time. Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
 	state := func() (rollout.Status, error) { return r.machine.Status(), nil }

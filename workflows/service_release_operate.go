@@ -54,8 +54,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 	return result, err
 }
 
-// attempt runs the operation once more: over a queue that nobody polled while everything of ours was down, and over the claim of a dead
-// workflow.
+// attempt runs the operation once more: over a queue that nobody polled while all of ours was down, and over a dead workflow's claim.
 func (r *itemRun) attempt(
 	ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result,
 ) error {

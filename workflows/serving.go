@@ -72,8 +72,7 @@ type servingRun struct {
 	running []*partyStep
 	// waiting are the operations that wait for this one to give way.
 	waiting []string
-	// begun says that the operation is the serving's now. noted is what the status was last told, ending how the operation ended; released
-	// says that a deleted serving was let go.
+	// begun: the operation is the serving's now. noted: what the status was last told. released: a deleted serving was let go.
 	begun    bool
 	noted    serving.Outcome
 	ending   *serving.Ending
@@ -164,8 +163,7 @@ func (s *servingRun) dismiss(why string) {
 	s.result.Message, s.dismissed = why, "the operation has nothing to do: "+why
 }
 
-// onServed has a next run begin on the version that has come to serve since the operation was started: the parties read versions from a
-// run's first event.
+// onServed has a next run begin on the version that serves by now: parties read versions from the first event of a run.
 func (s *servingRun) onServed(served kuscia.Served) {
 	in, wrong := s.in.On(served)
 	if wrong != "" {

@@ -35,8 +35,7 @@ func ServingStatus(ctx workflow.Context, id string) error {
 	}
 }
 
-// collect waits for more to come. It does not when the history is long: there is a moment at which nothing waits then, and the next
-// observation begins anew.
+// collect waits for more to come, but not when the history is long: the next observation then begins anew.
 func collect(ctx workflow.Context) error {
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
@@ -44,8 +43,7 @@ func collect(ctx workflow.Context) error {
 	return workflow.NewTimerWithOptions(ctx, coalesce, workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
 }
 
-// latest takes what was sent, of each Deployment the newest, in the order in which they came first: of two workers of one party one may lag
-// behind.
+// latest takes what was sent, of each Deployment the newest, in the order in which they came first: one of two workers may lag behind.
 func latest(channel workflow.ReceiveChannel) []serving.Observation {
 	var burst []serving.Observation
 	for {
@@ -69,8 +67,7 @@ func latest(channel workflow.ReceiveChannel) []serving.Observation {
 // several with namespaces of their own: one that has gone away asks again when it is back.
 const checkPickUp, checkEnd = time.Minute, 10 * time.Minute
 
-// ServingCheck has a party's worker that has just started look for what it should find, page by page, and tells the statuses what is
-// missing. Then it ends.
+// ServingCheck has a worker that has just started look for what it should find, page by page, and tells the statuses what is missing.
 func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 	for {
 		var page serving.ExpectedPage

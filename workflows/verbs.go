@@ -33,8 +33,7 @@ const (
 // menu is what one type of workflow takes from people: its verbs, each by Signal and by Update.
 type menu[C any] struct {
 	verbs []menuEntry
-	// read makes a command of a verb and its payload. It rejects what is malformed; what the state does not allow is accepted and answered
-	// with a refusal, since refusals belong to the record.
+	// read makes a command of a verb and its payload, and rejects what is malformed; what the state forbids is refused on record instead.
 	read func(verb audit.Verb, payloads *commonpb.Payloads) (C, error)
 }
 
@@ -91,8 +90,7 @@ func (m menu[C]) open(s *signal) *envelope[C] {
 	return e
 }
 
-// offerSignals lists signals in the UI's signal menu. The interceptor takes them; asking for the channel is what puts a name and its
-// description there.
+// offerSignals lists signals in the UI's signal menu, by asking for their channels. The interceptor takes them.
 func offerSignals(ctx workflow.Context, entries ...menuEntry) {
 	for _, s := range entries {
 		workflow.GetSignalChannelWithOptions(ctx, string(s.name), workflow.SignalChannelOptions{Description: s.description})
@@ -230,8 +228,7 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, &i.box), in)
 }
 
-// HandleSignal is called as the event comes in, before any code of the workflow runs. A signal is read when it is taken out: an error here
-// would fail the workflow's task for ever.
+// HandleSignal is called as the event comes in. A signal is read when it is taken out: an error here would fail the task for ever.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
 	if workflow.GetInfo(ctx).WorkflowType.Name == TypeServingStatus { // it takes observations from a channel, and nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
@@ -248,8 +245,7 @@ func decodePayload(payloads *commonpb.Payloads, into any) error {
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }
 
-// decodeStrictly reads the payload of a verb: a key that its type does not know is refused, since {"stp":2} is a misspelt step rather than
-// none.
+// decodeStrictly reads a verb's payload. Unknown keys are refused: {"stp":2} is a misspelt step rather than none.
 func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil

@@ -19,8 +19,7 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ListRollouts answers GET /api/v1/rollouts: the newest record of each name, joined with what Temporal's lists say of the rollouts that are
-// not over.
+// ListRollouts answers GET /api/v1/rollouts: the newest record of each name, and what Temporal's lists say of those that still run.
 func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams) error {
 	wanted, err := rolloutFilter(params)
 	if err != nil {

@@ -63,8 +63,7 @@ func (h *Handlers) readRollout(ctx context.Context, key rolloutKey) (rolloutSnap
 	return (&rolloutReader{Handlers: h}).read(ctx, key)
 }
 
-// rolloutReader reads a rollout, and remembers what has not changed since: whoever looks again and again asks its worker only for what is
-// new. Only one goroutine at a time may use it.
+// rolloutReader reads a rollout again and again: it asks the worker only when the history has grown. One goroutine at a time may use it.
 type rolloutReader struct {
 	*Handlers
 	// runID and length say which run, and how much of its history, the remembered status is of.
@@ -119,8 +118,7 @@ func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot
 	return rolloutSnapshot{status: status}, nil
 }
 
-// readOpen asks the rollout's own workflow, when its history has grown since it was last asked. When no worker answers, what Temporal
-// itself and the record know has to do.
+// readOpen asks the workflow when its history has grown; when no worker answers, what Temporal and the record know has to do.
 func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
 	described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
 	info := described.GetWorkflowExecutionInfo()
@@ -137,8 +135,7 @@ func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
 	return seen, nil
 }
 
-// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, and the phase that was last
-// published.
+// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, in the published phase.
 func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo,
 	cause error) (rolloutSnapshot, error) {
 	record, err := r.newestRecord(ctx, key)
@@ -158,8 +155,7 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
 }
 
-// readLost is a rollout that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
-// terminated.
+// readLost is a rollout without an outcome whose workflow does not run: it is being started, was never started, or was terminated.
 func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
 	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
@@ -228,8 +224,7 @@ func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) st
 	return backend.Memo[string](described.GetWorkflowExecutionInfo(), memoKeyRecord)
 }
 
-// publishedWait is what a rollout's lists say that it waits for; nil: for nothing that they tell. Where its memo is of the same wait, the
-// gate and the reason come with it.
+// publishedWait is what lists say that a rollout waits for, nil for nothing; gate and reason come from a memo of the same wait.
 func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 	kind := rollout.WaitKind(execution.Published[string](info, workflows.AttributeWaitingFor.GetName()))
 	if kind == "" {

@@ -22,9 +22,8 @@ import (
 
 // StartRollout answers POST /api/v1/rollouts.
 //
-// A name has one live release, whatever crashes where: the release's record is written first, then its workflow is started under the
-// name's ID, which Temporal gives to one only. Each step can be repeated, and a repeat with the same key goes on where the one before it
-// was lost.
+// A name has one live release, whatever crashes where: the record is written first, then the workflow starts under the name's ID, which
+// Temporal gives to one only. A repeat with the same key goes on where the one before it was lost.
 func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams) error {
 	request, err := readRolloutRequest(c)
 	if err != nil {

@@ -190,8 +190,7 @@ func (r *rolloutVerb) bringHome(ctx context.Context, last rollout.Status) (statu
 	return status, true, err
 }
 
-// leftByAnother says whether the split of an earlier release waits on the workload of one that was stopped before it had a split of its
-// own.
+// leftByAnother says whether an earlier release's split waits on the workload of one that was stopped before it had its own.
 func (s *rolloutStart) leftByAnother(ctx context.Context, last rollout.Status) (bool, error) {
 	if last.Phase != rollout.PhaseCancelled {
 		return false, nil

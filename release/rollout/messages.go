@@ -25,8 +25,7 @@ const (
 const (
 	// ActivityHoldTraffic notes a rollout as a holder of a TrafficRouting. HoldTrafficRequest → HoldTrafficResult.
 	ActivityHoldTraffic = "home.HoldTraffic"
-	// ActivityLeaveTraffic says whether the holder is the last; the last restores the routes and then leaves. LeaveTrafficRequest →
-	// LeaveTrafficResult.
+	// ActivityLeaveTraffic asks whether the holder is the last, which restores the routes first. LeaveTrafficRequest → LeaveTrafficResult.
 	ActivityLeaveTraffic = "home.LeaveTraffic"
 	// ActivityCompleteRollout writes the rollout's final status, asked from its own workflow, into its record. CompleteRequest → nothing.
 	ActivityCompleteRollout = "home.CompleteRollout"
@@ -42,8 +41,7 @@ type Subject struct {
 	// Claim is workloadops.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
-	// DeadlineSeconds is how long the pods may take; SpentSeconds is what interrupted attempts have used of it. Time out of reach does not
-	// count.
+	// DeadlineSeconds is how long the pods may take, SpentSeconds what interrupted attempts have used; time out of reach does not count.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
 	SpentSeconds    int64 `json:"spentSeconds,omitempty"`
 	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the activity fails with failure.Unreachable; 0: it is
@@ -116,8 +114,7 @@ type BeginResult struct {
 	Generation int64  `json:"generation"`
 	// UID is the workload's.
 	UID string `json:"uid,omitempty"`
-	// Adopted is what an earlier release left on the workload and nobody has brought home yet. Nothing else was done then but taking the
-	// claim: finalise it to stable, then begin again.
+	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
 	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
 	Unsettled string `json:"unsettled,omitempty"`
@@ -140,8 +137,7 @@ type MoveRequest struct {
 	Style strategy.Style `json:"style"`
 	// Replicas is how many pods are to be of the new version.
 	Replicas intstr.IntOrString `json:"replicas"`
-	// Change makes the new version of the template; it is applied by the first Move only. Template is the new template's digest once it is
-	// known.
+	// Change makes the new template, in the first Move only. Template is that template's digest once it is known.
 	Change   strategy.Change `json:"change"`
 	Template string          `json:"template,omitempty"`
 	// PutBack has a template that somebody else has edited replaced by ours again (verb retry after drift).
@@ -156,14 +152,12 @@ type MoveRequest struct {
 	From int32 `json:"from,omitempty"`
 	// CanaryMetadata is for StyleCanary.
 	CanaryMetadata *strategy.PodMetadata `json:"canaryMetadata,omitempty"`
-	// KeepStable says that the stable Service is pinned to the stable pods: one of them stays, however small the workload was scaled
-	// meanwhile.
+	// KeepStable says that the stable Service is pinned to the stable pods: one of them stays, however small the workload has become.
 	KeepStable bool `json:"keepStable,omitempty"`
 	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
 	// An edited template or a deleted workload fails with failure.Drift and failure.Gone; a new size is followed.
 	Look bool `json:"look,omitempty"`
-	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble, instead of waiting on in silence: the workflow then
-	// says so, and asks again.
+	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble: the workflow says so, and asks again.
 	TellStuck bool `json:"tellStuck,omitempty"`
 }
 
@@ -182,8 +176,7 @@ type MoveResult struct {
 	Template   string `json:"template"`
 	Generation int64  `json:"generation"`
 	Message    string `json:"message"`
-	// Stuck says that the Move is not over: a pod is in trouble that may pass, "pod order-abc: ImagePullBackOff: …". SpentSeconds is what it
-	// has used of its deadline.
+	// Stuck says that the Move is not over, for a pod in trouble that may pass ("pod a: ImagePullBackOff: …"); SpentSeconds is its used time.
 	Stuck        string `json:"stuck,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 }
@@ -218,8 +211,7 @@ type RouteRequest struct {
 	CanaryHash string `json:"canaryHash,omitempty"`
 	// CanaryLabels are the labels of PatchPodTemplateMetadata: part of the canary Service's selector.
 	CanaryLabels map[string]string `json:"canaryLabels,omitempty"`
-	// NoCanary leaves the Services alone and names the stable Service as the canary's: DisableGenerateCanaryService, or a shared
-	// TrafficRouting.
+	// NoCanary names the stable Service as the canary's too: DisableGenerateCanaryService, or a shared TrafficRouting.
 	NoCanary bool `json:"noCanary,omitempty"`
 	// Overwrite writes over what somebody else has edited meanwhile (verb retry after drift); without it that fails with failure.Drift.
 	Overwrite bool `json:"overwrite,omitempty"`
@@ -314,8 +306,7 @@ type CompleteRequest struct {
 	Name      string `json:"name"`
 }
 
-// SignalObserved is what a party's watch on claimed workloads sends to the release when somebody else has changed a workload at rest:
-// Observed.
+// SignalObserved carries Observed: a party's watch tells the release that somebody else has changed a claimed workload at rest.
 const SignalObserved = "slipway.observed"
 
 // Observed is what was noticed. It is a hint: the workflow has the workload looked at.

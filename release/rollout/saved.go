@@ -12,8 +12,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Names that a rollout writes on objects. AnnotationClaimedBy and LabelClaimed of release/workloadops hold for rollouts as for every
-// operation.
+// Names that a rollout writes on objects, beside AnnotationClaimedBy and LabelClaimed of release/workloadops.
 const (
 	// AnnotationSaved stands on the workload from a rollout's first write to its last: Saved, as JSON. While it is there without a claim, a
 	// frozen split is waiting for the next release, or for a rollback.
@@ -25,8 +24,7 @@ const (
 	// AnnotationRestore stands on every other object that a rollout borrowed (Service, HTTPRoute, custom object, HPA): the JSON Patch (RFC
 	// 6902) that makes the object what it was, this annotation and the next ones gone.
 	AnnotationRestore = "slipway.io/restore"
-	// AnnotationHeldBy names, on borrowed objects and on objects that a rollout created, the rollout's claim: one release at a time routes by
-	// an object.
+	// AnnotationHeldBy names the claim of the rollout on objects that it borrowed or created: one release at a time routes by an object.
 	AnnotationHeldBy = "slipway.io/held-by"
 	// AnnotationWritten is, on borrowed objects, the SHA-256 of the borrowed part as it was last written, so that another's edit is noticed.
 	AnnotationWritten = "slipway.io/written"
@@ -38,11 +36,9 @@ type Saved struct {
 	Name       string         `json:"name"`
 	WorkflowID string         `json:"workflowId"`
 	Style      strategy.Style `json:"style"`
-	// Stable is the revision that served before: the pod-template-hash of its pods for a Deployment, the name of the ControllerRevision
-	// otherwise.
+	// Stable is the revision that served before: a Deployment's pod-template-hash, otherwise the ControllerRevision's name.
 	Stable string `json:"stable"`
-	// StableNumber is a Deployment's revision number, for kubectl rollout undo --to-revision; StatefulSet and DaemonSet: the
-	// ControllerRevision's.
+	// StableNumber is the number of that revision, a Deployment's for kubectl rollout undo --to-revision.
 	StableNumber int64 `json:"stableNumber,omitempty"`
 	// StableTemplate is the digest of the stable pod template as the API server keeps it.
 	StableTemplate string `json:"stableTemplate,omitempty"`

@@ -117,8 +117,7 @@ func (m *Machine) trouble(a Action, f Failure, now time.Time) {
 	}
 }
 
-// unreachable keeps the same action and tries it again: at first without a limit, and where the party answers with trouble at once, after a
-// while.
+// unreachable tries the same action again: at first without a limit, and after a pause where the party answers with trouble at once.
 func (m *Machine) unreachable(a Action, f Failure, now time.Time) {
 	m.s.Unreachable, m.s.SpentSeconds = f.Message, f.SpentSeconds
 	if a.NoPickUpTimeout || m.s.UnreachableCount > 0 {
@@ -156,9 +155,8 @@ func (m *Machine) held() Action {
 
 // makeSafe makes safe what is held. Pods that a Move has left in the middle of a step come to rest.
 //
-// Traffic goes to the stable pods when somebody else has edited the workload: its own controller now replaces pods as the edit says, those
-// of the new version first, and of an extra workload's partner the stable ones. What is held then is held without a request to a Service
-// that nobody serves.
+// Traffic goes to the stable pods when somebody else has edited the workload: its controller now replaces pods of the new version first,
+// and of an extra workload's partner the stable ones. No request meets a Service that nobody serves.
 func (m *Machine) makeSafe() (Action, bool) {
 	t := m.s.Trouble
 	if m.s.PodsUnsettled && m.inSteps() && !lost(t.Kind) {

@@ -1,5 +1,4 @@
-// Package machine decides what a rollout does next, and why: from its strategy, what its activities have answered and what people have
-// asked.
+// Package machine decides what a rollout does next, and why: from its strategy, its activities' answers and people's commands.
 package machine
 
 import (
@@ -177,8 +176,7 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 		why: fmt.Sprintf("%s: the changed routes are left to take effect until %s", m.place(), clock(*m.s.GraceUntil))}, true
 }
 
-// needsGrace says whether changed routes have to take effect first. A rollback's own first write of the routes need not wait, nor need pods
-// that come to rest: it makes safe.
+// needsGrace says whether changed routes have to take effect first. A rollback's first write of routes, and a halt, make safe: they go on.
 func (m *Machine) needsGrace(a Action, now time.Time) bool {
 	if m.s.GraceUntil == nil {
 		return false

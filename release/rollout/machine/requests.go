@@ -68,8 +68,7 @@ func (a Action) party() bool {
 // Halts says whether the action brings to rest what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
-// stoppable says whether the action may be stopped half way: what may wait for long. What is short, and would have to be done again in any
-// case, is not.
+// stoppable says whether the action may be stopped half way: what may wait for long. What is short would only have to be done again.
 func (a Action) stoppable() bool {
 	if a.Kind == ActBegin {
 		return a.Begin.Unsettled == rollout.UnsettledWait
@@ -262,8 +261,7 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 	return a
 }
 
-// takePart takes part in a shared TrafficRouting. While another release gives its routes back this waits, as long as a step's pods may
-// take.
+// takePart takes part in a shared TrafficRouting. While another release gives its routes back, it waits as long as pods may take.
 func (m *Machine) takePart(name string) Action {
 	request := m.holding(name)
 	request.DeadlineSeconds = m.setup.Spec.Policy.StepDeadlineSeconds

@@ -10,8 +10,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Done takes what an action's activity answered. What it found out counts in any case; the way goes on only if the direction is still the
-// same.
+// Done takes what an action's activity answered. Facts count in any case; the way goes on only in the same direction.
 func (m *Machine) Done(r Result, now time.Time) {
 	a := *m.running
 	m.running, m.interrupted = nil, false
@@ -245,8 +244,7 @@ func (m *Machine) Stopped() {
 	m.running, m.interrupted, m.s.Stuck = nil, false, ""
 }
 
-// Observed takes a hint that somebody else has changed the workload, whatever is being done: it is looked at when the step rests. Several
-// hints are one look.
+// Observed takes a hint that somebody else has changed the workload: it is looked at when the step rests. Several hints are one look.
 func (m *Machine) Observed() {
 	if m.s.Moved && m.inSteps() {
 		m.s.Observed = true

@@ -7,8 +7,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// State is everything that a rollout has to remember: the state of its Machine, the status included. Its workflow takes it along when it
-// continues as new. It is only ever extended.
+// State is everything that a Machine has to remember, the status included; a run that continues as new takes it along. Only ever extended.
 type State struct {
 	// Status is without its history, which the log has.
 	Status rollout.Status `json:"status"`
@@ -63,8 +62,7 @@ type State struct {
 	GraceUntil *time.Time `json:"graceUntil,omitempty"`
 	RestUntil  *time.Time `json:"restUntil,omitempty"`
 	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	// Unreachable is the system trouble that keeps the party from answering, "" while it answers; UnreachableCount how often in a row it was
-	// met, and AgainAt when it is tried again.
+	// Unreachable is why the party does not answer, "" while it does; UnreachableCount how often in a row, AgainAt when it is tried again.
 	Unreachable      string     `json:"away,omitempty"`
 	UnreachableCount int        `json:"awayCount,omitempty"`
 	AgainAt          *time.Time `json:"againAt,omitempty"`

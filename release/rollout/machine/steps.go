@@ -111,8 +111,7 @@ func (m *Machine) before() (Action, bool) {
 	return Action{}, false
 }
 
-// takesAll says whether the step leaves no stable pod, or none is left, as far as is known. A share below 100 % leaves one, unless there is
-// one pod only.
+// takesAll says whether the step leaves no stable pod, or none is left. A share below 100 % leaves one, unless there is one pod only.
 func (m *Machine) takesAll() bool {
 	s := m.s.Status
 	return strategy.Target(m.step().Replicas, s.Replicas) >= s.Replicas || s.Replicas > 0 && s.CanaryReplicas >= s.Replicas
@@ -141,8 +140,7 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 	return Action{}, false
 }
 
-// passes: the last step at 100 % of a canary needs no pause, since nothing is left to be looked at beside it; a blue-green's does, since
-// the old version is still there.
+// passes: nothing is left to be looked at after a canary's last step at 100 %. A blue-green's pauses: the old version is still there.
 func (m *Machine) passes() bool {
 	return m.setup.Spec.Strategy.Style != strategy.StyleBlueGreen && m.s.Status.CurrentStepIndex == m.steps() &&
 		m.step().Replicas == intstr.FromString("100%")

@@ -40,8 +40,7 @@ func (m *Machine) Refuse(c rollout.Command, why string, now time.Time) {
 // Audit is the log of what people have sent.
 func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 
-// stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the release as a whole: they are never
-// too late.
+// stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the whole release, and never are.
 func (m *Machine) stale(c rollout.Command) string {
 	switch c.Verb {
 	case rollout.VerbApprove, rollout.VerbPromote, rollout.VerbResume, rollout.VerbRetry, rollout.VerbJump:

@@ -82,8 +82,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	return d
 }
 
-// unsettled decides on a workload whose own update is still under way, as the request says: refuse, tell, or wait within the deadline.
-// Nothing is written.
+// unsettled refuses, tells or waits within the deadline while the workload's own update is under way. Nothing is written.
 func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextAction {
 	switch {
 	case req.Unsettled == rollout.UnsettledTell:

@@ -30,8 +30,7 @@ func Digest(template map[string]any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Stripped is a revision's pod template without what the revision's controller has added: the label pod-template-hash and the mark
-// "$patch".
+// Stripped is a revision's pod template without what its controller added: the label pod-template-hash and the mark "$patch".
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	delete(out, "$patch")

@@ -11,9 +11,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller is told to leave the pods alone
-// (OnDelete), and they are deleted by name, within its own maxUnavailable; the controller makes them anew from the live template. At rest
-// it deletes nothing.
+// byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller leaves the pods alone (OnDelete), and they
+// are deleted by name, within its maxUnavailable, and made anew from the live template. At rest none is.
 type byDeletion struct{ inPlace }
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)
@@ -60,8 +59,7 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 	return wait("")
 }
 
-// nextToGo are the pods to delete now: those that do not serve first, which costs nothing; of the others as many as may be out. A node
-// without a pod gets one of the live template.
+// nextToGo are the pods to delete: first those that do not serve; of the others as many as may be out. A node without a pod gets a new one.
 func nextToGo(t task, seen Observed) []workloadops.Pod {
 	live := seen.CountPods(workloadops.Pod.Alive)
 	serving := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Available })

@@ -105,13 +105,11 @@ func gated(unavailable, surge int32) []workloadops.Setting {
 		{Path: pathProgressDeadline, Value: gateDeadline}}
 }
 
-// deploymentPartition replaces a Deployment's own pods: behind the gate no new pod counts as available, so that the controller stops at
-// exactly as many new pods as maxUnavailable says.
+// deploymentPartition replaces a Deployment's own pods: behind the gate its controller stops at as many new pods as maxUnavailable says.
 type deploymentPartition struct{ deployment }
 
-// next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its own maxSurge: surge, wait
-// until those pods are ready, then raise maxUnavailable by them and take the surge back in one write. maxUnavailable never rises while the
-// surge is up but in that write.
+// next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its maxSurge: surge, wait until
+// those pods are ready, then raise maxUnavailable by them and take the surge back, in one write.
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
@@ -212,10 +210,9 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 	return limits(seen.Settings[pathStrategy], seen.Replicas)
 }
 
-// rest leaves the gate only: one pod at a time. Any number up to that of the new pods holds the split, but when the workload is scaled down
-// the new pods shrink with it, and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template
-// is by now. Pods that were interrupted while they came beside the others stay there, and none may be out: the first of the others to go
-// would be one that they do not yet stand in for.
+// rest leaves the gate only: one pod at a time. More would hold the split too, but the new pods shrink when the workload is scaled down,
+// and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template is. Beside interrupted pods
+// that surge none may be out: they do not stand in for it yet.
 func (deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
 	stands := seen.has(gate)
 	if !t.Placed && !stands {
@@ -281,8 +278,7 @@ func (deploymentExtra) next(t task, seen Observed) NextAction {
 	return done("")
 }
 
-// stableIsBack says whether the workload has its stable pods again after somebody's edit, as far as its own limits go: only then may a
-// Service select them alone.
+// stableIsBack says whether the stable pods are back after somebody's edit, within the workload's limits: then a Service may select them.
 func stableIsBack(seen Observed) bool {
 	stable, _ := seen.Find(seen.Saved.Stable)
 	total, ready := seen.Count(stable)

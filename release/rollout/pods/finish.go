@@ -62,8 +62,7 @@ func (f *finish) next() NextAction {
 	return failf(failure.Refused, "%s: the move %q of finalising is not known", f.req.Workload, f.req.Action)
 }
 
-// orphans gives the autoscalers of a workload that was deleted their limits back. Another workload of its name may be there by now: what
-// its own release lists as pinned is given back by that one.
+// orphans gives the autoscalers of a deleted workload their limits back, but for those that the release of a namesake lists as pinned.
 func orphans(req rollout.FinishRequest, seen Observed) NextAction {
 	for _, a := range seen.Autoscalers {
 		theirs := seen.Saved != nil && seen.Claim != req.Claim && !seen.Deleting && slices.Contains(seen.Saved.Autoscalers, a.Name)

@@ -61,8 +61,7 @@ func (m *move) next() NextAction {
 	return d
 }
 
-// drifted says whether somebody else has edited the template. The template may be the stable one before the first Move, and while a
-// rollback in batches is under way.
+// drifted says whether somebody else has edited the template. It may be the stable one before the first Move and on the way back.
 func (m *move) drifted() bool {
 	saved, live := m.seen.Saved, m.seen.Template
 	isOurs, isStable := live == m.ours && m.ours != "", live == saved.StableTemplate
@@ -236,8 +235,7 @@ func (m *move) progress() string {
 	return text
 }
 
-// strangers is how many pods are of neither version. They are left where they are: the native controller would take stable pods in their
-// place.
+// strangers is how many pods are of neither version. They stay: the native controller would take stable pods in their place.
 func (m *move) strangers() int32 {
 	n := int32(0)
 	for _, r := range m.seen.Revisions {

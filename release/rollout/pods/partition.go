@@ -42,8 +42,7 @@ func parseStrategy(raw json.RawMessage) updateStrategy {
 }
 
 // partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the
-// workload's own limits. One write sets template and partition; nothing of the limits is touched, so that at rest nothing is parked that is
-// not the workload's own.
+// workload's own limits. One write sets template and partition; at rest all else is the workload's own.
 type partitioned struct {
 	inPlace
 	// nested says that the partition stands in rollingUpdate.
@@ -102,9 +101,8 @@ func (k partitioned) next(t task, seen Observed) NextAction {
 	return done("")
 }
 
-// leftOver says whether pods of a CloneSet are still there that those of the version aimed at have surged beside. Where some of these are
-// not ready, the controller may have to keep them: then they are not waited for. Nor are a DaemonSet's: it may have pods on nodes that are
-// none of its own any more.
+// leftOver says whether pods of a CloneSet are left that those of the version aimed at have surged beside. Where some of these are not
+// ready, the controller may have to keep them. A DaemonSet's may be on nodes that are not its own any more.
 func (k partitioned) leftOver(t task, seen Observed) bool {
 	if !k.share || t.Total < t.Target || t.Ready < t.Total {
 		return false
@@ -129,10 +127,9 @@ func (k partitioned) hold(t task, seen Observed) (NextAction, bool) {
 	return NextAction{}, false
 }
 
-// calm brings an update that is under way to a halt before every pod is told to go home: a controller that goes by ordinals takes the
-// highest pod of the wrong version at once, even if a lower one that it has just taken is not back yet. Pods below the partition come back
-// as the stable version, so that those of the new one that never get ready are deleted meanwhile. Nothing has to be done where no pod is
-// out and none is about to be.
+// calm brings an update to a halt before every pod goes home: a controller that goes by ordinals takes the highest pod of the wrong version
+// at once, even if a lower one is not back yet. Pods below the partition come back as the stable version, so that those of the new one that
+// never get ready are deleted meanwhile.
 func (k partitioned) calm(stable Revision, seen Observed) (NextAction, bool) {
 	strategy := parseStrategy(seen.Settings[pathUpdateStrategy])
 	asked := seen.Replicas
@@ -182,8 +179,7 @@ func (k partitioned) with(own json.RawMessage, keep, size int32) json.RawMessage
 	return withFields(own, map[string]any{"partition": partition})
 }
 
-// shareOf is the share that keeps exactly so many pods (CloneSet: rounded up, and below 100 % never all of them); where no share does, the
-// number itself.
+// shareOf is the share that keeps exactly so many pods (CloneSet: rounded up, below 100 % never all), or the number where no share does.
 func shareOf(keep, size int32) any {
 	switch {
 	case keep <= 0 || size <= 0:
@@ -217,8 +213,7 @@ func withFields(own json.RawMessage, fields map[string]any, under ...string) jso
 	return out
 }
 
-// rest changes nothing at the end of a step: the partition is all that there is. In its middle the partition is that of the pods that have
-// moved: the controller would take all the others.
+// rest changes nothing at the end of a step. In its middle the partition is that of the moved pods: the controller would take all others.
 func (k partitioned) rest(t task, seen Observed) []workloadops.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
@@ -239,8 +234,7 @@ func (k partitioned) home(seen Observed) (first, last []workloadops.Setting) {
 	return []workloadops.Setting{own}, nil
 }
 
-// unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: one ordinal at a time, its controller
-// waits for each of them to get ready before it goes on.
+// unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller waits for each of them.
 func (k partitioned) unstick(to Revision, seen Observed) []workloadops.Pod {
 	if !k.ordinals || to.Hash == "" {
 		return nil
@@ -252,8 +246,7 @@ func removeStuck(stuck []workloadops.Pod) NextAction {
 	return remove(stuck, "delete %d pods of another version that are not ready: its controller would wait for them", len(stuck))
 }
 
-// cloneSetBlueGreen adds new pods to a CloneSet and keeps every old one: a surge, behind the gate that keeps new pods from counting as
-// available.
+// cloneSetBlueGreen adds new pods to a CloneSet and keeps every old one: a surge, behind the gate, so that none counts as available.
 type cloneSetBlueGreen struct{ partitioned }
 
 func (cloneSetBlueGreen) Pointers() []string {

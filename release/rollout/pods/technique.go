@@ -41,14 +41,12 @@ func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool
 // Known says whether workloads of that kind can be rolled out in any style.
 func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
 
-// Technique is how the pods of one kind of workload are moved in one style. The framework (Begin, Move, Finish) sees to the claim, what is
-// saved, drift, deadlines, trouble, messages and the rest; the technique says which fields it needs and what the next write is. Techniques
-// hold no state.
+// Technique is how the pods of one kind of workload are moved in one style, without state: which fields it needs and what the next write
+// is. Begin, Move and Finish see to the claim, what is saved, drift, deadlines, trouble, messages and the rest.
 type Technique interface {
 	// Pointers are the JSON Pointers of the fields that it writes: they are saved at Begin and given back at the end.
 	Pointers() []string
-	// ByPods says that numbers are counted from the pods, since the revisions do not tell theirs: every look of Move and Finish then has
-	// PodsSeen.
+	// ByPods says that numbers are counted from the pods, as revisions do not tell them: each look of Move and Finish has PodsSeen.
 	ByPods() bool
 	// refuses says why a rollout cannot begin on the workload as it is, "" when it can: a pause, an update type that it cannot use. What
 	// passes by itself is not refused: the workload is then Unsettled.
@@ -60,11 +58,9 @@ type Technique interface {
 	next(t task, seen Observed) NextAction
 	// rest are the settings of a step that rests: nothing dangerous is parked on a workload.
 	rest(t task, seen Observed) []workloadops.Setting
-	// home are the settings with which the workload's own controller brings all pods to one version, and the last ones, given back after
-	// that. Both are made of what was saved.
+	// home are the settings, as saved, with which the workload's own controller brings all pods to one version, and those given back last.
 	home(seen Observed) (first, last []workloadops.Setting)
-	// unstick are pods that the controller waits for without end while it brings all pods home to a revision; they are deleted. Asked with
-	// PodsSeen only.
+	// unstick are pods to delete, as the controller would wait for them without end on the way home. Asked with PodsSeen only.
 	unstick(to Revision, seen Observed) []workloadops.Pod
 	// calm brings an update that is under way to a halt before every pod is told to go home; false: there is nothing to be done for that.
 	calm(stable Revision, seen Observed) (NextAction, bool)
@@ -90,8 +86,7 @@ func (inPlace) untouched() bool { return false }
 // task is a Move as a technique sees it.
 type task struct {
 	Request rollout.MoveRequest
-	// Size is the workload's size; Target how many pods are to be of the version aimed at: the new one, or the stable one when a rollback in
-	// batches is under way (Request.Back).
+	// Size is the workload's; Target how many pods are to be of the version aimed at: the new one, the stable one on the way Back.
 	Size   int32
 	Target int32
 	// Aim is the revision aimed at; its Name is "" until the controller has made it. Placed says that the live template is that version's.
@@ -105,8 +100,7 @@ type task struct {
 	Tolerated int32
 }
 
-// settled says that the pods of the version aimed at are ready, but for those that the failureThreshold tolerates. Of one or more pods at
-// least one must be.
+// settled says that the pods of the version aimed at are ready but for those tolerated. Of one or more pods, one must be.
 func (t task) settled() bool {
 	return t.Ready+t.Tolerated >= t.Total && (t.Total == 0 || t.Ready > 0)
 }

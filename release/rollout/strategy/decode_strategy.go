@@ -159,8 +159,7 @@ const (
 	maxApprovalExpiresSeconds = 365 * 24 * 3600
 )
 
-// policy reads the policy beside the strategy, and fills in the defaults. batches says whether it says anything of rollbacks in
-// batches; nil: nothing.
+// policy reads the policy beside the strategy, with defaults. batches is what it says of rollbacks in batches; nil: nothing.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds, OnFailure: OnFailurePause,
 		OnExpiry: OnFailurePause}

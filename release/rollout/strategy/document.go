@@ -128,8 +128,7 @@ const (
 
 var knownAnnotations = []string{annotationRollingStyle, annotationRollingType, annotationRouting, annotationBatches, annotationRolloutID}
 
-// annotations takes what a document's annotations say. Those of other products are passed over; an unknown one of the document's own group
-// is refused, for it would have to do something.
+// annotations takes what a document's annotations say. Other products' are passed over; unknown ones of the document's group are refused.
 func (r *Reader) annotations(d *document, a Annotations) {
 	for _, key := range sortedKeys(a.texts) {
 		text := a.texts[key]
@@ -171,8 +170,7 @@ func (r *Reader) setRolloutID(d *document, field, id string) {
 	}
 }
 
-// rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 a field says it; the annotation may be left from a
-// conversion, and then agrees.
+// rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 it is left from a conversion, and has to agree.
 func (r *Reader) rollingStyle(d *document, a Annotations) {
 	said := ""
 	for _, key := range []string{annotationRollingStyle, annotationRollingType} {

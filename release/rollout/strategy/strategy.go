@@ -199,8 +199,7 @@ func (s Spec) Workload() catalog.Workload {
 // Change is what the new version differs in: images by container (init containers too), or a patch of the pod template. Exactly one is set.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
-	// TemplatePatch is merged into the pod template: a strategic merge patch for kinds of apps/v1, a JSON merge patch otherwise.
-	// At most MaxTemplatePatch bytes.
+	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most MaxTemplatePatch bytes.
 	TemplatePatch json.RawMessage `json:"templatePatch,omitempty"`
 }
 
@@ -218,18 +217,15 @@ const (
 
 // Policy is Slipway's own addition beside the strategy. The decoder fills in the defaults.
 type Policy struct {
-	// StepDeadlineSeconds is how long a step's pods may take to get ready; time in which the cluster cannot be reached does not count. Default
-	// 600.
+	// StepDeadlineSeconds is how long a step's pods may take, without the time in which the cluster is out of reach. Default 600.
 	StepDeadlineSeconds int64 `json:"stepDeadlineSeconds"`
-	// SettleSeconds is how long a release waits, before it claims the workload, for the workload's own update to finish; 0: not at all.
-	// Default 60.
+	// SettleSeconds is how long a release waits for the workload's own update before it claims it; 0: not at all. Default 60.
 	SettleSeconds int64     `json:"settleSeconds,omitempty"`
 	OnFailure     OnFailure `json:"onFailure"`
 	// ApprovalExpiresSeconds is how long a step waits for a person; 0: for ever.
 	ApprovalExpiresSeconds int64     `json:"approvalExpiresSeconds,omitempty"`
 	OnExpiry               OnFailure `json:"onExpiry"`
-	// RollbackInBatches has a rollback go through the steps, pauses included (annotation rollouts.kruise.io/rollback-in-batch). Only with
-	// StylePartition.
+	// RollbackInBatches has a rollback go through the steps, pauses included (annotation rollback-in-batch). Only with StylePartition.
 	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
 }
 

@@ -107,8 +107,7 @@ func (r *Reader) legal(field, text string, problems []string) {
 
 const maxSteps = 50
 
-// partitionPercentLimit is up to which share of the pods a partition step may route: the stable version keeps its own
-// share of the traffic, and has to have the pods for it.
+// partitionPercentLimit is which share of the pods a partition step may route at most: the stable version needs pods for its traffic.
 const partitionPercentLimit = 50
 
 const wholePercent = "100%"
@@ -167,8 +166,7 @@ func (r *Reader) checkReplicas(d *draft, i int) {
 	}
 }
 
-// shrinks says whether a number of pods is surely smaller than the one before. A number and a share cannot be compared without the
-// workload.
+// shrinks says whether a number of pods is surely below the one before; number and share cannot be compared without the workload.
 func shrinks(before, now intstr.IntOrString) bool {
 	if before.Type != now.Type || before == (intstr.IntOrString{}) || now == (intstr.IntOrString{}) {
 		return false

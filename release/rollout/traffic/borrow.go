@@ -56,8 +56,7 @@ type Borrowed struct {
 	taken bool
 }
 
-// Look reads what is saved on an object. name describes it in messages. It fails with failure.Drift when what is saved cannot be read any
-// more.
+// Look reads what is saved on an object; name describes it in messages. It fails with failure.Drift when that cannot be read any more.
 func Look(name string, live Object) (Borrowed, error) {
 	b := Borrowed{object: object{name, live}}
 	saved, there := annotationsOf(live)[rollout.AnnotationRestore]
@@ -130,9 +129,8 @@ func (w Write) Stamp(digest string) []jsonpatch.Op {
 	return slices.Concat(w.Tests, w.Changes, []jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), digest)})
 }
 
-// Want decides what to write so that the object's places are what derive makes of the original; nil: nothing, it is so already. derive
-// returns the object that is wanted, and the places in it that are ours. It fails with failure.Claimed, failure.Drift or what derive fails
-// with.
+// Want decides what to write so that the places are what derive makes of the original; nil: nothing. derive returns the object and the
+// places that are ours. It fails with failure.Claimed, failure.Drift or what derive fails with.
 func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, error)) (*Write, error) {
 	if err := h.Mine(b.name, b.Holder()); err != nil {
 		return nil, err
@@ -207,8 +205,7 @@ func undoTo(original Object, paths []string) []jsonpatch.Op {
 	return undo
 }
 
-// Return decides what to write so that the object is its original again; nil: nothing is ours on it. It fails with failure.Claimed and
-// failure.Drift.
+// Return decides what to write so that the object is its original again; nil: nothing. It fails with failure.Claimed and failure.Drift.
 func (b Borrowed) Return(h Hand) (*Write, error) {
 	if !b.taken && b.Holder() == "" {
 		return nil, nil

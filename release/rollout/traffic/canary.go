@@ -25,9 +25,8 @@ var ofTheServer = []string{
 	"allocateLoadBalancerNodePorts", "healthCheckNodePort", "externalTrafficPolicy", "externalName",
 }
 
-// CanaryService is the Service <name>-canary that selects one version's pods: the stable Service without the addresses and ports that were
-// handed out to it. Behind a load balancer it is of type ClusterIP: requests come to it by the routes only. A headless Service stays
-// headless.
+// CanaryService is the Service <name>-canary that selects one version's pods: the stable one without its addresses and ports. It is of type
+// ClusterIP, not LoadBalancer, since requests come by the routes only. A headless Service stays headless.
 func CanaryService(stable Object, name string, v Version) Object {
 	spec := clone(DigObject(stable, "spec"))
 	if DigString(spec, "clusterIP") != "None" {

@@ -33,9 +33,8 @@ func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (O
 	}
 }
 
-// HTTPRouteRules are the rules of the original route, changed so that they do what the traffic asks. By weight, each rule that leads to the
-// stable Service divides that Service's part exactly; by matches, a rule for the canary is put before each of them. All other rules stay as
-// they are.
+// HTTPRouteRules are the original route's rules, changed to do what the traffic asks. By weight, each rule to the stable Service divides
+// that Service's part exactly; by matches, a rule for the canary is put before it. Others stay as they are.
 func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([]any, error) {
 	name := "HTTPRoute " + DigString(original, "metadata", "name")
 	r := routeWriter{name: name, namespace: DigString(original, "metadata", "namespace"), pair: pair, asks: asks}

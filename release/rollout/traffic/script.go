@@ -72,8 +72,7 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 	return withAsks(in, asks)
 }
 
-// CustomInput is what a script for a custom object is given, as the global obj, and its namespace. Where there is no weight, canaryWeight
-// is -1 and stableWeight 101.
+// CustomInput is the global obj of a custom object's script, and its namespace; without a weight, canaryWeight is -1, stableWeight 101.
 func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
 	canary := int64(-1)
 	if asks.Weight != nil && len(asks.Matches) == 0 {

@@ -13,8 +13,7 @@ import (
 // mostDepth bounds how deep a table may be, so that one that holds itself is noticed.
 const mostDepth = 64
 
-// The names, in the registry, of the metatables by which an empty list and an empty object that came from JSON are told apart on the way
-// back.
+// The names, in the registry, of the metatables that tell an empty list from JSON and an empty object apart on the way back.
 const (
 	metaList   = "slipway.list"
 	metaObject = "slipway.object"

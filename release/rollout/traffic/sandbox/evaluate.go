@@ -1,6 +1,5 @@
-// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object. A script computes a value from a value: it has
-// no files, no network, no clock and no chance, so that the same input gives the same output. How much time and memory it may take is the
-// caller's to bound.
+// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object: they compute a value from a value, without
+// files, network, clock or chance, so always the same. How much time and memory they take is the caller's to bound.
 package sandbox
 
 import (
@@ -185,8 +184,7 @@ const longestRepeat = 64 << 10
 // refusalMark is the field by which an error raised by refuse is known.
 const refusalMark = "__slipway_refusal"
 
-// openLibraries opens what a script may use: base without anything that loads, prints or looks into functions; table, string, math without
-// chance; json; refuse.
+// openLibraries opens what a script may use: base without what loads, prints or inspects, table, string, math without chance, json, refuse.
 func openLibraries(state *lua.LState) {
 	for _, library := range []struct {
 		name string
