@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -194,7 +195,7 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 		return errors.New("step and toStep are counted from 1")
 	case len(q.Gate) > maxGate:
 		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
-	case q.To != "" && q.To != rollout.StopToStable && q.To != rollout.StopToNew && q.To != rollout.StopToFrozen:
+	case q.To != "" && !slices.Contains(rollout.StopTos, q.To):
 		return fmt.Errorf("to is %q: it is stable, new or frozen", cell(string(q.To), maxVerb))
 	}
 	return validateVerb(q.VerbRequest)

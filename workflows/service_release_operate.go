@@ -140,7 +140,9 @@ func (r *itemRun) persist(ctx workflow.Context, what string, do func(spentSecond
 		}
 		spent = used
 		round := r.round
-		r.interrupt(trouble)
+		r.held++
+		r.report(true, trouble)
+		r.show()
 		if err := workflow.Await(ctx, func() bool { return r.abandoned || r.round > round }); err != nil {
 			return err
 		}
@@ -153,12 +155,6 @@ func (r *itemRun) persist(ctx workflow.Context, what string, do func(spentSecond
 		}
 		r.show()
 	}
-}
-
-func (r *itemRun) interrupt(trouble string) {
-	r.held++
-	r.report(true, trouble)
-	r.show()
 }
 
 // report tells the task. A task that is gone (terminated) needs no report: the resume signal can come from a person.

@@ -97,22 +97,22 @@ func (s *rolloutStart) findShared(ctx context.Context) error {
 	if name == "" {
 		return nil
 	}
-	const field = "strategy.trafficRoutingRef"
+	path := s.key.namespace + "/" + name
+	refused := func(why string) error {
+		return s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: "TrafficRouting " + path + " " + why})
+	}
 	found, err := s.Home.GetTrafficRouting(ctx, s.key.namespace, name)
-	if failure.Is(err, failure.NotFound) {
-		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/%s/%s)",
-			s.key.namespace, name, s.key.namespace, name)})
-	}
-	if err != nil {
+	switch {
+	case failure.Is(err, failure.NotFound):
+		return refused("does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/" + path + ")")
+	case err != nil:
 		return err
-	}
-	if found.Deleting {
-		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is being deleted", s.key.namespace, name)})
+	case found.Deleting:
+		return refused("is being deleted")
 	}
 	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
 	if len(wrong) > 0 {
-		return s.refused(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("TrafficRouting %s/%s is not as it should be: %s",
-			s.key.namespace, name, problem.Summary(problem.Fields(wrong)))})
+		return refused("is not as it should be: " + problem.Summary(problem.Fields(wrong)))
 	}
 	s.shared = &shared
 	return nil

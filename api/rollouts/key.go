@@ -13,7 +13,6 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -29,10 +28,6 @@ func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, err
 		return key, key.missing()
 	}
 	return key, nil
-}
-
-func rolloutKeyOf(spec strategy.Spec) rolloutKey {
-	return rolloutKey{cmp.Or(spec.Party, catalog.DefaultParty), spec.Namespace, spec.Name}
 }
 
 // rolloutOfSubject reads the subject of a rollout's record.

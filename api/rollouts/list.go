@@ -70,12 +70,8 @@ func (w wantedRollouts) hasState(s schema.RolloutSummary) bool {
 		(len(w.waits) == 0 || s.WaitingFor != nil && slices.Contains(w.waits, s.WaitingFor.Kind))
 }
 
-var (
-	rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack,
-		rollout.PhaseCancelled}
-	rolloutWaits = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic, rollout.WaitParty,
-		rollout.WaitDrift, rollout.WaitResume}
-)
+var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack,
+	rollout.PhaseCancelled}
 
 func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
 	wanted := wantedRollouts{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
@@ -86,7 +82,7 @@ func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
 	if wanted.phases, err = page.OneOf("phase", params.Phase, rolloutPhases); err != nil {
 		return wanted, err
 	}
-	wanted.waits, err = page.OneOf("waitingFor", params.WaitingFor, rolloutWaits)
+	wanted.waits, err = page.OneOf("waitingFor", params.WaitingFor, rollout.WaitKinds)
 	return wanted, err
 }
 

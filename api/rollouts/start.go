@@ -131,8 +131,7 @@ func (s *rolloutStart) place(ctx context.Context) error {
 		return problem.WrongDocument("the rollout", strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party +
 			" has no namespace of its own"}})
 	}
-	spec.Party, s.queue, s.key = party, queue, rolloutKeyOf(*spec)
-	s.key.party, s.key.namespace = party, spec.Namespace
+	spec.Party, s.queue, s.key = party, queue, rolloutKey{party, spec.Namespace, spec.Name}
 	return nil
 }
 

@@ -191,8 +191,7 @@ func splitLines(s rollout.Status) []render.Line {
 	var lines []render.Line
 	if s.Replicas > 0 {
 		share := s.CanaryReplicas * 100 / s.Replicas
-		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan},
-			{Text: "  " + podsInWords(s)}})
+		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan}, {Text: "  " + podsInWords(s)}})
 	}
 	if t := s.Traffic; t != nil {
 		share := t.CanaryWeight

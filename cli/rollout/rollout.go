@@ -40,10 +40,6 @@ func Command(a *app.App) *cobra.Command {
 var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy, rollout.PhaseRolledBack,
 	rollout.PhaseCancelled}
 
-var waitKinds = []rollout.WaitKind{rollout.WaitApproval, rollout.WaitTimer, rollout.WaitPods, rollout.WaitTraffic,
-	rollout.WaitParty, rollout.WaitDrift,
-	rollout.WaitResume}
-
 func newNoun(a *app.App) *rollouts {
 	var where app.Place
 	return &rollouts{
@@ -58,8 +54,7 @@ func newNoun(a *app.App) *rollouts {
 				wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
 			}
 			return []string{app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}.String(), string(r.Style), string(r.Phase),
-				wait, since, a.Age(r.CreatedAt),
-				r.Summary, r.Reason}
+				wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
 		},
 		Empty: "There are no such rollouts.",
 		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
@@ -105,7 +100,7 @@ func listCommand(n *rollouts) *cobra.Command {
 			if params.Phase, err = app.ParseOneOf("phase", inPhase, phases); err != nil {
 				return err
 			}
-			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, waitKinds)
+			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
 			n.Page = pages(n.Place, params)
 			if steps {
 				showSteps(n)
@@ -117,10 +112,10 @@ func listCommand(n *rollouts) *cobra.Command {
 	f := command.Flags()
 	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+app.Joined(phases))
 	f.StringSliceVar(&waitsFor, "waiting-for", nil,
-		"only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(waitKinds))
+		"only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(rollout.WaitKinds))
 	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
 	app.FlagChoices(command, "phase", phases...)
-	app.FlagChoices(command, "waiting-for", waitKinds...)
+	app.FlagChoices(command, "waiting-for", rollout.WaitKinds...)
 	return command
 }
 

@@ -126,7 +126,7 @@ func (o *said) flags(command *cobra.Command) {
 	case rollout.VerbStop:
 		f.StringVar(&o.body.To, "to", "", "where to leave the workload: `side` stable, new or frozen "+
 			"(default: stable, where the workload can still be brought there)")
-		app.FlagChoices(command, "to", rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen)
+		app.FlagChoices(command, "to", rollout.StopTos...)
 	case rollout.VerbJump:
 		f.IntVar(&o.body.ToStep, "to-step", 0, "the `step` to go to, from 1")
 	}

@@ -27,8 +27,7 @@ const exitCodes = `  0    Healthy: the new version serves
   130  ended by Ctrl-C; the rollout goes on`
 
 var words = follow.Words{Noun: "rollout", End: "to its end", Interrupted: "the party's cluster is out of reach",
-	Paused: "it waits for a person",
-	Failed: "somebody may retry it or roll it back"}
+	Paused: "it waits for a person", Failed: "somebody may retry it or roll it back"}
 
 // over says whether nothing of the rollout will change any more.
 func over(s rollout.Status) bool {

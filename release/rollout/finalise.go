@@ -1,6 +1,10 @@
 package rollout
 
-import "slipway.io/slipway/release/rollout/strategy"
+import (
+	"slices"
+
+	"slipway.io/slipway/release/rollout/strategy"
+)
 
 // Ending is where a rollout is brought to at its end.
 type Ending string
@@ -54,17 +58,17 @@ const (
 	FinalLeave FinalMove = "LeaveTrafficRouting"
 )
 
+// finaliseInPlace ends a rollout in place. A blue-green that is stopped to new may have few new pods yet: there traffic spreads over all pods
+// as well, instead of going to the new ones.
+var finaliseInPlace = []FinalMove{finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease}
+
 // finaliseBack is the order of every rollback: traffic leaves the new version before its pods do, and the stable Service is pinned to the
 // stable pods until no new one is left. The claim goes last: what is not yet given back stays somebody's.
 var finaliseBack = []FinalMove{FinalLeave, finalStable, finalResume, finalUnpin, finalRemove, FinalRelease}
 
 // finalising is the order of finalising by style and ending.
 var finalising = map[strategy.Style]map[Ending][]FinalMove{
-	strategy.StylePartition: {
-		EndSuccess:  {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
-		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
-		EndRollback: finaliseBack,
-	},
+	strategy.StylePartition: {EndSuccess: finaliseInPlace, EndNew: finaliseInPlace, EndRollback: finaliseBack},
 	strategy.StyleCanary: {
 		// The extra workload carries its share until the workload itself is of the new version.
 		EndSuccess:  {finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
@@ -72,9 +76,8 @@ var finalising = map[strategy.Style]map[Ending][]FinalMove{
 		EndRollback: finaliseBack,
 	},
 	strategy.StyleBlueGreen: {
-		EndSuccess: {finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
-		// A stop may come while there are few new pods: traffic spreads over all of them instead of going to the new ones.
-		EndNew:      {finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease},
+		EndSuccess:  {finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
+		EndNew:      finaliseInPlace,
 		EndRollback: finaliseBack,
 	},
 }
@@ -109,28 +112,13 @@ func FinalMoves(b Borrowed, ending Ending) []FinalMove {
 	case ending == EndGone:
 		table = finaliseGone
 	}
-	var moves []FinalMove
-	for _, move := range table {
-		switch move {
-		case finalStable, finalNew:
-			if !b.Traffic {
-				continue
-			}
-		case finalUnpin, finalRemove:
-			if !b.Traffic || !b.Services {
-				continue
-			}
-		case FinalLeave:
-			if !b.Shared {
-				continue
-			}
-		case finalScalers:
-			if !b.Autoscalers {
-				continue
-			}
-		}
-		moves = append(moves, move)
-	}
+	routed, pinned := b.Traffic, b.Traffic && b.Services
+	borrowed := map[FinalMove]bool{finalStable: routed, finalNew: routed, finalUnpin: pinned, finalRemove: pinned, FinalLeave: b.Shared,
+		finalScalers: b.Autoscalers}
+	moves := slices.DeleteFunc(slices.Clone(table), func(move FinalMove) bool {
+		needed, optional := borrowed[move]
+		return optional && !needed
+	})
 	if n := len(moves); !b.Traffic && n >= 2 && moves[n-2] == finalResume && moves[n-1] == FinalRelease {
 		return append(moves[:n-2:n-2], finalBoth)
 	}

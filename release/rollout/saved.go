@@ -121,7 +121,7 @@ func resourceOf(ref catalog.WorkloadRef) string {
 // commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go.
 func (r recovery) commands(to Side) []string {
 	services, canaryServices := r.services()
-	end := slices.Concat(r.extra(), r.autoscalers(), r.release())
+	end := r.end()
 	switch {
 	case to == SideStable:
 		return slices.Concat(r.routes(), r.pods(to), services, canaryServices, end)
@@ -170,26 +170,16 @@ func (r recovery) routes() []string {
 	return out
 }
 
-func (r recovery) autoscalers() []string {
-	var out []string
+// end takes away what is left when the pods are home: the extra workload, pinned autoscalers, and the marks on the workload.
+func (r recovery) end() (out []string) {
+	if r.saved.CanaryWorkload != "" {
+		out = append(out, r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload))
+	}
 	for _, name := range r.saved.Autoscalers {
 		out = append(out, r.restore("horizontalpodautoscalers.v2.autoscaling", name))
 	}
-	return out
-}
-
-func (r recovery) extra() []string {
-	if r.saved.CanaryWorkload == "" {
-		return nil
-	}
-	return []string{r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload)}
-}
-
-func (r recovery) release() []string {
-	return []string{
-		r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
-		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover),
-	}
+	return append(out, r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
+		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover))
 }
 
 // pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.

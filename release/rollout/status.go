@@ -60,6 +60,9 @@ const (
 	WaitResume WaitKind = "resume"
 )
 
+// WaitKinds are all kinds of waiting.
+var WaitKinds = []WaitKind{WaitApproval, WaitTimer, WaitPods, WaitTraffic, WaitParty, WaitDrift, WaitResume}
+
 // WaitingFor says what a rollout waits for, since when, until when, and by which token it is approved.
 type WaitingFor struct {
 	Kind  WaitKind   `json:"kind"`
@@ -161,6 +164,9 @@ const (
 	StopToNew    StopTo = "new"
 	StopToFrozen StopTo = "frozen"
 )
+
+// StopTos are the places where a stop can leave it.
+var StopTos = []StopTo{StopToStable, StopToNew, StopToFrozen}
 
 // Command is a verb with its payload. All fields but Verb are optional: empty means "the step that waits now".
 type Command struct {

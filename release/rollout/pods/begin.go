@@ -17,8 +17,7 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 		return fmt.Sprintf("%s is being deleted", s.Workload)
 	case seen.SavedProblem != "":
 		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): "+
-			"put its settings right by hand and remove that annotation",
-			s.Workload, rollout.AnnotationSaved, seen.SavedProblem)
+			"put its settings right by hand and remove that annotation", s.Workload, rollout.AnnotationSaved, seen.SavedProblem)
 	case seen.Busy != "":
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back",
 			s.Workload)
@@ -97,8 +96,7 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextActio
 		return look("the time is up: see what the pods say")
 	}
 	return failf(failure.Refused, "%s, and that did not end within %d s (%s): nothing was changed; "+
-		"start the rollout again when it is done, or give it more time with policy.settleSeconds",
-		reason, req.DeadlineSeconds, why(seen, ""))
+		"start the rollout again when it is done, or give it more time with policy.settleSeconds", reason, req.DeadlineSeconds, why(seen, ""))
 }
 
 // begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).

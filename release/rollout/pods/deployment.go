@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
@@ -28,30 +29,20 @@ var (
 	gateDeadline = json.RawMessage("2147483647")
 )
 
-type deploymentStrategy struct {
-	Type          string             `json:"type,omitempty"`
-	RollingUpdate *deploymentRolling `json:"rollingUpdate,omitempty"`
-}
-
-type deploymentRolling struct {
-	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	MaxSurge       *intstr.IntOrString `json:"maxSurge,omitempty"`
-}
-
 func rolling(unavailable, surge int32) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, unavailable))
 }
 
 // recreates says whether a strategy takes all old pods down before new ones come up.
 func recreates(raw json.RawMessage) bool {
-	var s deploymentStrategy
+	var s appsv1.DeploymentStrategy
 	return json.Unmarshal(raw, &s) == nil && s.Type == workloadops.UpdateRecreate
 }
 
 // limits are a strategy's limits in pods, as the Deployment's controller resolves them (both zero mean one unavailable). Recreate knows no
 // limits: its pods are moved by a quarter at a time, which is Kubernetes' own default.
 func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
-	var s deploymentStrategy
+	var s appsv1.DeploymentStrategy
 	if workloadops.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.Type == workloadops.UpdateRecreate || s.RollingUpdate == nil {
 		return max(size/4, 1), 0
 	}

@@ -196,8 +196,7 @@ func (r *Reader) Routings(v strictyaml.Value, canaries bool) []Routing {
 		routing := r.routing(entry)
 		if canaries && len(routing.CanaryService()) > validation.DNS1035LabelMaxLength {
 			r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at "+
-				"most %d characters",
-				strictyaml.Quote(routing.CanaryService()), validation.DNS1035LabelMaxLength)
+				"most %d characters", strictyaml.Quote(routing.CanaryService()), validation.DNS1035LabelMaxLength)
 		}
 		for _, object := range routing.objects() {
 			if earlier, again := taken[object]; again {

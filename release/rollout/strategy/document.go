@@ -29,8 +29,7 @@ type document struct {
 
 // MetadataKeys are the keys of an object's metadata, as kubectl prints them.
 var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp", "deletionGracePeriodSeconds",
-	"deletionTimestamp",
-	"finalizers", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
+	"deletionTimestamp", "finalizers", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
 // Metadata reads an object's namespace, name and annotations, and passes over what else an API server keeps there.
 func (r *Reader) Metadata(v strictyaml.Value) (namespace, name string, annotations Annotations) {
@@ -102,8 +101,7 @@ func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
 func (r *Reader) refuseDisabled(v strictyaml.Value) {
 	if v.Truth() {
 		r.Refuse(v.Path(), "true means to let go of the workload and give all traffic to the stable version: a rollout is not started for "+
-			"that; leave it out, "+
-			"or, if the rollout runs, stop it with to: stable")
+			"that; leave it out, or, if the rollout runs, stop it with to: stable")
 	}
 }
 

@@ -38,8 +38,7 @@ const (
 )
 
 var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images", "templatePatch",
-	"rolloutId", "supersede",
-	"actor", "reason", "key"}
+	"rolloutId", "supersede", "actor", "reason", "key"}
 
 // DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: every error at once, each with its field and line.
 // Defaults are filled in. The Request means nothing when there are errors.

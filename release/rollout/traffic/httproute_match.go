@@ -64,8 +64,7 @@ func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Obje
 		return mine, PrefixMatches(asked.Value, value), nil
 	default:
 		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute "+
-			"compares a path with one expression only",
-			r.name, kind, value, asked.Type, asked.Value)
+			"compares a path with one expression only", r.name, kind, value, asked.Type, asked.Value)
 	}
 }
 
