@@ -29,9 +29,9 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		file, failed = readFile(path)
 		problems = append(problems, failed...)
 	}
-	result := Settings{}
-	for _, d := range definitions {
-		if err := d.apply(&result, d.fallback); err != nil {
+	result, others := Settings{}, definitions(&Settings{})
+	for n, d := range definitions(&result) {
+		if err := d.apply(d.fallback); err != nil {
 			return Settings{}, provenance, fmt.Errorf("the default of %s is wrong, which is a mistake in Slipway: %w", d.name, err)
 		}
 		inFile, given := file[d.name]
@@ -39,7 +39,7 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		if flag == nil {
 			// Another command's setting: a file may serve them all, so the value is checked here and used there.
 			if given {
-				problems = check(problems, d, &Settings{}, inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line})
+				problems = check(problems, others[n], inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line})
 			}
 			continue
 		}
@@ -54,8 +54,12 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 		if d.neverEmpty && flag.Changed && text == "" {
 			problems = append(problems, fmt.Errorf("%s (%s): names nothing: leave the flag out, or give a value", d.name, source))
 		}
-		problems = check(problems, d, &result, text, source)
-		provenance.Entries = append(provenance.Entries, entry(d, text, source))
+		problems = check(problems, d, text, source)
+		if d.kind() == kindList {
+			text = strings.Join(splitList(text), ",")
+		}
+		provenance.Entries = append(provenance.Entries,
+			Entry{Name: d.name, Value: text, Source: source, Env: d.env(), Description: d.description})
 	}
 	if len(problems) > 0 {
 		return result, provenance, problems
@@ -75,18 +79,11 @@ func registered(flags *pflag.FlagSet, name string) *pflag.Flag {
 	return flag
 }
 
-func check(problems Errors, d definition, into *Settings, text string, source Source) Errors {
-	if err := d.apply(into, text); err != nil {
+func check(problems Errors, d definition, text string, source Source) Errors {
+	if err := d.apply(text); err != nil {
 		return append(problems, fmt.Errorf("%s (%s): %w", d.name, source, err))
 	}
 	return problems
-}
-
-func entry(d definition, text string, source Source) Entry {
-	if d.kind() == kindList {
-		text = strings.Join(splitList(text), ",")
-	}
-	return Entry{Name: d.name, Value: text, Source: source, Env: d.env(), Description: d.description}
 }
 
 func configPath(flags *pflag.FlagSet, lookup func(string) (string, bool)) string {
@@ -198,11 +195,14 @@ const (
 // Values are checked by Load, all at once, not while the flags are parsed.
 func Register(flags *pflag.FlagSet, groups ...Group) {
 	flags.Var(&flagValue{kind: kindText}, FlagConfig, "YAML file of settings, by the names of these flags (env "+EnvConfig+")")
-	for _, d := range definitions {
+	for _, d := range definitions(&Settings{}) {
 		if !d.takenBy(groups) {
 			continue
 		}
-		value := &flagValue{kind: d.kind(), text: d.fallbackFor(groups)}
+		value := &flagValue{kind: d.kind(), text: d.fallback}
+		if d.inDev != "" && slices.Equal(groups, []Group{Dev}) {
+			value.text = d.inDev
+		}
 		flag := flags.VarPF(value, d.name, "", d.description+" (env "+d.env()+")")
 		if d.kind() == kindBool {
 			flag.NoOptDefVal = "true"
@@ -321,7 +321,7 @@ func readList(name string, node *yaml.Node) (string, error) {
 // suggestion names the setting that a misspelt one is closest to, when one is close enough to be meant.
 func suggestion(name string) string {
 	var known []string
-	for _, d := range definitions {
+	for _, d := range definitions(&Settings{}) {
 		known = append(known, d.name)
 	}
 	if near := strictyaml.Nearest(name, known); near != "" {

@@ -63,13 +63,15 @@ var Groups = []Group{Server, Worker, Dev, Client}
 // definition says everything about one setting. Values travel as text until they are applied; a list's parts are separated by commas.
 type definition struct {
 	name, fallback, description string
-	groups                      []Group
+	// inDev is the default of `slipway dev`, where that is another.
+	inDev  string
+	groups []Group
 	// choices are the values of an enumeration, for errors and shell completion.
 	choices []string
 	// neverEmpty: an empty flag is no value but a slip, such as a shell variable that is not set.
 	neverEmpty bool
-	// field is where the value goes; its type says how it is read.
-	field func(s *Settings) any
+	// into is where the value goes; its type says how it is read.
+	into any
 	// check says what is wrong with a value and what would be right, beyond its type; it may be nil.
 	check func(text string) error
 }
@@ -78,7 +80,7 @@ type baseURL string
 
 // kind is the type of the setting as the help shows it.
 func (d definition) kind() string {
-	switch d.field(&Settings{}).(type) {
+	switch d.into.(type) {
 	case *[]string:
 		return kindList
 	case *int:
@@ -99,12 +101,13 @@ const (
 	kindBool = "bool"
 )
 
-func (d definition) apply(s *Settings, text string) error {
+// apply reads the value from text.
+func (d definition) apply(text string) error {
 	if len(d.choices) > 0 && !slices.Contains(d.choices, text) {
 		return fmt.Errorf("%q is not one of %s", text, strings.Join(d.choices, ", "))
 	}
 	var err error
-	switch into := d.field(s).(type) {
+	switch into := d.into.(type) {
 	case *string:
 		*into = text
 	case *baseURL:
@@ -135,113 +138,91 @@ var (
 	workers  = []Group{Worker, Dev}
 )
 
-var definitions = []definition{
-	{name: "listen", fallback: "127.0.0.1:8080", groups: frontEnd, check: listening, field: func(s *Settings) any { return &s.Listen },
-		description: "address of the HTTP API; port 0 takes a free one"},
-	{name: "kuscia-listen", fallback: "127.0.0.1:8082", groups: frontEnd, check: listeningOrNone,
-		field:       func(s *Settings) any { return &s.KusciaListen },
-		description: "address of Kuscia's API over HTTP; port 0 takes a free one; empty: nowhere"},
-	{name: "kuscia-grpc-listen", fallback: "127.0.0.1:8083", groups: frontEnd, check: listeningOrNone,
-		field:       func(s *Settings) any { return &s.KusciaGRPCListen },
-		description: "address of Kuscia's API over gRPC; port 0 takes a free one; empty: nowhere"},
-	{name: "kuscia-protocol", fallback: "NOTLS", groups: frontEnd, choices: []string{"NOTLS", "TLS", "MTLS"},
-		field: func(s *Settings) any { return &s.KusciaProtocol },
-		description: "how Kuscia's API is guarded: MTLS (clients show a certificate and the token), TLS (the token) or NOTLS " +
-			"(neither; for this machine alone)"},
-	{name: "kuscia-insecure", fallback: "false", groups: frontEnd, field: func(s *Settings) any { return &s.KusciaInsecure },
-		description: "serve Kuscia's API with NOTLS also on addresses that others can reach"},
-	{name: "kuscia-cert-file", groups: frontEnd, field: func(s *Settings) any { return &s.KusciaCertFile },
-		description: "certificate of Kuscia's API, for TLS and MTLS"},
-	{name: "kuscia-key-file", groups: frontEnd, field: func(s *Settings) any { return &s.KusciaKeyFile },
-		description: "key of that certificate"},
-	{name: "kuscia-ca-file", groups: frontEnd, field: func(s *Settings) any { return &s.KusciaCAFile },
-		description: "CA that the certificates of Kuscia's clients come from, for MTLS"},
-	{name: "kuscia-token-file", groups: frontEnd, field: func(s *Settings) any { return &s.KusciaTokenFile },
-		description: "file of the token that clients of Kuscia's API show, for TLS and MTLS; made when it does not exist"},
-	{name: "metrics-listen", groups: []Group{Worker}, check: listeningOrNone, field: func(s *Settings) any { return &s.MetricsListen },
-		description: "address where a worker answers /healthz, /readyz and /metrics; empty: nowhere"},
-	{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling,
-		field:       func(s *Settings) any { return &s.TemporalAddress },
-		description: "address of the Temporal server"},
-	{name: "temporal-namespace", fallback: "default", groups: engine, check: required,
-		field:       func(s *Settings) any { return &s.TemporalNamespace },
-		description: "Temporal namespace that everything runs in"},
-	{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: frontEnd, check: urlOrNone,
-		field:       func(s *Settings) any { return (*baseURL)(&s.TemporalUI) },
-		description: "base URL of the Temporal Web UI, for links"},
-	{name: "kubeconfig", groups: engine, field: func(s *Settings) any { return &s.Kubeconfig },
-		description: "kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"},
-	{name: "context", groups: engine, field: func(s *Settings) any { return &s.Context },
-		description: "context of the kubeconfig; empty: its current one"},
-	{name: "namespace", fallback: "slipway", groups: engine, check: namespaceName, field: func(s *Settings) any { return &s.Namespace },
-		description: "the engine's namespace in the home cluster"},
-	{name: "serving-namespace", fallback: "cross-domain", groups: engine, check: namespaceName,
-		field: func(s *Settings) any { return &s.ServingNamespace },
-		description: "the namespace of the home cluster whose KusciaDeployments are this engine's servings; two engines on one " +
-			"cluster need two"},
-	{name: "install-crds", fallback: "false", groups: frontEnd, field: func(s *Settings) any { return &s.InstallCRDs },
-		description: "install or update the custom resource definitions at the start"},
-	{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, field: func(s *Settings) any { return &s.Parties },
-		description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; " +
-			"empty: the engine's queue and the default party's"},
-	{name: "watch-namespaces", groups: workers, check: each(namespaceName), field: func(s *Settings) any { return &s.WatchNamespaces },
-		description: "watch workloads in these namespaces only; empty: in all"},
-	{name: "max-concurrent-services", fallback: "50", groups: frontEnd, field: func(s *Settings) any { return &s.MaxConcurrentServices },
-		description: "how many services of one task are released at once at most"},
-	{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000),
-		field:       func(s *Settings) any { return &s.MaxConcurrentWorkloads },
-		description: "how many workloads of one service a PARALLEL release has under way at once at most, up to 1000"},
-	{name: "unreachable-budget", fallback: "120s", groups: frontEnd, check: wholeSeconds,
-		field:       func(s *Settings) any { return &s.UnreachableBudget },
-		description: "how long a cluster may be out of reach before a release is interrupted"},
-	{name: "record-limit", fallback: "50", groups: workers, field: func(s *Settings) any { return &s.RecordLimit },
-		description: "how many records of past releases are kept of each plan"},
-	{name: "kube-qps", fallback: "200", groups: engine, field: func(s *Settings) any { return &s.KubeQPS },
-		description: "requests per second to one Kubernetes API server"},
-	{name: "kube-burst", fallback: "400", groups: engine, field: func(s *Settings) any { return &s.KubeBurst },
-		description: "requests to one Kubernetes API server that may go out at once"},
-	{name: "log-level", fallback: "info", groups: engine, choices: []string{"debug", "info", "warn", "error"},
-		field:       func(s *Settings) any { return &s.LogLevel },
-		description: "least severe level that is logged: debug, info, warn or error"},
-	{name: "log-format", fallback: "text", groups: engine, choices: []string{"text", "json"},
-		field:       func(s *Settings) any { return &s.LogFormat },
-		description: "format of the log: text or json"},
-	{name: "shutdown-timeout", fallback: "20s", groups: engine, field: func(s *Settings) any { return &s.ShutdownTimeout },
-		description: "how long a process that is asked to end waits for what it has begun"},
-	{name: "api", fallback: "http://127.0.0.1:8080", groups: []Group{Client}, check: aURL,
-		field:       func(s *Settings) any { return (*baseURL)(&s.API) },
-		description: "base URL of the Slipway API"},
-}
-
-// groupFallbacks are the defaults that one command has of its own.
-var groupFallbacks = map[Group]map[string]string{
-	Dev: {"install-crds": "true"},
-}
-
-// fallbackFor is the default of the setting for a command that takes exactly these groups.
-func (d definition) fallbackFor(groups []Group) string {
-	if len(groups) == 1 {
-		if own, ok := groupFallbacks[groups[0]][d.name]; ok {
-			return own
-		}
+// definitions are all settings, in the order of the documentation, with their values in s.
+func definitions(s *Settings) []definition {
+	return []definition{
+		{name: "listen", fallback: "127.0.0.1:8080", groups: frontEnd, check: listening, into: &s.Listen,
+			description: "address of the HTTP API; port 0 takes a free one"},
+		{name: "kuscia-listen", fallback: "127.0.0.1:8082", groups: frontEnd, check: orNone(listening), into: &s.KusciaListen,
+			description: "address of Kuscia's API over HTTP; port 0 takes a free one; empty: nowhere"},
+		{name: "kuscia-grpc-listen", fallback: "127.0.0.1:8083", groups: frontEnd, check: orNone(listening), into: &s.KusciaGRPCListen,
+			description: "address of Kuscia's API over gRPC; port 0 takes a free one; empty: nowhere"},
+		{name: "kuscia-protocol", fallback: "NOTLS", groups: frontEnd, choices: []string{"NOTLS", "TLS", "MTLS"}, into: &s.KusciaProtocol,
+			description: "how Kuscia's API is guarded: MTLS (clients show a certificate and the token), TLS (the token) or NOTLS " +
+				"(neither; for this machine alone)"},
+		{name: "kuscia-insecure", fallback: "false", groups: frontEnd, into: &s.KusciaInsecure,
+			description: "serve Kuscia's API with NOTLS also on addresses that others can reach"},
+		{name: "kuscia-cert-file", groups: frontEnd, into: &s.KusciaCertFile,
+			description: "certificate of Kuscia's API, for TLS and MTLS"},
+		{name: "kuscia-key-file", groups: frontEnd, into: &s.KusciaKeyFile,
+			description: "key of that certificate"},
+		{name: "kuscia-ca-file", groups: frontEnd, into: &s.KusciaCAFile,
+			description: "CA that the certificates of Kuscia's clients come from, for MTLS"},
+		{name: "kuscia-token-file", groups: frontEnd, into: &s.KusciaTokenFile,
+			description: "file of the token that clients of Kuscia's API show, for TLS and MTLS; made when it does not exist"},
+		{name: "metrics-listen", groups: []Group{Worker}, check: orNone(listening), into: &s.MetricsListen,
+			description: "address where a worker answers /healthz, /readyz and /metrics; empty: nowhere"},
+		{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling, into: &s.TemporalAddress,
+			description: "address of the Temporal server"},
+		{name: "temporal-namespace", fallback: "default", groups: engine, check: required, into: &s.TemporalNamespace,
+			description: "Temporal namespace that everything runs in"},
+		{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: frontEnd, check: orNone(aURL), into: (*baseURL)(&s.TemporalUI),
+			description: "base URL of the Temporal Web UI, for links"},
+		{name: "kubeconfig", groups: engine, into: &s.Kubeconfig,
+			description: "kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"},
+		{name: "context", groups: engine, into: &s.Context,
+			description: "context of the kubeconfig; empty: its current one"},
+		{name: "namespace", fallback: "slipway", groups: engine, check: namespaceName, into: &s.Namespace,
+			description: "the engine's namespace in the home cluster"},
+		{name: "serving-namespace", fallback: "cross-domain", groups: engine, check: namespaceName, into: &s.ServingNamespace,
+			description: "the namespace of the home cluster whose KusciaDeployments are this engine's servings; two engines on one " +
+				"cluster need two"},
+		{name: "install-crds", fallback: "false", inDev: "true", groups: frontEnd, into: &s.InstallCRDs,
+			description: "install or update the custom resource definitions at the start"},
+		{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, into: &s.Parties,
+			description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; " +
+				"empty: the engine's queue and the default party's"},
+		{name: "watch-namespaces", groups: workers, check: each(namespaceName), into: &s.WatchNamespaces,
+			description: "watch workloads in these namespaces only; empty: in all"},
+		{name: "max-concurrent-services", fallback: "50", groups: frontEnd, into: &s.MaxConcurrentServices,
+			description: "how many services of one task are released at once at most"},
+		{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000), into: &s.MaxConcurrentWorkloads,
+			description: "how many workloads of one service a PARALLEL release has under way at once at most, up to 1000"},
+		{name: "unreachable-budget", fallback: "120s", groups: frontEnd, check: wholeSeconds, into: &s.UnreachableBudget,
+			description: "how long a cluster may be out of reach before a release is interrupted"},
+		{name: "record-limit", fallback: "50", groups: workers, into: &s.RecordLimit,
+			description: "how many records of past releases are kept of each plan"},
+		{name: "kube-qps", fallback: "200", groups: engine, into: &s.KubeQPS,
+			description: "requests per second to one Kubernetes API server"},
+		{name: "kube-burst", fallback: "400", groups: engine, into: &s.KubeBurst,
+			description: "requests to one Kubernetes API server that may go out at once"},
+		{name: "log-level", fallback: "info", groups: engine, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,
+			description: "least severe level that is logged: debug, info, warn or error"},
+		{name: "log-format", fallback: "text", groups: engine, choices: []string{"text", "json"}, into: &s.LogFormat,
+			description: "format of the log: text or json"},
+		{name: "shutdown-timeout", fallback: "20s", groups: engine, into: &s.ShutdownTimeout,
+			description: "how long a process that is asked to end waits for what it has begun"},
+		{name: "api", fallback: "http://127.0.0.1:8080", groups: []Group{Client}, check: aURL, into: (*baseURL)(&s.API),
+			description: "base URL of the Slipway API"},
 	}
-	return d.fallback
 }
 
 func (d definition) takenBy(groups []Group) bool {
 	return slices.ContainsFunc(d.groups, func(g Group) bool { return slices.Contains(groups, g) })
 }
 
-func (d definition) env() string { return envName(d.name) }
+func (d definition) env() string { return EnvName(d.name) }
 
-func envName(setting string) string {
+// EnvName is the environment variable of a setting.
+func EnvName(setting string) string {
 	return "SLIPWAY_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 func definitionOf(name string) (definition, bool) {
-	n := slices.IndexFunc(definitions, func(d definition) bool { return d.name == name })
+	all := definitions(&Settings{})
+	n := slices.IndexFunc(all, func(d definition) bool { return d.name == name })
 	if n < 0 {
 		return definition{}, false
 	}
-	return definitions[n], true
+	return all[n], true
 }

@@ -20,11 +20,14 @@ import (
 // listening checks an address to listen on: the host may be empty (every interface), the port 0 (a free one).
 func listening(text string) error { return address(text, 0) }
 
-func listeningOrNone(text string) error {
-	if text == "" {
-		return nil
+// orNone lets the value be empty.
+func orNone(check func(string) error) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return check(text)
 	}
-	return listening(text)
 }
 
 // dialling checks an address to connect to, which needs both host and port.
@@ -40,17 +43,14 @@ func address(text string, lowest int) error {
 	if err != nil {
 		return fmt.Errorf("%q is not host:port; an example is 127.0.0.1:8080", text)
 	}
+	return usablePort(text, port, lowest)
+}
+
+func usablePort(text, port string, lowest int) error {
 	if n, err := strconv.Atoi(port); err != nil || n < lowest || n > 65535 {
 		return fmt.Errorf("%q has no usable port: want a number from %d to 65535", text, lowest)
 	}
 	return nil
-}
-
-func urlOrNone(text string) error {
-	if text == "" {
-		return nil
-	}
-	return aURL(text)
 }
 
 func aURL(text string) error {
@@ -59,8 +59,8 @@ func aURL(text string) error {
 		return fmt.Errorf("%q is not a URL that starts with http:// or https:// and names a host", text)
 	}
 	if port := parsed.Port(); port != "" {
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("%q has no usable port: want a number from 1 to 65535", text)
+		if err := usablePort(text, port, 1); err != nil {
+			return err
 		}
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {

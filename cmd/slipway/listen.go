@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -240,7 +239,7 @@ func (p kusciaParts) listen(over, setting, address string, l *listener) (*listen
 	taken, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or none with --%s=", over, err,
-			setting, "SLIPWAY_"+strings.ToUpper(strings.ReplaceAll(setting, "-", "_")), setting)
+			setting, settings.EnvName(setting), setting)
 	}
 	l.what, l.where, l.Listener, l.log, l.down = "Kuscia's API", []any{"over", over, "address", taken.Addr().String()}, taken, p.Log, p.Down
 	return l, nil
