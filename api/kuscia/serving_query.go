@@ -47,13 +47,33 @@ func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment)
 	return serving.Shown(kd, images)
 }
 
+// showParties has one row of resources for each container; of a party whose AppImage is not there, those that it has of its own.
 func showParties(v serving.Version) []*kusciapb.ServingParty {
-	shown := make([]*kusciapb.ServingParty, len(v.Spec.Parties))
-	for i, p := range v.Spec.Parties {
-		shown[i] = &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
-			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p), Resources: showRows(v, i)}
+	shown := ServingParties(v.Spec.Parties)
+	for i, party := range shown {
+		if rows := v.Resources(i); len(rows) > 0 {
+			party.Resources = each(rows, showRow)
+		}
 	}
 	return shown
+}
+
+// ServingParties are parties of a KusciaDeployment as Kuscia's API says them.
+func ServingParties(parties []kuscia.Party) []*kusciapb.ServingParty {
+	return each(parties, func(p kuscia.Party) *kusciapb.ServingParty {
+		said := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
+			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
+		if spec := p.Template.Spec; spec != nil {
+			said.Resources = each(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
+				return showRow(serving.RowOf(c.Name, c.Resources))
+			})
+		}
+		return said
+	})
+}
+
+func showRow(r serving.ResourceRow) *kusciapb.Resource {
+	return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
 }
 
 func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
@@ -71,17 +91,6 @@ func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
 		}
 	}
 	return shown
-}
-
-// showRows are a party's resources, one row for each container; of a party whose AppImage is not there, those that it has of its own.
-func showRows(v serving.Version, party int) []*kusciapb.Resource {
-	rows := v.Resources(party)
-	if spec := v.Spec.Parties[party].Template.Spec; len(rows) == 0 && spec != nil {
-		rows = each(spec.Containers, func(c corev1.Container) serving.ResourceRow { return serving.RowOf(c.Name, c.Resources) })
-	}
-	return each(rows, func(r serving.ResourceRow) *kusciapb.Resource {
-		return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
-	})
 }
 
 // BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out.

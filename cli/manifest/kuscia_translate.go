@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 
+	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/cli/apiclient"
 	objects "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -17,73 +18,31 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// creationOf is the request that declares what a KusciaDeployment does, which says nothing that requests cannot.
+// creationOf is the request that declares what a KusciaDeployment does, which says nothing that requests cannot. A strategy always has its
+// type there: a request without one is refused, and Kubernetes takes RollingUpdate for it.
 func creationOf(kd *objects.KusciaDeployment) *kusciapb.CreateServingRequest {
+	parties := kuscia.ServingParties(kd.Spec.Parties)
+	for _, p := range parties {
+		if p.UpdateStrategy != nil {
+			p.UpdateStrategy.Type = cmp.Or(p.UpdateStrategy.Type, rollingUpdate)
+		}
+	}
 	return &kusciapb.CreateServingRequest{ServingId: kd.Name, ServingInputConfig: kd.Spec.InputConfig, Initiator: kd.Spec.Initiator,
-		AffinityMode: kd.Annotations[objects.AnnotationAffinityMode], Parties: servingParties(kd)}
+		AffinityMode: kd.Annotations[objects.AnnotationAffinityMode], Parties: parties}
 }
+
+const rollingUpdate = string(appsv1.RollingUpdateDeploymentStrategyType)
 
 // UpdateTo is the request that brings a serving to a whole one. A strategy that is left out there is the default one, which a request says.
 func UpdateTo(whole *kusciapb.CreateServingRequest) *kusciapb.UpdateServingRequest {
 	whole = proto.CloneOf(whole)
 	for _, p := range whole.GetParties() {
 		if p.UpdateStrategy == nil {
-			p.UpdateStrategy = &kusciapb.UpdateStrategy{Type: string(appsv1.RollingUpdateDeploymentStrategyType)}
+			p.UpdateStrategy = &kusciapb.UpdateStrategy{Type: rollingUpdate}
 		}
 	}
 	return &kusciapb.UpdateServingRequest{ServingId: whole.GetServingId(), ServingInputConfig: whole.GetServingInputConfig(),
 		Parties: whole.GetParties()}
-}
-
-func servingParties(kd *objects.KusciaDeployment) []*kusciapb.ServingParty {
-	parties := make([]*kusciapb.ServingParty, len(kd.Spec.Parties))
-	for i, p := range kd.Spec.Parties {
-		parties[i] = &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
-			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: updateStrategy(p.Template.Strategy),
-			Resources: containerResources(p.Template.Spec)}
-	}
-	return parties
-}
-
-// updateStrategy says the type always: a request without one is refused, and Kubernetes takes RollingUpdate for it.
-func updateStrategy(strategy *appsv1.DeploymentStrategy) *kusciapb.UpdateStrategy {
-	if strategy == nil {
-		return nil
-	}
-	asked := &kusciapb.UpdateStrategy{Type: string(strategy.Type)}
-	if asked.Type == "" {
-		asked.Type = string(appsv1.RollingUpdateDeploymentStrategyType)
-	}
-	if rolling := strategy.RollingUpdate; rolling != nil {
-		if rolling.MaxSurge != nil {
-			asked.MaxSurge = rolling.MaxSurge.String()
-		}
-		if rolling.MaxUnavailable != nil {
-			asked.MaxUnavailable = rolling.MaxUnavailable.String()
-		}
-	}
-	return asked
-}
-
-func containerResources(spec *corev1.PodSpec) []*kusciapb.Resource {
-	if spec == nil {
-		return nil
-	}
-	resources := make([]*kusciapb.Resource, len(spec.Containers))
-	for i, c := range spec.Containers {
-		resources[i] = &kusciapb.Resource{ContainerName: c.Name,
-			MinCpu: quantityText(c.Resources.Requests, corev1.ResourceCPU), MaxCpu: quantityText(c.Resources.Limits, corev1.ResourceCPU),
-			MinMemory: quantityText(c.Resources.Requests, corev1.ResourceMemory), MaxMemory: quantityText(c.Resources.Limits, corev1.ResourceMemory)}
-	}
-	return resources
-}
-
-func quantityText(list corev1.ResourceList, name corev1.ResourceName) string {
-	quantity, there := list[name]
-	if !there {
-		return ""
-	}
-	return quantity.String()
 }
 
 // requestFields are what Kuscia's request calls the fields of a KusciaDeployment.
