@@ -284,3 +284,13 @@ error: 3 errors; serving one was not changed
 `, got.err, "a request is told by its own fields")
 	})
 }
+
+func TestListOfNamesTakesNoLimit(t *testing.T) {
+	t.Parallel()
+	api := everyNoun(t)
+	for _, noun := range [][2]string{{"task", "shop-1"}, {"rollout", "shop/web"}} {
+		got := slipway(t, api, noun[0], "list", noun[1], "--limit", "1")
+		require.Equal(t, app.ExitUsage, got.code, "a limit beside names would be ignored")
+		require.Contains(t, got.err, "--limit means nothing with names: leave one of them out")
+	}
+}

@@ -95,6 +95,15 @@ func Read[T any](response *http.Response, err error) (Reply[T], error) {
 	return answer, nil
 }
 
+// ReadPage takes an answer that is one page of a list apart.
+func ReadPage[T any](response *http.Response, err error) (items []T, next string, _ error) {
+	page, err := Read[struct {
+		Items      []T    `json:"items"`
+		NextCursor string `json:"nextCursor"`
+	}](response, err)
+	return page.Value.Items, page.Value.NextCursor, err
+}
+
 // NoContent ends a call whose answer has no body.
 func NoContent(response *http.Response, err error) error {
 	if err != nil {

@@ -48,10 +48,15 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		if names, err = n.names(args); err == nil {
 			err = o.limit.Check(render.Plural(n.Name))
 		}
-		if err == nil && o.Check != nil {
-			err = o.Check()
+		switch {
+		case err != nil:
+			return err
+		case len(names) > 0 && o.limit > 0:
+			return app.Usagef("--limit means nothing with names: leave one of them out")
+		case o.Check != nil:
+			return o.Check()
 		}
-		return err
+		return nil
 	}
 	a.Reading(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		l := &list[Item, Object]{Noun: n, api: api, names: names, most: int(o.limit)}
@@ -82,11 +87,9 @@ type list[Item, Object any] struct {
 
 // read reads the items, and tells which names are missing among them.
 func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
-	most := l.most
-	if len(l.names) > 0 {
-		most = 0
-	}
-	items, err = apiclient.AllPages(most, func(limit int, cursor *string) ([]Item, string, error) { return l.Page(ctx, l.api, limit, cursor) })
+	items, err = apiclient.AllPages(l.most, func(limit int, cursor *string) ([]Item, string, error) {
+		return l.Page(ctx, l.api, limit, cursor)
+	})
 	if len(l.names) > 0 {
 		items = slices.DeleteFunc(items, func(item Item) bool { return !slices.Contains(l.names, l.Key(item)) })
 		missing = slices.DeleteFunc(slices.Clone(l.names), func(name string) bool {

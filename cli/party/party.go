@@ -37,8 +37,7 @@ func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
 		App: a, Command: "party", Name: "party", Argument: "NAME",
 		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string, error) {
-			page, err := apiclient.Read[client.PartyList](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
-			return page.Value.Items, page.Value.NextCursor, err
+			return apiclient.ReadPage[client.PartyState](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
 		},
 		Key:    func(p client.PartyState) string { return p.Name },
 		Note:   func(p client.PartyState) string { return p.Queue },

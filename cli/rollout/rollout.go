@@ -86,8 +86,7 @@ func pages(where *app.Place, params client.ListRolloutsParams) func(context.Cont
 		if where.Party != "" {
 			params.Party = &where.Party
 		}
-		page, err := apiclient.Read[client.RolloutList](api.ListRollouts(ctx, &params))
-		return page.Value.Items, page.Value.NextCursor, err
+		return apiclient.ReadPage[client.RolloutSummary](api.ListRollouts(ctx, &params))
 	}
 }
 
@@ -165,9 +164,8 @@ func historyCommand(n *rollouts) *cobra.Command {
 	a := n.App
 	page := func(ctx context.Context, api *client.Client, key string, limit int, cursor *string) ([]client.RolloutRelease, string, error) {
 		name := nameOf(n.Place.Party, key)
-		page, err := apiclient.Read[client.RolloutHistory](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
+		return apiclient.ReadPage[client.RolloutRelease](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
 			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
-		return page.Value.Items, page.Value.NextCursor, err
 	}
 	command := noun.HistoryCommand(n, "releases", page, []string{"STARTED", "PHASE", "TOOK", "BY", "WHAT", "WHY"},
 		func(r client.RolloutRelease) []string {

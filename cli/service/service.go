@@ -35,8 +35,7 @@ func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 	return &noun.Noun[client.ServiceSummary, client.Service]{
 		App: a, Command: "service", Name: "service", Argument: "ID",
 		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.ServiceSummary, string, error) {
-			page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
-			return page.Value.Items, page.Value.NextCursor, err
+			return apiclient.ReadPage[client.ServiceSummary](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
 		},
 		Key:    func(s client.ServiceSummary) string { return s.ID },
 		Note:   func(s client.ServiceSummary) string { return s.DisplayName },

@@ -55,8 +55,7 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 	return &servings{
 		App: a, Command: "serving", Name: "serving", Argument: "ID",
 		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]serving.View, string, error) {
-			page, err := apiclient.Read[client.ServingList](api.ListServings(ctx, &client.ListServingsParams{Limit: &limit, Cursor: cursor}))
-			return page.Value.Items, page.Value.NextCursor, err
+			return apiclient.ReadPage[serving.View](api.ListServings(ctx, &client.ListServingsParams{Limit: &limit, Cursor: cursor}))
 		},
 		Key:    func(s serving.View) string { return s.ID },
 		Note:   func(s serving.View) string { return string(s.Phase) },
@@ -91,9 +90,8 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 
 func historyCommand(n *servings) *cobra.Command {
 	page := func(ctx context.Context, api *client.Client, id string, limit int, cursor *string) ([]serving.Release, string, error) {
-		page, err := apiclient.Read[client.ServingHistory](api.GetServingHistory(ctx, id,
+		return apiclient.ReadPage[serving.Release](api.GetServingHistory(ctx, id,
 			&client.GetServingHistoryParams{Limit: &limit, Cursor: cursor}))
-		return page.Value.Items, page.Value.NextCursor, err
 	}
 	titles := []string{"STARTED", "OPERATION", "GENERATION", "STATE", "TOOK", "VERSION", "WHAT HAPPENED"}
 	command := noun.HistoryCommand(n, "operations", page, titles, func(r serving.Release) []string {

@@ -71,8 +71,7 @@ func newNoun(a *app.App) *tasks {
 func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary, string, error) {
 	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string, error) {
 		params.Limit, params.Cursor = &limit, cursor
-		page, err := apiclient.Read[client.TaskList](api.ListTasks(ctx, &params))
-		return page.Value.Items, page.Value.NextCursor, err
+		return apiclient.ReadPage[client.TaskSummary](api.ListTasks(ctx, &params))
 	}
 }
 
@@ -85,8 +84,7 @@ func completion(n *tasks, states ...plan.TaskState) app.Lister {
 
 // PageOfPlans is one page of the plans.
 func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PlanSummary, string, error) {
-	page, err := apiclient.Read[client.PlanList](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
-	return page.Value.Items, page.Value.NextCursor, err
+	return apiclient.ReadPage[client.PlanSummary](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
 }
 
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {

@@ -206,8 +206,7 @@ type Names map[string]string
 func ReadNames(ctx context.Context, api *client.Client) Names {
 	names := Names{}
 	services, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]client.ServiceSummary, string, error) {
-		page, err := apiclient.Read[client.ServiceList](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
-		return page.Value.Items, page.Value.NextCursor, err
+		return apiclient.ReadPage[client.ServiceSummary](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
 	})
 	if err != nil {
 		return nil

@@ -52,8 +52,7 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 			if where.Namespace != "" {
 				params.Namespace = &where.Namespace
 			}
-			page, err := apiclient.Read[client.TrafficRoutingList](api.ListTrafficRoutings(ctx, params))
-			return page.Value.Items, page.Value.NextCursor, err
+			return apiclient.ReadPage[client.TrafficRouting](api.ListTrafficRoutings(ctx, params))
 		},
 		Key:    func(t client.TrafficRouting) string { return t.Namespace + "/" + t.Name },
 		Note:   func(t client.TrafficRouting) string { return string(t.Status.Phase) },
