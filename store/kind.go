@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
@@ -21,59 +20,60 @@ type object[E any] interface {
 	*E
 	runtime.Object
 	metav1.Object
+	DeepCopyInto(to *E)
 }
 
-// listOf is a pointer to L, a list of objects.
-type listOf[L any] interface {
-	*L
-	runtime.Object
-	metav1.ListInterface
+// list is a list of objects as the API server answers it.
+type list[E any, T object[E]] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []E `json:"items"`
 }
 
-// kind is how objects of one kind are read and written; T is a pointer to one of them, L one to a list.
-type kind[E any, T object[E], L runtime.Object] struct {
-	*gentype.ClientWithList[T, L]
+// DeepCopyObject makes the list a runtime.Object.
+func (l *list[E, T]) DeepCopyObject() runtime.Object {
+	copied := &list[E, T]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy(), Items: make([]E, len(l.Items))}
+	for i := range l.Items {
+		T(&l.Items[i]).DeepCopyInto(&copied.Items[i])
+	}
+	return copied
+}
+
+// kind is how objects of one kind are read and written; T is a pointer to one of them.
+type kind[E any, T object[E]] struct {
+	*gentype.ClientWithList[T, *list[E, T]]
 	// name is the kind's, noun what errors call an object of it, plural what they call several.
 	name, noun, plural string
-	items              func(L) []E
 }
 
-// resource is one resource of an API group, with the client of that group.
-type resource struct {
-	rest.Interface
-	runtime.ParameterCodec
-	name, namespace string
+// newKind makes the client of a kind, which the API server serves under the name of that resource.
+func newKind[E any, T object[E]](g group, resource, name, noun, plural string) kind[E, T] {
+	g.scheme.AddKnownTypeWithName(g.WithKind(name), T(new(E)))
+	g.scheme.AddKnownTypeWithName(g.WithKind(name+"List"), &list[E, T]{})
+	return kind[E, T]{name: name, noun: noun, plural: plural, ClientWithList: gentype.NewClientWithList(resource, g.Interface,
+		g.ParameterCodec, g.namespace, func() T { return new(E) }, func() *list[E, T] { return &list[E, T]{} })}
 }
 
-func (r resource) of(name string) resource {
-	r.name = name
-	return r
-}
-
-func newKind[E, L any, T object[E], PL listOf[L]](r resource, name, noun, plural string, items func(PL) []E) kind[E, T, PL] {
-	return kind[E, T, PL]{name: name, noun: noun, plural: plural, items: items, ClientWithList: gentype.NewClientWithList(
-		r.name, r.Interface, r.ParameterCodec, r.namespace, func() T { return new(E) }, func() PL { return new(L) })}
-}
-
-func (k kind[E, T, L]) called(id string) string { return k.noun + " " + id }
+func (k kind[E, T]) called(id string) string { return k.noun + " " + id }
 
 // check says what is wrong when objects of the kind cannot be read.
-func (k kind[E, T, L]) check(ctx context.Context) error {
+func (k kind[E, T]) check(ctx context.Context) error {
 	_, err := k.List(ctx, metav1.ListOptions{Limit: 1})
 	return failed(err, "kind "+k.name)
 }
 
 // page reads one page in order of name; next is the cursor of the page after it, "" on the last one.
-func (k kind[E, T, L]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
+func (k kind[E, T]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
 	list, err := listPage(ctx, k, limit, cursor)
 	if err != nil {
 		return nil, "", failed(err, "the list of "+k.plural)
 	}
-	return k.items(list), any(list).(metav1.ListInterface).GetContinue(), nil
+	return list.Items, list.Continue, nil
 }
 
 // get reads one object. One that another ID's object is called by is not found.
-func (k kind[E, T, L]) get(ctx context.Context, id string) (T, error) {
+func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	found, err := k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
@@ -87,7 +87,7 @@ func (k kind[E, T, L]) get(ctx context.Context, id string) (T, error) {
 }
 
 // create creates an object; one of its name that is there already is a Conflict.
-func (k kind[E, T, L]) create(ctx context.Context, object T) error {
+func (k kind[E, T]) create(ctx context.Context, object T) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := k.Create(ctx, object, metav1.CreateOptions{})
@@ -95,16 +95,16 @@ func (k kind[E, T, L]) create(ctx context.Context, object T) error {
 }
 
 // update replaces the object that was read; a change since is a Conflict. What was written is in object afterwards.
-func (k kind[E, T, L]) update(ctx context.Context, object T) error {
+func (k kind[E, T]) update(ctx context.Context, object T) error {
 	return k.written(ctx, object, k.Update)
 }
 
 // updateStatus is update for the status alone.
-func (k kind[E, T, L]) updateStatus(ctx context.Context, object T) error {
+func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
 	return k.written(ctx, object, k.UpdateStatus)
 }
 
-func (k kind[E, T, L]) written(ctx context.Context, object T, write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+func (k kind[E, T]) written(ctx context.Context, object T, write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	written, err := write(ctx, object, metav1.UpdateOptions{})
@@ -115,7 +115,7 @@ func (k kind[E, T, L]) written(ctx context.Context, object T, write func(context
 }
 
 // delete deletes an object; one that does not meet the preconditions is a Conflict. nil: whatever it is.
-func (k kind[E, T, L]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
+func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return failed(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}), k.called(id))
@@ -123,7 +123,7 @@ func (k kind[E, T, L]) delete(ctx context.Context, id string, only *metav1.Preco
 
 // put brings one object to the spec that is asked, which specOf finds in it: read, compare, write only what differs, with the read
 // version as precondition. Where nothing differs, changed is false.
-func put[E any, T object[E], L runtime.Object, S any](ctx context.Context, k kind[E, T, L], id string, spec S,
+func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string, spec S,
 	specOf func(T) *S) (created, changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -40,12 +40,12 @@ const (
 type Store struct {
 	namespace, servingNamespace string
 
-	services  kind[v1alpha1.ReleaseService, *v1alpha1.ReleaseService, *v1alpha1.ReleaseServiceList]
-	plans     kind[v1alpha1.DeployPlan, *v1alpha1.DeployPlan, *v1alpha1.DeployPlanList]
-	records   kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecordList]
-	parties   kind[v1alpha1.Party, *v1alpha1.Party, *v1alpha1.PartyList]
-	appImages kind[kuscia.AppImage, *kuscia.AppImage, *kuscia.AppImageList]
-	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment, *kuscia.KusciaDeploymentList]
+	services  kind[v1alpha1.ReleaseService, *v1alpha1.ReleaseService]
+	plans     kind[v1alpha1.DeployPlan, *v1alpha1.DeployPlan]
+	records   kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord]
+	parties   kind[v1alpha1.Party, *v1alpha1.Party]
+	appImages kind[kuscia.AppImage, *kuscia.AppImage]
+	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment]
 	traffic   dynamic.NamespaceableResourceInterface
 	metadata  metadata.Interface
 	core      core.CoreV1Interface
@@ -104,42 +104,40 @@ func jsonConfig(config *rest.Config) *rest.Config {
 
 // addOwn prepares the clients of the objects of slipway.io.
 func (s *Store) addOwn(config *rest.Config) error {
-	group, err := groupClient(config, v1alpha1.GroupVersion, &v1alpha1.ReleaseService{}, &v1alpha1.ReleaseServiceList{},
-		&v1alpha1.DeployPlan{},
-		&v1alpha1.DeployPlanList{}, &v1alpha1.ReleaseRecord{}, &v1alpha1.ReleaseRecordList{}, &v1alpha1.Party{}, &v1alpha1.PartyList{})
+	own, err := newGroup(config, v1alpha1.GroupVersion, s.namespace)
 	if err != nil {
 		return err
 	}
-	group.namespace = s.namespace
-	s.services = newKind(group.of("releaseservices"), "ReleaseService", "service", "services",
-		func(l *v1alpha1.ReleaseServiceList) []v1alpha1.ReleaseService { return l.Items })
-	s.plans = newKind(group.of("deployplans"), "DeployPlan", "plan", "plans",
-		func(l *v1alpha1.DeployPlanList) []v1alpha1.DeployPlan { return l.Items })
-	s.records = newKind(group.of(recordResource.Resource), "ReleaseRecord", "record", "records",
-		func(l *v1alpha1.ReleaseRecordList) []v1alpha1.ReleaseRecord { return l.Items })
-	s.parties = newKind(group.of("parties"), "Party", "party", "parties", func(l *v1alpha1.PartyList) []v1alpha1.Party { return l.Items })
+	s.services = newKind[v1alpha1.ReleaseService](own, "releaseservices", "ReleaseService", "service", "services")
+	s.plans = newKind[v1alpha1.DeployPlan](own, "deployplans", "DeployPlan", "plan", "plans")
+	s.records = newKind[v1alpha1.ReleaseRecord](own, recordResource.Resource, "ReleaseRecord", "record", "records")
+	s.parties = newKind[v1alpha1.Party](own, "parties", "Party", "party", "parties")
 	return nil
 }
 
 // addKuscia prepares the clients of the objects of kuscia.secretflow. AppImages have no namespace.
 func (s *Store) addKuscia(config *rest.Config) error {
-	group, err := groupClient(config, kuscia.GroupVersion, &kuscia.AppImage{}, &kuscia.AppImageList{}, &kuscia.KusciaDeployment{},
-		&kuscia.KusciaDeploymentList{})
+	theirs, err := newGroup(config, kuscia.GroupVersion, "")
 	if err != nil {
 		return err
 	}
-	s.appImages = newKind(group.of(kuscia.AppImageResource.Resource), "AppImage", "AppImage", "AppImages",
-		func(l *kuscia.AppImageList) []kuscia.AppImage { return l.Items })
-	group.namespace = s.servingNamespace
-	s.servings = newKind(group.of(kuscia.KusciaDeploymentResource.Resource), "KusciaDeployment", "serving", "servings",
-		func(l *kuscia.KusciaDeploymentList) []kuscia.KusciaDeployment { return l.Items })
+	s.appImages = newKind[kuscia.AppImage](theirs, kuscia.AppImageResource.Resource, "AppImage", "AppImage", "AppImages")
+	theirs.namespace = s.servingNamespace
+	s.servings = newKind[kuscia.KusciaDeployment](theirs, kuscia.KusciaDeploymentResource.Resource, "KusciaDeployment", "serving", "servings")
 	return nil
 }
 
-// groupClient is a client of one API group and version that knows these types.
-func groupClient(config *rest.Config, version schema.GroupVersion, types ...runtime.Object) (resource, error) {
+// group is one API group and version, with its client and the types that it knows.
+type group struct {
+	schema.GroupVersion
+	rest.Interface
+	runtime.ParameterCodec
+	scheme    *runtime.Scheme
+	namespace string
+}
+
+func newGroup(config *rest.Config, version schema.GroupVersion, namespace string) (group, error) {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(version, types...)
 	metav1.AddToGroupVersion(scheme, version)
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
@@ -147,9 +145,9 @@ func groupClient(config *rest.Config, version schema.GroupVersion, types ...runt
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return resource{}, fmt.Errorf("prepare the home cluster's client of %s: %w", version, err)
+		return group{}, fmt.Errorf("prepare the home cluster's client of %s: %w", version, err)
 	}
-	return resource{Interface: client, ParameterCodec: runtime.NewParameterCodec(scheme)}, nil
+	return group{version, client, runtime.NewParameterCodec(scheme), scheme, namespace}, nil
 }
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -46,15 +46,6 @@ type ReleaseService struct {
 	Spec catalog.Service `json:"spec"`
 }
 
-// ReleaseServiceList is a list of catalogue entries.
-// +kubebuilder:object:root=true
-type ReleaseServiceList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []ReleaseService `json:"items"`
-}
-
 // DeployPlan is a deployment plan.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -77,15 +68,6 @@ type DeployPlanStatus struct {
 	Task string `json:"task,omitempty"`
 	// TaskClaimedAt is when Task was written.
 	TaskClaimedAt *metav1.Time `json:"taskClaimedAt,omitempty"`
-}
-
-// DeployPlanList is a list of plans.
-// +kubebuilder:object:root=true
-type DeployPlanList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []DeployPlan `json:"items"`
 }
 
 // ReleaseRecord is the lasting record of one release: what it was asked, written at its start, and what became of it, written at its end.
@@ -144,15 +126,6 @@ type ReleaseOutcome struct {
 	Body []byte `json:"body"`
 }
 
-// ReleaseRecordList is a list of records.
-// +kubebuilder:object:root=true
-type ReleaseRecordList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []ReleaseRecord `json:"items"`
-}
-
 // Party is an organisation or a cluster that releases together with others.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
@@ -171,15 +144,6 @@ type PartySpec struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Labels are for people and selectors.
 	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// PartyList is a list of parties.
-// +kubebuilder:object:root=true
-type PartyList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []Party `json:"items"`
 }
 
 //go:generate controller-gen object paths=./... paths=../catalog paths=../plan

@@ -159,11 +159,3 @@ type MetricProbe struct {
 	Port string `json:"port"`
 }
 
-// AppImageList is a list of AppImages.
-// +kubebuilder:object:root=true
-type AppImageList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []AppImage `json:"items"`
-}

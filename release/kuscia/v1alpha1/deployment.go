@@ -244,15 +244,6 @@ type Served struct {
 	Version []byte `json:"version"`
 }
 
-// KusciaDeploymentList is a list of servings.
-// +kubebuilder:object:root=true
-type KusciaDeploymentList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []KusciaDeployment `json:"items"`
-}
-
 //go:generate controller-gen object paths=.
 //go:generate controller-gen crd paths=. output:crd:dir=../../../deploy/crds
 
