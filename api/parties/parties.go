@@ -1,3 +1,4 @@
+// Package parties answers the HTTP API of parties.
 package parties
 
 import (
@@ -27,6 +28,14 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
+
+// Handlers answer the operations of openapi.yaml on parties.
+type Handlers struct {
+	*backend.Backend
+}
+
+// New makes the handlers.
+func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs none.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {

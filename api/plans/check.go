@@ -4,10 +4,14 @@ import (
 	"context"
 	"time"
 
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/workflows"
 )
 
 // checkDocument holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
@@ -70,4 +74,81 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 // itemProblem says what is wrong with a workload of item n, an index into the document.
 func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldProblem {
 	return schema.FieldProblem{Item: n + 1, Field: itemField(n), Reason: workload.String() + ": " + reason}
+}
+
+// preflightChunk bounds one workflow's input: Temporal takes 2 MiB.
+const preflightChunk = 1500
+
+// place is where a request of the preflight comes from: an item, as an index into the document.
+type place struct {
+	item    int
+	request workloadops.Request
+}
+
+// preflight asks the workers of all parties whether the task could be carried out, without a write.
+func (x *taskStart) preflight(ctx context.Context) error {
+	var refusals []schema.FieldProblem
+	var absent []backend.AbsentParty
+	places := x.places()
+	for from := 0; from < len(places); from += preflightChunk {
+		chunk := places[from:min(from+preflightChunk, len(places))]
+		outcomes, order, err := x.askParties(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		for i, outcome := range outcomes {
+			if outcome.Unreachable != "" {
+				absent = append(absent, backend.AbsentParty{Name: outcome.Party, Queue: x.snapshot.Queues[outcome.Party], Trouble: outcome.Unreachable})
+			}
+			for _, refusal := range outcome.Refusals {
+				at := order[i][refusal.Index]
+				// it names the workload
+				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
+			}
+		}
+	}
+	switch {
+	case len(absent) > 0:
+		unreachable := x.WhoIsAbsent(ctx, absent...)
+		return problem.Unreachable.Because("plan %s was not executed: %s cannot be reached (%s); nothing was changed", x.plan,
+			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
+	case len(refusals) > 0:
+		return x.refused(refusals)
+	}
+	return nil
+}
+
+// places are the operations of the task, in the document's order.
+func (x *taskStart) places() []place {
+	var all []place
+	for n, item := range x.snapshot.Document.Items {
+		deadline := x.snapshot.Services[item.ServiceID].Deadline()
+		for _, workload := range x.snapshot.Selected(n) {
+			all = append(all, place{n, workloadops.Request{Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
+				DeadlineSeconds: deadline, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}})
+		}
+	}
+	return all
+}
+
+// askParties runs one preflight. order holds, for each outcome, the places that its refusals index into.
+func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
+	var input workflows.PreflightInput
+	index := map[string]int{}
+	for _, at := range places {
+		party := at.request.Workload.PartyOrDefault()
+		i, known := index[party]
+		if !known {
+			i = len(order)
+			index[party] = i
+			input.Parties = append(input.Parties, workflows.PreflightParty{Party: party, Queue: x.snapshot.Queues[party]})
+			order = append(order, nil)
+		}
+		input.Parties[i].Requests = append(input.Parties[i].Requests, at.request)
+		order[i] = append(order[i], at)
+	}
+	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed", Summary: "can plan " + x.plan +
+		" be executed?"}
+	outcomes, err = check.Run(ctx, input)
+	return outcomes, order, err
 }

@@ -1,8 +1,10 @@
+// Package plans answers the HTTP API of the catalogue's services, of deployment plans, and of tasks, the executions of plans.
 package plans
 
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -13,11 +15,31 @@ import (
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
+
+// Handlers answer the operations of openapi.yaml on services, plans and tasks.
+type Handlers struct {
+	*backend.Backend
+	streams *stream.Hub
+}
+
+// New makes the handlers.
+func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
+
+// legalTaskID is what package start makes; nothing else can be the ID of a task.
+var legalTaskID = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+
+func isTaskID(id string) bool { return len(id) <= 63 && legalTaskID.MatchString(id) }
+
+// itemField is the field that an error about item n, an index into the document, points at.
+func itemField(n int) string {
+	return strictyaml.Join(strictyaml.Index("deployPlanItems", n), "serviceId")
+}
 
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {

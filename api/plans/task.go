@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
@@ -192,4 +193,74 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 func publishedState(info *workflowpb.WorkflowExecutionInfo) plan.TaskState {
 	state := execution.Published[plan.TaskState](info, workflows.AttributeState.GetName())
 	return cmp.Or(state, plan.TaskPending)
+}
+
+// WatchTask answers GET /api/v1/tasks/{id}/events.
+func (h *Handlers) WatchTask(c echo.Context, id schema.TaskID, _ schema.WatchTaskParams) error {
+	if !isTaskID(id) {
+		return noSuchTask(id)
+	}
+	return h.streams.Serve(c, plan.WorkflowID(id), func() stream.Source {
+		reader := newTaskReader(h)
+		return stream.OfWorkflow(h.Backend, plan.WorkflowID(id), func(ctx context.Context) (stream.Snapshot, error) {
+			seen, err := h.readTask(ctx, id, reader)
+			unanswered := seen.unanswered
+			if unanswered != "" {
+				unanswered = seen.task.Reason
+			}
+			return stream.Snapshot{Value: seen.task, Workflow: seen.task.Workflow, Over: !seen.open && !seen.starting, Unanswered: unanswered}, err
+		})
+	})
+}
+
+// live is the task of a plan that is not over.
+type live struct {
+	id    string
+	state plan.TaskState
+	// starting says that the task was accepted just now and its workflow does not run yet.
+	starting bool
+}
+
+// liveTask is the task of the plan that is not over, nil when there is none. It looks the
+// workflow up by its ID: lists lag behind.
+func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {
+	id := of.Status.Task
+	if id == "" {
+		return nil, nil
+	}
+	described, err := h.Describe(ctx, plan.WorkflowID(id))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case described == nil:
+		return h.startingTask(ctx, of)
+	case !execution.IsOpen(described):
+		return nil, nil
+	}
+	state := publishedState(described.GetWorkflowExecutionInfo())
+	if state.Final() && h.ClosesSoon(ctx, plan.WorkflowID(id)) {
+		return nil, nil
+	}
+	return &live{id: id, state: state}, nil
+}
+
+// startingTask is the task that has claimed the plan and has no workflow: it is being started, or it is over and forgotten, or whoever
+// started it died.
+func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {
+	claimed := of.Status.TaskClaimedAt
+	if claimed == nil || time.Since(claimed.Time) > start.Window {
+		return nil, nil
+	}
+	record, err := h.Home.GetRecord(ctx, of.Status.Task)
+	if failure.Is(err, failure.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if record.Outcome != nil {
+		return nil, nil
+	}
+	return &live{id: of.Status.Task, state: plan.TaskPending, starting: true}, nil
 }

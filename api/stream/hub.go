@@ -2,7 +2,9 @@
 package stream
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"sync"
 
 	"slipway.io/slipway/api/problem"
@@ -75,4 +77,79 @@ func (h *Hub) Close() {
 	}
 	h.mu.Unlock()
 	h.running.Wait()
+}
+
+// event is one event of a stream: name, ID and data as they are sent. The zero event says nothing.
+type event struct {
+	name string
+	id   string
+	data []byte
+	// number grows with each event, so that a reader knows which it has seen.
+	number int64
+}
+
+// bytes is the event as it goes over the wire. JSON has no line breaks in it, so that one data line holds it.
+func (e event) bytes() []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "event: %s\n", e.name)
+	if e.id != "" {
+		fmt.Fprintf(&out, "id: %s\n", e.id)
+	}
+	fmt.Fprintf(&out, "data: %s\n\n", e.data)
+	return out.Bytes()
+}
+
+// broadcast holds the latest event. Readers take what is latest when they are ready for it: a slow one misses what lay between, and nobody
+// waits for it.
+type broadcast struct {
+	mu      sync.Mutex
+	latest  event
+	over    bool
+	err     error
+	changed chan struct{}
+}
+
+func newBroadcast() *broadcast { return &broadcast{changed: make(chan struct{})} }
+
+// post makes the event the latest.
+func (b *broadcast) post(name, id string, data []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return
+	}
+	b.latest = event{name: name, id: id, data: data, number: b.latest.number + 1}
+	b.announce()
+}
+
+// end says that nothing more will come: after an error, or, with nil, since all is said.
+func (b *broadcast) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return
+	}
+	b.over, b.err = true, err
+	b.announce()
+}
+
+func (b *broadcast) announce() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// reading is what there is to read of a broadcast.
+type reading struct {
+	latest event
+	// over says that nothing more will come, err why if that is an error.
+	over bool
+	err  error
+	// changed is closed when there is more to read.
+	changed <-chan struct{}
+}
+
+func (b *broadcast) read() reading {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return reading{b.latest, b.over, b.err, b.changed}
 }

@@ -1,3 +1,4 @@
+// Package trafficroutings answers the HTTP API of TrafficRoutings.
 package trafficroutings
 
 import (
@@ -22,6 +23,14 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
 )
+
+// Handlers answer the operations of openapi.yaml on TrafficRoutings.
+type Handlers struct {
+	*backend.Backend
+}
+
+// New makes the handlers.
+func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {

@@ -4,6 +4,7 @@ package failure
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -86,4 +87,20 @@ type Effect struct {
 	ToRevision   string `json:"toRevision,omitempty"`
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+}
+
+// Is says whether err is, or wraps, a failure of that kind.
+func Is(err error, kind Kind) bool {
+	var typed *Error
+	return errors.As(err, &typed) && typed.Kind == kind
+}
+
+// Ignore is err, unless that is a failure of one of these kinds.
+func Ignore(err error, kinds ...Kind) error {
+	for _, kind := range kinds {
+		if Is(err, kind) {
+			return nil
+		}
+	}
+	return err
 }

@@ -158,4 +158,3 @@ type MetricProbe struct {
 	// Port is the name of a port.
 	Port string `json:"port"`
 }
-
