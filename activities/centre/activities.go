@@ -106,7 +106,6 @@ func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, 
 	return s, nil
 }
 
-// Forget drops what is held of a task; it is called when the task is over.
 func (a *Activities) forget(task string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -85,7 +85,6 @@ func (a *Activities) living(ctx context.Context, holders []string, asking string
 	return living, nil
 }
 
-// workflowsOf names the workflows of some claims.
 func workflowsOf(claims []string) string {
 	names := make([]string, len(claims))
 	for i, claim := range claims {

@@ -155,7 +155,6 @@ func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest)
 	return a.completeServing(ctx, in)
 }
 
-// expectedPage is how many servings are looked through at once.
 const expectedPage = 100
 
 // ExpectedServings lists what the worker of a queue should find in its cluster, one page of servings at a time.

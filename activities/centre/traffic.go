@@ -148,7 +148,6 @@ func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficReques
 	})
 }
 
-// sharedTraffic is what a TrafficRouting asks of the rollouts that hold it.
 func sharedTraffic(t *v1alpha1.TrafficRouting) (rollout.SharedTraffic, error) {
 	shared, wrong := trafficrouting.DecodeSpec(t.Name, t.Spec)
 	if len(wrong) > 0 {

@@ -82,7 +82,6 @@ func (a *Activities) check(req serving.PartyRequest) error {
 	return nil
 }
 
-// call limits one request to the API server.
 func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.options.CallTimeout)
 }

@@ -51,7 +51,6 @@ func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) error 
 	}})
 }
 
-// bringing brings a party to a version.
 type bringing struct {
 	wake <-chan struct{}
 	// written says that all objects were written, objects what they are to be: from then on only the Deployment is looked at.
@@ -149,7 +148,6 @@ func (j *job) free(ctx context.Context) error {
 // workflows): another attempt, or another operation, has gone on, and where a Deployment was removed since nothing tells so.
 const frozenFor = 10 * time.Second
 
-// job is one activity of a party.
 type job struct {
 	*attempt.Attempt
 	a   *Activities

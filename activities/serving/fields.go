@@ -134,7 +134,6 @@ func (b *part) DeepCopyObject() runtime.Object {
 	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift}
 }
 
-// toPart makes a part of what comes from the API server.
 func toPart(from any) (any, error) {
 	is, ok := from.(object)
 	if _, done := from.(*part); done || !ok {

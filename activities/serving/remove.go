@@ -15,10 +15,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// lookGone is how often is looked whether what was deleted is gone.
 const lookGone = 250 * time.Millisecond
 
-// belonging selects what belongs to one Deployment of a serving.
 func belonging(req serving.PartyRequest) string {
 	return strings.Join([]string{
 		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID,

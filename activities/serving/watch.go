@@ -17,7 +17,6 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// name is one Deployment of a serving.
 type name struct{ namespace, deployment string }
 
 // Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects
@@ -37,7 +36,6 @@ type Watch struct {
 	stop chan struct{}
 }
 
-// scope is what is watched in one namespace.
 type scope struct {
 	deployments cache.SharedIndexInformer
 	// others are the Services and ConfigMaps.

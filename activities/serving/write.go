@@ -31,13 +31,11 @@ type writer struct {
 	looked time.Time
 }
 
-// retryFormer is how long an operation waits for a former serving to go.
 const retryFormer = 2 * time.Second
 
 // tokenLasts is how long a fencing token that was read is relied on. An attempt that is frozen in between reads it again before it writes.
 const tokenLasts = 2 * time.Second
 
-// kindClient is what a writer needs of a kind.
 type kindClient[T object] struct {
 	kind  string
 	get   func(ctx context.Context, name string, o metav1.GetOptions) (T, error)

@@ -24,7 +24,6 @@ func AppImageRequest(image *kuscia.AppImage) (r *kusciapb.CreateAppImageRequest,
 	return r, differences("spec", plain(image.Spec), plain(registered))
 }
 
-// plain is a value as JSON has it.
 func plain(value any) (generic any) {
 	text, err := json.Marshal(value)
 	if err != nil || json.Unmarshal(text, &generic) != nil {

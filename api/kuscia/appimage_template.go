@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -62,7 +63,6 @@ func fillTemplate(t *kuscia.DeployTemplate, asked *kusciapb.DeployTemplate) erro
 	return nil
 }
 
-// byName is the first of a list that has the name.
 func byName[T any](list []T, name string, nameOf func(T) string) (found T, there bool) {
 	i := slices.IndexFunc(list, func(one T) bool { return nameOf(one) == name })
 	if i < 0 {
@@ -191,7 +191,6 @@ func probe(stored *corev1.Probe, asked *kusciapb.Probe) *corev1.Probe {
 	return p
 }
 
-// appImageData is an AppImage as it is answered.
 func appImageData(image *kuscia.AppImage) *kusciapb.QueryAppImageResponseData {
 	info := image.Spec.Image
 	return &kusciapb.QueryAppImageResponseData{
@@ -212,12 +211,8 @@ func each[S, D any](list []S, of func(S) D) []D {
 }
 
 func showTemplate(t kuscia.DeployTemplate) *kusciapb.DeployTemplate {
-	shown := &kusciapb.DeployTemplate{Name: t.Name, Role: t.Role, RestartPolicy: string(t.Spec.RestartPolicy),
-		Containers: each(t.Spec.Containers, showContainer)}
-	if t.Replicas != nil {
-		shown.Replicas = *t.Replicas
-	}
-	return shown
+	return &kusciapb.DeployTemplate{Name: t.Name, Role: t.Role, RestartPolicy: string(t.Spec.RestartPolicy),
+		Replicas: ptr.Deref(t.Replicas, 0), Containers: each(t.Spec.Containers, showContainer)}
 }
 
 // showContainer shows what a request can say of a container: both have the same names as JSON. A port of a probe that is a number is

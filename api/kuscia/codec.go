@@ -46,7 +46,6 @@ func formOf(contentType string) form {
 	return formNone
 }
 
-// decode reads a request.
 func decode(f form, body []byte, into proto.Message) error {
 	switch f {
 	case formJSON:

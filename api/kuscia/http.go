@@ -64,7 +64,6 @@ func routes(s *Service) []route {
 	}
 }
 
-// at is the operation that a path leads to.
 func at[Q any, R interface {
 	*Q
 	proto.Message

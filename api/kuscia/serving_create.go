@@ -180,7 +180,6 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 	return nil
 }
 
-// checkInputConfig refuses what does not fit an environment variable.
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
 		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment variable: "+

@@ -110,13 +110,10 @@ func (r *servingReader) learnImage(ctx context.Context, name string) error {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
-	if failure.Is(err, failure.NotFound) {
-		return nil
-	}
 	if err == nil {
 		r.around.Images[name] = image.Spec
 	}
-	return err
+	return failure.Ignore(err, failure.NotFound)
 }
 
 func (r *servingReader) learnQueue(ctx context.Context, domain string) error {

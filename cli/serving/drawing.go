@@ -1,7 +1,9 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/cli/follow"
@@ -26,12 +28,7 @@ func whole(d render.Drawing, v serving.View) []string {
 func Fit(d render.Drawing, v serving.View, width, height int) []string {
 	whole := func() []render.Line { return append(header(d, v), partyLines(v.Parties)...) }
 	return d.Fit(width, height, whole, func() []render.Line {
-		var others []serving.PartyView
-		for _, p := range v.Parties {
-			if p.Phase != kuscia.PhaseAvailable {
-				others = append(others, p)
-			}
-		}
+		others := slices.DeleteFunc(slices.Clone(v.Parties), func(p serving.PartyView) bool { return p.Phase == kuscia.PhaseAvailable })
 		lines := append(header(d, v), partyLines(others)...)
 		return append(lines, render.Line{{Text: "  … and " + render.Count(len(v.Parties)-len(others), "party") + " Available",
 			Colour: render.Dim}})
@@ -99,19 +96,10 @@ func operationInWords(v serving.View) string {
 	return fmt.Sprintf("%s of generation %d %s", render.OneLine(op.Kind), op.Generation, end)
 }
 
-func colour(phase kuscia.Phase) render.Colour {
-	switch phase {
-	case kuscia.PhaseAvailable:
-		return render.Green
-	case kuscia.PhaseFailed:
-		return render.Red
-	case kuscia.PhaseProgressing:
-		return render.Cyan
-	case serving.ShownPending:
-		return render.Dim
-	}
-	return render.Yellow
-}
+var colours = map[kuscia.Phase]render.Colour{kuscia.PhaseAvailable: render.Green, kuscia.PhaseFailed: render.Red,
+	kuscia.PhaseProgressing: render.Cyan, serving.ShownPending: render.Dim}
+
+func colour(phase kuscia.Phase) render.Colour { return cmp.Or(colours[phase], render.Yellow) }
 
 // partyKey is how people name a party: "alice", "alice/server".
 func partyKey(p serving.PartyView) string {
@@ -149,16 +137,14 @@ func partyTrouble(p serving.PartyView) string {
 }
 
 func endpointLines(v serving.View) []render.Line {
+	if !slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return len(p.Endpoints) > 0 }) {
+		return nil
+	}
 	rows := render.NewTable("PARTY", "PORT", "SCOPE", "ENDPOINT", "LISTENS ON")
-	any := false
 	for _, p := range v.Parties {
 		for _, e := range p.Endpoints {
-			any = true
 			rows.Add(partyKey(p), e.PortName, e.Scope, e.Endpoint, fmt.Sprint(e.Port))
 		}
-	}
-	if !any {
-		return nil
 	}
 	var lines []render.Line
 	for row := range strings.Lines(rows.String()) {

@@ -30,7 +30,6 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// homeStore is what a controller needs of the home cluster.
 type homeStore interface {
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error

@@ -105,7 +105,6 @@ func (c *Controller) leaving(ctx context.Context, kd *kuscia.KusciaDeployment, f
 	return all, nil
 }
 
-// target fills in the version that the spec asks for, with the AppImages as they are now.
 func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in *serving.Input) (refusals string, err error) {
 	images, err := c.images(ctx, kd)
 	if err != nil {

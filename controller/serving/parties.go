@@ -217,7 +217,6 @@ func (p *parties) queue(ctx context.Context, domain string) string {
 	return queue
 }
 
-// servings are those that the watch knows.
 func (c *Controller) servings() []*kuscia.KusciaDeployment {
 	var all []*kuscia.KusciaDeployment
 	for _, object := range c.informer.GetStore().List() {

@@ -63,7 +63,6 @@ func (f *findings) about(reason, prefix string) refusal {
 	}
 }
 
-// refusal records a problem.
 type refusal func(format string, args ...any)
 
 // unless records a problem for which one of Kubernetes' rules has reasons.
@@ -75,10 +74,15 @@ func (refuse refusal) unless(bad []string, format string, args ...any) {
 
 // Check is everything that makes a version impossible to render or to run, first of the whole, then by party. Render renders the rest.
 func (v Version) Check() []Problem {
-	problems := v.checkDeclared()
-	cluster := v.clusterParties()
+	problems, cluster := v.checkDeclared(), v.clusterParties()
 	for i := range v.Spec.Parties {
-		problems = append(problems, v.checkConfig(i, cluster)...)
+		d, err := v.deployed(i)
+		if err != nil || len(d.configs) == 0 || len(d.template.Spec.Containers) == 0 {
+			continue
+		}
+		if _, err := d.configure(d.given(cluster)); err != nil {
+			problems = append(problems, Problem{Party: i, Reason: ReasonCreateConfigMapFailed, Message: partyName(d.party) + ": " + err.Error()})
+		}
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Party - b.Party })
 	return problems
@@ -168,18 +172,6 @@ func (v Version) checkServiceNames(refuse refusal) {
 	}
 }
 
-// checkConfig renders the configuration files of a party.
-func (v Version) checkConfig(index int, cluster []clusterParty) []Problem {
-	d, err := v.deployed(index)
-	if err != nil || len(d.configs) == 0 || len(d.template.Spec.Containers) == 0 {
-		return nil
-	}
-	if _, err := d.configure(d.given(cluster)); err != nil {
-		return []Problem{{Party: index, Reason: ReasonCreateConfigMapFailed, Message: partyName(d.party) + ": " + err.Error()}}
-	}
-	return nil
-}
-
 // checkParty is what concerns one party: what it says itself, then what it gets from its AppImage.
 func (v Version) checkParty(f *findings, index int) {
 	p := v.Spec.Parties[index]
@@ -207,22 +199,16 @@ func (v Version) checkParty(f *findings, index int) {
 		f.about(ReasonBuildPartyKitInfoFailed, "")("%s", err)
 		return
 	}
-	d.checkName(refuse)
+	if p.Role != "" { // names that come of the ID alone are the whole's
+		bad := validation.IsDNS1123Subdomain(d.name)
+		if len(bad) == 0 {
+			bad = validation.IsValidLabelValue(d.name)
+		}
+		refuse.unless(bad, "its Deployment would be called %q, which is not a legal name", d.name)
+	}
 	d.checkOwnContainers(f.about(ReasonBuildPartyKitInfoFailed, partyName(p)+": "))
 	d.checkImage(f)
 	d.checkPorts(f.about(ReasonAllocatePortsFailed, fmt.Sprintf("%s: AppImage %s: ", partyName(p), p.AppImageRef)))
-}
-
-// checkName holds the names that come of the role against the rules of Kubernetes. Those that come of the ID alone are the whole's.
-func (d deployed) checkName(refuse refusal) {
-	if d.party.Role == "" {
-		return
-	}
-	bad := validation.IsDNS1123Subdomain(d.name)
-	if len(bad) == 0 {
-		bad = validation.IsValidLabelValue(d.name)
-	}
-	refuse.unless(bad, "its Deployment would be called %q, which is not a legal name", d.name)
 }
 
 func checkStrategy(refuse refusal, s *appsv1.DeploymentStrategy) {

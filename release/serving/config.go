@@ -20,7 +20,6 @@ type configuration struct {
 	mounts map[string][]corev1.VolumeMount
 }
 
-// configVolume is the name of the volume that holds the configuration files.
 const configVolume = "config-template"
 
 // configure renders the templates for each container that mounts them. Where their environments make a difference, the second file is
@@ -77,7 +76,6 @@ func (d deployed) readers(file string) []kuscia.Container {
 	return readers
 }
 
-// digest tells the files of one version from those of another.
 func (c configuration) digest() string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(c.files)) {

@@ -65,6 +65,7 @@ const begunWithAll = "everything that was asked has been begun with"
 func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) NextAction {
 	served := kd.Status.Served != nil
 	changes, notBefore := drifted(kd)
+	lacking := slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool { return statusOf(kd, p).Phase != kuscia.PhaseAvailable })
 	var again time.Time
 	if op.StartedAt != nil && op.Reason == ReasonPartyFailed && (op.Kind == KindRecreate || !served) {
 		again = op.StartedAt.Add(recreateAgain)
@@ -74,7 +75,7 @@ func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) NextAction {
 		return NextAction{Do: DoStart, Kind: KindRecreate, Reason: missing(kd), NotBefore: again}
 	case served && changes != "":
 		return NextAction{Do: DoStart, Kind: KindRecreate, Reason: changes, NotBefore: latest(again, notBefore)}
-	case !served && op.Kind == KindCreate && op.Reason == ReasonPartyFailed && allAvailable(kd):
+	case !served && op.Kind == KindCreate && op.Reason == ReasonPartyFailed && !lacking:
 		return NextAction{Do: DoStart, Kind: KindCreate, Only: op.Version, NotBefore: again,
 			Reason: "every party has come to run it after all: now it is a version to go back to"}
 	case op.Reason == ReasonValidateFailed:
@@ -85,11 +86,6 @@ func decideOver(kd *kuscia.KusciaDeployment, op *kuscia.Operation) NextAction {
 		return NextAction{Do: DoStart, Kind: kind, Reason: "what it was refused for may have been put right"}
 	}
 	return NextAction{Reason: begunWithAll}
-}
-
-// allAvailable says that every party runs all that it was asked for.
-func allAvailable(kd *kuscia.KusciaDeployment) bool {
-	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool { return statusOf(kd, p).Phase != kuscia.PhaseAvailable })
 }
 
 // missing says what of a serving somebody else has deleted, "" when nothing.

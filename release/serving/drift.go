@@ -104,7 +104,6 @@ func KeepSize(wanted, is *appsv1.Deployment) {
 	}
 }
 
-// ownedBy are the fields of an object that are Slipway's.
 func ownedBy(object metav1.Object) *fieldpath.Set {
 	for _, entry := range object.GetManagedFields() {
 		if isOurs(entry) {
@@ -126,7 +125,6 @@ func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return set
 }
 
-// maxDriftFields is how many fields of one object and manager are named.
 const maxDriftFields = 3
 
 // DriftOf says who has changed what of an object. A field that somebody removed has no owner: then nobody is named.
@@ -189,7 +187,6 @@ const (
 // managerOf is who has changed something, as far as the API server says.
 func managerOf(d kuscia.Drift) string { return cmp.Or(d.Manager, "somebody") }
 
-// describe says who has changed what.
 func describe(d kuscia.Drift) string {
 	text := fmt.Sprintf("%s has changed %s", managerOf(d), d.Object)
 	if len(d.Fields) > 0 {

@@ -41,7 +41,6 @@ const (
 	StageOver Stage = "over"
 )
 
-// stageSteps is what every party does in a stage.
 var stageSteps = map[Stage]Step{StagePrepare: StepPrepare, StageCommit: StepApply, StageBack: StepBack, StageRemove: StepRemove}
 
 // done says whether the party has done a step.

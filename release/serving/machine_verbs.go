@@ -47,7 +47,6 @@ func (c Command) entry(now time.Time) audit.Entry {
 	return audit.Entry{At: stamped(now).Time, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Party: c.Party, Reason: c.Reason, Key: c.Key}
 }
 
-// maxShownHistory is how many entries of the history a status shows.
 const maxShownHistory = 20
 
 // Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
@@ -268,7 +267,6 @@ func (m *Machine) restartClocks(now time.Time) {
 	}
 }
 
-// stamped is a time as a status keeps it.
 func stamped(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
 
 func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -188,7 +188,6 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	return DeployedComing, text
 }
 
-// askedReplicas is how many pods a Deployment is to have.
 func askedReplicas(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }
 
 // Settled says that the numbers of a Deployment's status are of what it is asked now.

@@ -80,7 +80,6 @@ func (s Seen) Gone(deployment string) Seen {
 		Replicas: s.Replicas, UnavailableReplicas: s.Replicas, Missing: []string{"Deployment/" + deployment}}
 }
 
-// entry is the status of a party by what was seen of it at that time.
 func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	created, observed := metav1.NewTime(s.CreatedAt), metav1.NewMicroTime(at)
 	e := kuscia.PartyDeploymentStatus{

@@ -33,7 +33,6 @@ const (
 	ApprovalBetweenParties Approval = "betweenParties"
 )
 
-// defaultDeadlineSeconds is the default of both deadlines of a Policy.
 const defaultDeadlineSeconds = 600
 
 // Policy is what a serving's operations do otherwise than by default.

@@ -66,7 +66,6 @@ func allocate(id string, party kuscia.Party, ports []kuscia.ContainerPort) {
 	}
 }
 
-// portChoice is the number that a port would have in that round.
 func portChoice(id string, party kuscia.Party, port string, round int) int32 {
 	key := strings.Join([]string{id, party.DomainID, party.Role, port, strconv.Itoa(round)}, "\x00")
 	sum := sha256.Sum256([]byte(key))
@@ -101,7 +100,6 @@ func Endpoints(v Version, party int) []Endpoint {
 	return all
 }
 
-// served are the ports that have a Service.
 func (d deployed) served() []kuscia.ContainerPort {
 	return slices.DeleteFunc(slices.Clone(d.ports), func(p kuscia.ContainerPort) bool {
 		return p.Scope != kuscia.ScopeCluster && p.Scope != kuscia.ScopeDomain
@@ -139,10 +137,6 @@ func (v Version) clusterParties() []clusterParty {
 	return parties
 }
 
-type allocatedPorts struct {
-	Ports []allocatedPort `json:"ports"`
-}
-
 type allocatedPort struct {
 	Name     string `json:"name"`
 	Port     int32  `json:"port"`
@@ -152,11 +146,11 @@ type allocatedPort struct {
 
 // allocatedPorts is ALLOCATED_PORTS: the numbers of all ports of the pod, declared ones too.
 func (d deployed) allocatedPorts() string {
-	all := allocatedPorts{Ports: []allocatedPort{}}
-	for _, p := range d.ports {
-		all.Ports = append(all.Ports, allocatedPort{Name: p.Name, Port: p.Port, Scope: string(p.Scope), Protocol: string(p.Protocol)})
+	all := make([]allocatedPort, len(d.ports))
+	for i, p := range d.ports {
+		all[i] = allocatedPort{Name: p.Name, Port: p.Port, Scope: string(p.Scope), Protocol: string(p.Protocol)}
 	}
-	return compact(all)
+	return compact(map[string]any{"ports": all})
 }
 
 // compact is the JSON of a message of strings and numbers: such a one always has one.

@@ -96,7 +96,6 @@ func (d deployed) metadata(name string) metav1.ObjectMeta {
 	}
 }
 
-// service is the headless Service of a port.
 func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
 	meta := d.metadata(serviceName(d.party, d.name, p.Name))
 	meta.Labels[labelPortScope] = string(p.Scope)
@@ -163,7 +162,6 @@ func (d deployed) podAnnotations(files configuration) map[string]string {
 	return annotations
 }
 
-// number is that of a port of the pod.
 func (d deployed) number(port string) int32 {
 	for _, p := range d.ports {
 		if p.Name == port {
@@ -235,7 +233,6 @@ const (
 	affinityAnti = "anti-affinity"
 )
 
-// affinityWeight is the greatest that Kubernetes knows.
 const affinityWeight = 100
 
 // affinity is the party's own or its template's; else, by the serving's mode, none, or a preference for the same host or for different

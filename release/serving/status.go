@@ -69,7 +69,6 @@ func sameObservation(a, b kuscia.PartyDeploymentStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// statusOf is what is known of a party's Deployment.
 func statusOf(kd *kuscia.KusciaDeployment, p PartyTarget) kuscia.PartyDeploymentStatus {
 	return kd.Status.PartyDeploymentStatuses[p.Domain][p.Deployment]
 }
@@ -207,7 +206,6 @@ func isWhole(e kuscia.PartyDeploymentStatus) bool {
 
 func deletes(op *kuscia.Operation) bool { return op != nil && op.Kind == KindDelete }
 
-// judgeParty computes one party's phase.
 func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	running := op != nil && !op.Done
 	stale := op != nil && op.Version != "" && e.Version != op.Version // the numbers are of another version than what is asked
@@ -240,7 +238,6 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	}
 }
 
-// judge computes the phase of the whole.
 func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (kuscia.Phase, string, string) {
 	op := kd.Status.Operation
 	if op == nil {

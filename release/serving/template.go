@@ -131,9 +131,8 @@ func RowOf(container string, r corev1.ResourceRequirements) ResourceRow {
 }
 
 func quantity(list corev1.ResourceList, name corev1.ResourceName) string {
-	q, found := list[name]
-	if !found {
-		return ""
+	if q, found := list[name]; found {
+		return q.String()
 	}
-	return q.String()
+	return ""
 }

@@ -40,7 +40,6 @@ func (v Version) Digest() (string, error) {
 // digestDigits is how many hexadecimal digits a shortDigest has.
 const digestDigits = 16
 
-// shortDigest tells contents apart.
 func shortDigest(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])[:digestDigits]

@@ -95,7 +95,7 @@ func Show(kd *kuscia.KusciaDeployment, around Surroundings) (View, error) {
 	view := View{
 		ID: kd.Name, Generation: kd.Generation, Initiator: version.Spec.Initiator,
 		AffinityMode: kd.Annotations[kuscia.AnnotationAffinityMode],
-		Phase:        shownPhase(st.Phase), Reason: st.Reason, Message: st.Message,
+		Phase:        cmp.Or(st.Phase, ShownPending), Reason: st.Reason, Message: st.Message,
 		TotalParties: len(version.Spec.Parties), AvailableParties: st.AvailableParties, Parties: make([]PartyView, len(version.Spec.Parties)),
 		Operation: showOperation(st.Operation), Policy: showPolicy(kd),
 		CreatedAt: kd.CreationTimestamp.UTC(), UpdatedAt: shownTime(st.LastReconcileTime), DeletedAt: shownTime(kd.DeletionTimestamp),
@@ -167,8 +167,6 @@ func Refusal(kd *kuscia.KusciaDeployment) (reason, message string) {
 		fmt.Sprintf("generation %d of its spec cannot be run, and what was under way goes on: %s", refused.Generation, refused.Message)
 }
 
-func shownPhase(phase kuscia.Phase) kuscia.Phase { return cmp.Or(phase, ShownPending) }
-
 func shownTime(at *metav1.Time) *time.Time {
 	if at == nil {
 		return nil
@@ -182,7 +180,7 @@ func showParty(kd *kuscia.KusciaDeployment, v Version, index int) PartyView {
 	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name, p.Role),
 		Endpoints: append([]Endpoint{}, Endpoints(v, index)...)}
 	st := kd.Status.PartyDeploymentStatuses[p.DomainID][view.Deployment]
-	view.Phase, view.Reason, view.Message, view.Unreachable = shownPhase(st.Phase), st.Reason, st.Message, st.Unreachable
+	view.Phase, view.Reason, view.Message, view.Unreachable = cmp.Or(st.Phase, ShownPending), st.Reason, st.Message, st.Unreachable
 	if st.ObservedAt == nil {
 		view.Replicas = v.Replicas(index)
 		return view
