@@ -64,12 +64,9 @@ func (d deployed) configure(given []variable) (configuration, error) {
 
 // readers are the containers that mount that file, or the first of all.
 func (d deployed) readers(file string) []kuscia.Container {
-	var readers []kuscia.Container
-	for _, c := range d.template.Spec.Containers {
-		if slices.ContainsFunc(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) bool { return m.SubPath == file }) {
-			readers = append(readers, c)
-		}
-	}
+	readers := slices.DeleteFunc(slices.Clone(d.template.Spec.Containers), func(c kuscia.Container) bool {
+		return !slices.ContainsFunc(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) bool { return m.SubPath == file })
+	})
 	if len(readers) == 0 {
 		return d.template.Spec.Containers[:1]
 	}
