@@ -201,9 +201,7 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 	return validateVerb(q.VerbRequest)
 }
 
-// UpdateSupersede is the Update with which a newer release takes a running one's place: SupersedeRequest → VerbResponse.
-const UpdateSupersede = string(rollout.VerbSupersede)
-
+// supersedeEntry is an Update alone: SupersedeRequest → VerbResponse.
 var supersedeEntry = menuEntry{rollout.VerbSupersede,
 	"A newer release of the same workload takes this one's place: this one goes back to stable first."}
 

@@ -296,7 +296,7 @@ func TestRolloutSupersede(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
 		var answer VerbResponse
-		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
+		p.at(time.Hour, func() { p.updateNow(string(rollout.VerbSupersede), "k", SupersedeRequest{Input: newer}, &answer) })
 		s := p.run(rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1)))
 		require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 		require.Equal(t, rollout.PhaseRolledBack, s.Phase)
@@ -306,7 +306,7 @@ func TestRolloutSupersede(t *testing.T) {
 		t.Parallel()
 		p := newParty(t, 10)
 		var answer VerbResponse
-		p.at(time.Hour, func() { p.updateNow(UpdateSupersede, "k", SupersedeRequest{Input: newer}, &answer) })
+		p.at(time.Hour, func() { p.updateNow(string(rollout.VerbSupersede), "k", SupersedeRequest{Input: newer}, &answer) })
 		p.send(2*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 		p.run(rolloutOf(strategy.StyleBlueGreen, true, stepOf("100%", 20, -1)))
 		require.Equal(t, audit.Refused, answer.Outcome)

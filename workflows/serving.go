@@ -388,9 +388,13 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 	note := s.note(op)
 	note.Parties = s.in.Parties
 	note.Failures, note.Complete, note.Served, note.Ending = now.Failures, now.Complete, now.Served, ending
-	err := perform(withActivity(s.ctx, centreForever, "note how it stands"), serving.ActivityNote, note, nil)
-	if err != nil {
-		workflow.GetLogger(s.ctx).Error("the status of the serving, or its record, could not be written", "serving", s.in.ID, "error", err)
+	s.write(serving.ActivityNote, "note how it stands", note)
+}
+
+// write has the centre write a note. One that is refused for good keeps nothing from going on.
+func (s *servingRun) write(activity, summary string, note serving.NoteRequest) {
+	if err := perform(withActivity(s.ctx, centreForever, summary), activity, note, nil); err != nil {
+		workflow.GetLogger(s.ctx).Error("the serving, or its record, could not be written", "serving", s.in.ID, "to", summary, "error", err)
 	}
 }
 
@@ -398,10 +402,7 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 func (s *servingRun) release(ending *serving.Ending) {
 	note := s.note(s.operation())
 	note.Ending = ending
-	err := perform(withActivity(s.ctx, centreForever, "let the serving go"), serving.ActivityRelease, note, nil)
-	if err != nil {
-		workflow.GetLogger(s.ctx).Error("the serving could not be let go, or its record could not be written", "serving", s.in.ID, "error", err)
-	}
+	s.write(serving.ActivityRelease, "let the serving go", note)
 }
 
 // end writes how the operation ended and tells whoever waits for it to give way. A command that comes meanwhile belongs to the record too.

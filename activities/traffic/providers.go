@@ -151,7 +151,7 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 	if err != nil {
 		return err
 	}
-	if traffic.IsCanaryIngress(live) {
+	if _, is := traffic.CanaryAnnotations(live); is {
 		return failure.New(failure.Refused, "%s is itself a canary by its annotations: name the Ingress that it stands beside", stable)
 	}
 	if _, err := traffic.CanaryIngress(live, j.pair, nil, j.version); err != nil {

@@ -197,7 +197,8 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 	problems, warnings := s.weigh(found)
 	result.Errors, result.Warnings = append(result.Errors, problems...), append(result.Warnings, warnings...)
 	if found.Frozen {
-		result.Warnings = append(result.Warnings, "an earlier release left the workload frozen between two versions: this one brings it home first")
+		result.Warnings = append(result.Warnings,
+			"an earlier release left the workload frozen between two versions: this one brings it home first")
 	}
 	held, err := s.heldBy(ctx, found)
 	if err != nil {

@@ -147,7 +147,8 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 		return rolloutSnapshot{}, err
 	}
 	status.Phase = publishedPhase(info)
-	status.Reason = "the engine's workflow worker does not answer: this is the phase that was last published; how far its steps are is not known"
+	status.Reason = "the engine's workflow worker does not answer: this is the phase that was last published; " +
+		"how far its steps are is not known"
 	if status.WaitingFor = publishedWait(info); status.WaitingFor != nil && status.WaitingFor.Message == "" {
 		status.WaitingFor.Message = "what it waits for was last published, without its gate; the engine's workflow worker does not answer"
 	}
@@ -185,8 +186,8 @@ func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice
 // lostRollout is a rollout whose workflow did not end by itself: what it left on the workload is still there.
 func lostRollout(status rollout.Status, how enumspb.WorkflowExecutionStatus) rolloutSnapshot {
 	status.Phase, status.WaitingFor = rollout.PhaseFailed, nil
-	status.Reason = "its workflow " + backend.HowLost(how) + ": pods and traffic are where it left them; start a new rollout of the workload, which brings them home " +
-		"first, or run slipway repair"
+	status.Reason = "its workflow " + backend.HowLost(how) + ": pods and traffic are where it left them; " +
+		"start a new rollout of the workload, which brings them home first, or run slipway repair"
 	return rolloutSnapshot{status: status}
 }
 

@@ -2,6 +2,7 @@ package rollouts
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -156,17 +157,17 @@ func (s *rolloutStart) Look(ctx context.Context) error {
 		s.replacing = true
 		return nil
 	}
-	return s.taken(ctx)
+	return s.taken(ctx, fmt.Sprintf("%s is being released already: wait until it is over, stop it (POST %s), "+
+		"or take its place with supersede: true", s.key, s.key.verb("stop")))
 }
 
-// taken is the answer while another release of that name runs.
-func (s *rolloutStart) taken(ctx context.Context) error {
-	problem := problem.Conflict.Because("%s is being released already: wait until it is over, stop it (POST %s), or take its place with supersede: true",
-		s.key, s.key.verb("stop")).HeldBy(s.key.workflowID())
+// taken is the answer while another release of that name runs, which is shown as far as it can be read.
+func (s *rolloutStart) taken(ctx context.Context, why string) error {
+	conflict := problem.Conflict.Because("%s", why).HeldBy(s.key.workflowID())
 	if seen, err := s.readRollout(ctx, s.key); err == nil {
-		problem = problem.Showing(seen.status)
+		conflict = conflict.Showing(seen.status)
 	}
-	return problem
+	return conflict
 }
 
 func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {

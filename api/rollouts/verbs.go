@@ -91,7 +91,8 @@ func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.Rol
 	approves := verb == rollout.VerbApprove || verb == rollout.VerbPromote
 	switch {
 	case approves && request.Gate == "" && request.Step == 0:
-		return request, problem.BadField("gate", fmt.Sprintf("is missing: say what to %s, by waitingFor.gate of the rollout or by its step; one that names neither could meet another step than the one that was looked at", verb))
+		return request, problem.BadField("gate", fmt.Sprintf("is missing: say what to %s, by waitingFor.gate of the rollout or by its step; "+
+			"one that names neither could meet another step than the one that was looked at", verb))
 	case verb == rollout.VerbJump && request.ToStep == 0:
 		return request, problem.BadField("toStep", "is missing: say to which step, counted from 1")
 	case request.To != "" && !slices.Contains(rollout.StopTos, request.To):

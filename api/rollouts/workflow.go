@@ -130,8 +130,8 @@ func (s *rolloutStart) details() string {
 		}
 		fmt.Fprintf(&b, "%d. %s\n", i+1, stepOutline(step))
 	}
-	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, `rollback`, `stop`, `jump`, `retry` or `promote`, with an " +
-		"empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
+	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, `rollback`, `stop`, `jump`, " +
+		"`retry` or `promote`, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
 	fmt.Fprintf(&b, "Accepted at %s.\n", s.Written.Spec.CreatedAt.UTC().Format(time.RFC3339))
 	return b.String()
 }
@@ -173,11 +173,7 @@ func (s *rolloutStart) supersede(ctx context.Context) error {
 	}
 	if answer.Outcome == audit.Refused {
 		s.Withdraw(ctx)
-		refusal := problem.Conflict.Because("%s", answer.Message).HeldBy(s.key.workflowID())
-		if seen, err := s.readRollout(ctx, s.key); err == nil {
-			refusal = refusal.Showing(seen.status)
-		}
-		return refusal
+		return s.taken(ctx, answer.Message)
 	}
 	return nil
 }

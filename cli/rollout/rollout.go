@@ -49,11 +49,8 @@ func newNoun(a *app.App) *rollouts {
 		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
 		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},
 		Row: func(r client.RolloutSummary) []string {
-			wait, since := "", ""
-			if w := r.WaitingFor; w != nil {
-				wait, since = waitInList(r.Phase, w.Kind), a.Age(w.Since)
-			}
-			return []string{app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}.String(), string(r.Style), string(r.Phase),
+			wait, since := waitInList(a, r.Phase, r.WaitingFor)
+			return []string{called(r).String(), string(r.Style), string(r.Phase),
 				wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
 		},
 		Empty: "There are no such rollouts.",
@@ -118,20 +115,24 @@ func listCommand(n *rollouts) *cobra.Command {
 	return command
 }
 
-// waitInList names a wait by the verb that ends it: a rollout that has failed needs a retry, and a resume of it is refused.
-func waitInList(phase rollout.Phase, kind rollout.WaitKind) string {
-	if phase == rollout.PhaseFailed && kind == rollout.WaitResume {
-		return string(rollout.VerbRetry)
+// waitInList says what a rollout waits for and since when, "" for nothing. One that has failed needs a retry: a resume of it is refused.
+func waitInList(a *app.App, phase rollout.Phase, w *rollout.WaitingFor) (wait, since string) {
+	switch {
+	case w == nil:
+		return "", ""
+	case phase == rollout.PhaseFailed && w.Kind == rollout.WaitResume:
+		return string(rollout.VerbRetry), a.Age(w.Since)
 	}
-	return string(kind)
+	return string(w.Kind), a.Age(w.Since)
+}
+
+func called(r client.RolloutSummary) app.Name {
+	return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
 }
 
 // showSteps has the list read each rollout for what a list does not know.
 func showSteps(n *rollouts) {
 	whole := map[app.Name]rollout.Status{}
-	called := func(r client.RolloutSummary) app.Name {
-		return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
-	}
 	n.Complete = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
 		for _, item := range items {
 			answer, err := readOne(ctx, api, called(item))
@@ -145,15 +146,13 @@ func showSteps(n *rollouts) {
 	n.Titles = []string{"NAME", "STYLE", "PHASE", "STEP", "TRAFFIC", "NEW", "READY", "OF", "WAITS FOR", "SINCE"}
 	n.Row = func(item client.RolloutSummary) []string {
 		s := whole[called(item)]
-		traffic, wait, since := "", "", ""
+		traffic := ""
+		wait, since := waitInList(n.App, s.Phase, s.WaitingFor)
 		if s.Traffic != nil && !routesAreBack(s) {
 			traffic = fmt.Sprintf("%d%%", s.Traffic.CanaryWeight)
 			if len(s.Traffic.Matches) > 0 {
 				traffic = "by match"
 			}
-		}
-		if s.WaitingFor != nil {
-			wait, since = waitInList(s.Phase, s.WaitingFor.Kind), n.App.Age(s.WaitingFor.Since)
 		}
 		return []string{keyOf(s), string(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), traffic,
 			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), wait, since}

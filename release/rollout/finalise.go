@@ -58,8 +58,7 @@ const (
 	FinalLeave FinalMove = "LeaveTrafficRouting"
 )
 
-// finaliseInPlace ends a rollout in place. A blue-green that is stopped to new may have few new pods yet: there traffic spreads over all pods
-// as well, instead of going to the new ones.
+// finaliseInPlace ends a rollout in place. In a blue-green that is stopped to new, traffic spreads over all pods too: few may be new yet.
 var finaliseInPlace = []FinalMove{finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease}
 
 // finaliseBack is the order of every rollback: traffic leaves the new version before its pods do, and the stable Service is pinned to the

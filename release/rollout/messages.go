@@ -176,7 +176,7 @@ type MoveResult struct {
 	Template   string `json:"template"`
 	Generation int64  `json:"generation"`
 	Message    string `json:"message"`
-	// Stuck says that the Move is not over, for a pod in trouble that may pass ("pod a: ImagePullBackOff: …"); SpentSeconds is its used time.
+	// Stuck says that the Move is not over, for a pod in trouble that may pass ("pod a: ImagePullBackOff"); SpentSeconds is its time.
 	Stuck        string `json:"stuck,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 }

@@ -90,7 +90,6 @@ type State struct {
 // stage is which part of its way a rollout is on.
 type stage string
 
-// The stages.
 const (
 	// stageBegin claims the workload.
 	stageBegin stage = "Begin"
@@ -111,7 +110,6 @@ const (
 // triState is whether a thing was done: not, perhaps (it was asked), or surely.
 type triState string
 
-// The values of a triState.
 const (
 	no    triState = ""
 	maybe triState = "maybe"
@@ -121,7 +119,6 @@ const (
 // check is a Move that is made while a step rests.
 type check string
 
-// The checks.
 const (
 	checkNone check = ""
 	// checkLook looks at what somebody else has changed; checkMove sees to the step's pods again.

@@ -58,33 +58,22 @@ func (m *Machine) stopToStable() (done, refusal string) {
 
 // noWayBack says why it cannot turn round to stable now, or what is done instead; nothing: it can.
 func (m *Machine) noWayBack() (done, refusal string) {
-	switch {
-	case m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone:
-		return "", m.alreadyBack()
+	switch back := m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone; {
+	case back && m.s.Trouble != nil:
+		return "", "it is on its way back already and has failed: retry continues it, stop to frozen leaves it as it is"
+	case back:
+		return "", "it is on its way back already: wait until it is over"
 	case m.s.Ending == rollout.EndFrozen:
 		return "", "it is being frozen: roll it back when that is over"
-	case m.s.Stage == stageAdopt:
-		return m.adoptThenEnd()
+	case m.s.Stage == stageAdopt && m.s.Trouble != nil:
+		return "", "what an earlier release left cannot be brought home: " + m.held().why
+	case m.s.Stage == stageAdopt: // that goes home to stable anyway, and is all that is done then
+		m.s.Ending = rollout.EndRollback
+		return "what an earlier release left is brought home, then it ends", ""
 	case m.releasing():
 		return "", "it is all but over, the workload is being released: start a release of the earlier version instead"
 	}
 	return "", ""
-}
-
-// adoptThenEnd: what an earlier release left goes home to stable anyway, and that is all that is done then.
-func (m *Machine) adoptThenEnd() (done, refusal string) {
-	if m.s.Trouble != nil {
-		return "", "what an earlier release left cannot be brought home: " + m.held().why
-	}
-	m.s.Ending = rollout.EndRollback
-	return "what an earlier release left is brought home, then it ends", ""
-}
-
-func (m *Machine) alreadyBack() string {
-	if m.s.Trouble != nil {
-		return "it is on its way back already and has failed: retry continues it, stop to frozen leaves it as it is"
-	}
-	return "it is on its way back already: wait until it is over"
 }
 
 func (m *Machine) stopToNew() (done, refusal string) {

@@ -101,7 +101,11 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextActio
 
 // begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).
 func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAction {
-	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hashOf(saved.Stable, seen),
+	hash := saved.Stable // of a revision that is not there any more
+	if r, there := seen.Find(saved.Stable); there {
+		hash = r.Hash
+	}
+	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash,
 		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,
@@ -116,14 +120,6 @@ func begins(result rollout.BeginResult, seen Observed) NextAction {
 	d := done(result.Message)
 	d.Begun = &result
 	return d
-}
-
-// hashOf is the value of the pods' revision label of a revision; its name when the revision is not there any more.
-func hashOf(name string, seen Observed) string {
-	if r, ok := seen.Find(name); ok {
-		return r.Hash
-	}
-	return name
 }
 
 func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {

@@ -111,12 +111,14 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	share := d.shareKey()
 	m := v.Mapping(share, "replicas", "pause", "matches", "requestHeaderModifier")
 	var s Step
-	if field := m.Optional(share); field.Present() {
-		if d.legacy {
-			s.Traffic = new(int32(field.Integer(1, 100)))
-		} else {
-			s.Traffic = percent(field, d.leastTraffic())
-		}
+	switch field := m.Optional(share); {
+	case !field.Present():
+	case d.legacy:
+		s.Traffic = new(int32(field.Integer(1, 100)))
+	case d.Style == StyleBlueGreen: // its step may keep all traffic on the old version; a canary's would be a step without traffic
+		s.Traffic = percent(field, 0)
+	default:
+		s.Traffic = percent(field, 1)
 	}
 	if replicas := amount(m.Optional("replicas"), 1); replicas != nil {
 		s.Replicas = *replicas
@@ -132,14 +134,6 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	s.Matches = r.Matches(m.Optional("matches"))
 	s.RequestHeaderModifier = r.HeaderModifier(m.Optional("requestHeaderModifier"))
 	return s
-}
-
-// leastTraffic: a blue-green step may keep all traffic on the old version; a canary's would be a step without traffic.
-func (d *draft) leastTraffic() int32 {
-	if d.Style == StyleBlueGreen {
-		return 0
-	}
-	return 1
 }
 
 func (r *Reader) podMetadata(v strictyaml.Value) *PodMetadata {

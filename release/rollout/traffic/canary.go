@@ -167,12 +167,6 @@ func IngressPaths(canary Object) []string {
 	return paths
 }
 
-// IsCanaryIngress says whether an Ingress is itself a canary by the annotations of one of the classes.
-func IsCanaryIngress(ingress Object) bool {
-	_, is := CanaryAnnotations(ingress)
-	return is
-}
-
 // queryPrefix is where class mse keeps what only it knows.
 const queryPrefix = "mse.ingress.kubernetes.io/canary-by-query"
 

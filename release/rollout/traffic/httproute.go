@@ -107,8 +107,11 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	var weights []int64
 	backends := DigObjects(rule, "backendRefs")
 	for _, ref := range backends {
-		own := weightOf(ref)
-		if len(backends) == 1 {
+		own, said := Number(ref["weight"])
+		switch {
+		case !said:
+			own = 1
+		case len(backends) == 1:
 			own = min(own, 1) // alone it gets everything, whatever its weight
 		}
 		if !r.is(ref, r.pair.Stable) {
@@ -160,14 +163,6 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
-}
-
-// weightOf is a backend's weight; absent is 1.
-func weightOf(ref Object) int64 {
-	if w, said := Number(ref["weight"]); said {
-		return w
-	}
-	return 1
 }
 
 // byMatches puts a rule for the canary before a stable rule: the same rule with its matches narrowed by each of the step's.
