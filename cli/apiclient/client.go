@@ -64,7 +64,7 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	}
 	problem := &ProblemError{}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &problem.Problem) != nil {
-		return nil, &strangerError{address: c.Address, status: response.Status, contentType: response.Header.Get("Content-Type")}
+		return nil, strangerAt(c.Address, response)
 	}
 	problem.Detail = withoutFirst(problem.Detail, problem.Errors)
 	return nil, problem
@@ -90,7 +90,7 @@ func Read[T any](response *http.Response, err error) (Reply[T], error) {
 	}
 	answer := Reply[T]{Raw: body, Status: response.StatusCode}
 	if err := json.Unmarshal(body, &answer.Value); err != nil {
-		return Reply[T]{}, &strangerError{address: address, status: response.Status, contentType: response.Header.Get("Content-Type")}
+		return Reply[T]{}, strangerAt(address, response)
 	}
 	return answer, nil
 }

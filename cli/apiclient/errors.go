@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -27,11 +29,8 @@ func withoutFirst(detail string, errors []client.FieldProblem) string {
 	if len(errors) == 0 {
 		return detail
 	}
-	first := strictyaml.FieldError{Item: errors[0].Item, Field: errors[0].Field, Line: errors[0].Line, Reason: errors[0].Reason}
-	if before, _, found := strings.Cut(detail, ": "+first.Error()); found {
-		return before
-	}
-	return detail
+	before, _, _ := strings.Cut(detail, ": "+fieldError(errors[0]).Error())
+	return before
 }
 
 func (e *ProblemError) Error() string { return render.OneLine(namingCommands(e.Detail)) }
@@ -51,6 +50,10 @@ func (e *UnreachableError) Unwrap() error { return e.Cause }
 // strangerError: something answers at the API's address that does not speak as the API does.
 type strangerError struct {
 	address, status, contentType string
+}
+
+func strangerAt(address string, response *http.Response) *strangerError {
+	return &strangerError{address: address, status: response.Status, contentType: response.Header.Get("Content-Type")}
 }
 
 func (e *strangerError) Error() string {
@@ -100,10 +103,24 @@ func (f Finding) String() string {
 func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	var all []Finding
 	for _, p := range problems {
-		all = append(all, Finding{File: file, Wrong: strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line,
-			Reason: namingCommands(p.Reason)}})
+		p.Reason = namingCommands(p.Reason)
+		all = append(all, Finding{File: file, Wrong: fieldError(p)})
 	}
 	return all
+}
+
+func fieldError(p client.FieldProblem) strictyaml.FieldError {
+	return strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}
+}
+
+// ProblemsOf are findings of our own in the form of the API's.
+func ProblemsOf[E strictyaml.FieldError | plan.Warning](found []E) []client.FieldProblem {
+	problems := make([]client.FieldProblem, len(found))
+	for n := range found {
+		e := strictyaml.FieldError(found[n])
+		problems[n] = client.FieldProblem{Item: e.Item, Field: e.Field, Line: e.Line, Reason: e.Reason}
+	}
+	return problems
 }
 
 // MostFindings is how many findings on one document are printed where they come beside something else; -o json prints all.

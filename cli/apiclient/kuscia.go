@@ -94,8 +94,7 @@ func KusciaData(response *http.Response, err error) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case answer.Value.Status == nil:
-		return nil, &strangerError{address: response.Request.URL.String(), status: response.Status,
-			contentType: response.Header.Get("Content-Type")}
+		return nil, strangerAt(response.Request.URL.String(), response)
 	case answer.Value.Status.Code != 0:
 		return nil, newKusciaError(answer.Value.Status.Code, answer.Value.Status.Message)
 	}

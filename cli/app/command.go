@@ -117,7 +117,7 @@ func (a *App) Complete(list Lister) cobra.CompletionFunc {
 // CompleteAll completes every argument with what the API knows and is not there yet.
 func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(contextOf(c), completionTimeout)
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
 		api, err := Connect(c)
 		if err != nil {
@@ -133,14 +133,6 @@ func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 		})
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// contextOf is the command's context; a shell's request for completions has none in every version of cobra.
-func contextOf(c *cobra.Command) context.Context {
-	if ctx := c.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
 }
 
 // Who says in whose name a command acts, why, and by which idempotency key.

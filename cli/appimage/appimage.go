@@ -34,9 +34,8 @@ func Command(a *app.App) *cobra.Command {
 	var token apiclient.KusciaToken
 	n := newNoun(a, &token)
 	get := n.GetCommand("Show an AppImage")
-	get.Long = `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with
-kubectl get aimg NAME -o yaml. What
-"-o json" prints "slipway appimage apply" takes.`
+	get.Long = `Show an AppImage, as far as Kuscia's API says it: port numbers, among others, are to be seen with kubectl get aimg NAME -o
+yaml. What "-o json" prints "slipway appimage apply" takes.`
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"}, Short: "AppImages: the applications that servings run"}
 	command.AddCommand(applyCommand(n, &token), n.ListCommand("List the AppImages", noun.ListOptions{}), get, n.DeleteCommand(
 		"Delete AppImages. Servings that run them go on with the version that they have; one that is changed afterwards needs another AppImage."))
@@ -141,10 +140,9 @@ func describe(a *app.App, _ string, image *kusciapb.QueryAppImageResponseData) e
 
 func applyCommand(n *images, token *apiclient.KusciaToken) *cobra.Command {
 	requests := map[string]*kusciapb.CreateAppImageRequest{}
-	return n.ApplyCommand(`A file holds AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia's requests
-(CreateAppImageRequest), separated by "---". An AppImage that says what Kuscia's request cannot, such as the number
-of a port, is refused with
-the paths: register it with kubectl apply. Servings that run an AppImage take the change over with their next update.`,
+	return n.ApplyCommand(`A file holds AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia's requests (CreateAppImageRequest), separated
+by "---". An AppImage that says what Kuscia's request cannot, such as the number of a port, is refused with the paths: register it with
+kubectl apply. Servings that run an AppImage take the change over with their next update.`,
 		`  slipway appimage apply -f image.yaml`, manifest.Application{
 			Read: func(files []string, _ string) (documents []manifest.Document, err error) {
 				r := &manifest.KusciaReader{ImagesOnly: true}

@@ -134,30 +134,20 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	case len(document.Items) == len(items):
 		return "nothing was checked against the catalogue: that takes an item without errors", false
 	case len(items) > 0:
-		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", render.Count(len(items), "item"),
-			whose(len(items))), true
+		whose := "their"
+		if len(items) == 1 {
+			whose = "its"
+		}
+		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", render.Count(len(items), "item"), whose), true
 	}
 	return "checked against the catalogue", true
-}
-
-func whose(n int) string {
-	if n == 1 {
-		return "its"
-	}
-	return "their"
 }
 
 // validateHere checks a document by the engine's own rules, as far as they need no catalogue.
 func validateHere(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
-	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: []client.FieldProblem{}, Warnings: []client.FieldProblem{},
+	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: apiclient.ProblemsOf(wrong), Warnings: apiclient.ProblemsOf(warnings),
 		Waves: []client.Wave{}}
-	for _, e := range wrong {
-		result.Errors = append(result.Errors, client.FieldProblem{Item: e.Item, Field: e.Field, Line: e.Line, Reason: e.Reason})
-	}
-	for _, w := range warnings {
-		result.Warnings = append(result.Warnings, client.FieldProblem{Item: w.Item, Field: w.Field, Line: w.Line, Reason: w.Reason})
-	}
 	if result.Valid {
 		result.Waves = wavesOf(document)
 	}

@@ -16,13 +16,12 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a
-workload to the stable version
-or to the new one. It needs only a kubeconfig: no engine, no Temporal. It reads the original settings from the objects themselves
+const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a workload to the stable
+version or to the new one. It needs only a kubeconfig: no engine, no Temporal. It reads the original settings from the objects themselves
 and restores them in the order in which a rollout ends, so that no Service is ever without pods.
 
-While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead: the engine may conflict with manual
-changes. To make sure that it does nothing meanwhile, stop its processes first, or terminate the workflow:
+While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead: the engine may conflict with manual changes. To
+make sure that it does nothing meanwhile, stop its processes first, or terminate the workflow:
 
   temporal workflow terminate --workflow-id rollout/default/NAMESPACE/NAME
 

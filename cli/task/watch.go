@@ -32,12 +32,11 @@ const WatchExitCodes = `  0    Succeeded
 var Words = follow.Words{Noun: "task", End: "to its end", Interrupted: "the task is Interrupted", Paused: "the task is Paused"}
 
 func watchCommand(n *tasks) *cobra.Command {
-	command := n.WatchCommand(`Follow a task to its end. A terminal shows waves and services as they change; a pipe gets
-one line for each change, and
--o json or yaml the whole task at each change. A lost connection is opened again, however long that takes.
+	command := n.WatchCommand(`Follow a task to its end. A terminal shows waves and services as they change; a pipe gets one line for each
+change, and -o json or yaml the whole task at each change. A lost connection is opened again, however long that takes.
 
-A task that is Paused or Interrupted waits for a person, and so does this command, unless told otherwise. The exit code says
-how the task ended:
+A task that is Paused or Interrupted waits for a person, and so does this command, unless told otherwise. The exit code says how the task
+ended:
 
 `+WatchExitCodes, Words, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
 		return Watch(ctx, n.App, api, id, o)

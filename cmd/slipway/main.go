@@ -20,9 +20,27 @@ const settingsHelp = `
 Every flag can also be given by the environment (SLIPWAY_LISTEN for --listen) or in a YAML file (--config); a flag wins over the
 environment, that over the file. "slipway config" shows each value and where it came from.`
 
-// engineCommand completes a command that runs a part of the engine until its context ends.
-func engineCommand(command *cobra.Command, group settings.Group, run func(context.Context, settings.Settings) error) *cobra.Command {
-	command.Args = cobra.NoArgs
+// engineCommands are the commands that run a part of the engine, and so need more than the command line does.
+func engineCommands(a *app.App) []*cobra.Command {
+	return []*cobra.Command{
+		engineCommand(settings.Server, runServer, "Serve the HTTP API", `Serve the HTTP API. It starts and steers releases; workers carry
+them out, so at least one has to run as well. Any number of servers may run side by side: they keep nothing of their own.`),
+		engineCommand(settings.Worker, runWorker, "Carry releases out", `Carry releases out. A worker needs Temporal and the cluster that it
+works on, and connects outwards only. With --party it serves only that party's queue, with that party's kubeconfig.`),
+		devCommand(), scriptCommand(a),
+	}
+}
+
+func devCommand() *cobra.Command {
+	command := engineCommand(settings.Dev, runDev, "Server and worker in one process", `Server and worker in one process, against a cluster
+and a Temporal server that are there already. It installs the custom resource definitions unless told otherwise.`)
+	command.Example = `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`
+	return command
+}
+
+// engineCommand runs a part of the engine until its context ends. It is called as the group of its settings.
+func engineCommand(group settings.Group, run func(context.Context, settings.Settings) error, short, long string) *cobra.Command {
+	command := &cobra.Command{Use: string(group), Short: short, Long: long + settingsHelp, Args: cobra.NoArgs}
 	app.RegisterSettings(command, group)
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		values, err := app.LoadSettings(c)
@@ -32,34 +50,6 @@ func engineCommand(command *cobra.Command, group settings.Group, run func(contex
 		return run(c.Context(), values)
 	}
 	return command
-}
-
-func serverCommand() *cobra.Command {
-	return engineCommand(&cobra.Command{
-		Use:   "server",
-		Short: "Serve the HTTP API",
-		Long: `Serve the HTTP API. It starts and steers releases; workers carry them out, so at least one has to run as well.
-Any number of servers may run side by side: they keep nothing of their own.` + settingsHelp,
-	}, settings.Server, runServer)
-}
-
-func workerCommand() *cobra.Command {
-	return engineCommand(&cobra.Command{
-		Use:   "worker",
-		Short: "Carry releases out",
-		Long: `Carry releases out. A worker needs Temporal and the cluster that it works on, and connects outwards only.
-With --party it serves only that party's queue, with that party's kubeconfig.` + settingsHelp,
-	}, settings.Worker, runWorker)
-}
-
-func devCommand() *cobra.Command {
-	return engineCommand(&cobra.Command{
-		Use:   "dev",
-		Short: "Server and worker in one process",
-		Long: `Server and worker in one process, against a cluster and a Temporal server that are there already.
-It installs the custom resource definitions unless told otherwise.` + settingsHelp,
-		Example: `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`,
-	}, settings.Dev, runDev)
 }
 
 // scriptCommand is the process in which a worker runs one Lua script of a traffic provider. It is no command for people.
@@ -81,9 +71,4 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	a := app.New(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(cli.Run(ctx, a, os.Args[1:], engineCommands(a)...))
-}
-
-// engineCommands are the commands that run a part of the engine, and so need more than the command line does.
-func engineCommands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{serverCommand(), workerCommand(), devCommand(), scriptCommand(a)}
 }
