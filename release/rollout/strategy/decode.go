@@ -68,6 +68,19 @@ func (r *Reader) required(m strictyaml.Mapping, key, reason string) string {
 	return text
 }
 
+// listOf reads a list of at most so many entries, each by read.
+func listOf[T any](r *Reader, v strictyaml.Value, most int, what string, read func(i int, entry strictyaml.Value) T) []T {
+	entries := v.List()
+	if len(entries) > most {
+		r.Refuse(v.Path(), "has %d %s, of at most %d", len(entries), what, most)
+	}
+	var all []T
+	for i, entry := range entries {
+		all = append(all, read(i, entry))
+	}
+	return all
+}
+
 // oneOf reads a word that must be one of a few; "" when it is absent or another.
 func oneOf[T ~string](v strictyaml.Value, words ...T) T {
 	text := T(v.Text())

@@ -28,12 +28,8 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // Matches reads a list of matches.
 func (r *Reader) Matches(v strictyaml.Value) []Match {
-	entries := v.List()
-	r.atMost(v, len(entries), maxMatches, "matches")
-	var all []Match
-	for _, entry := range entries {
+	return listOf(r, v, maxMatches, "matches", func(_ int, entry strictyaml.Value) (match Match) {
 		m := entry.Mapping("path", "headers", "queryParams")
-		var match Match
 		if field := m.Optional("path"); field.Present() {
 			match.Path = r.path(field)
 		}
@@ -43,9 +39,8 @@ func (r *Reader) Matches(v strictyaml.Value) []Match {
 			r.Refuse(entry.Path(),
 				"names nothing to match, so that every request would go to the new version: give it a path, headers or queryParams")
 		}
-		all = append(all, match)
-	}
-	return all
+		return match
+	})
 }
 
 func (r *Reader) path(v strictyaml.Value) *PathMatch {
@@ -66,11 +61,8 @@ func (r *Reader) path(v strictyaml.Value) *PathMatch {
 
 // valueMatches reads a list of headers or query parameters that all have to match.
 func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []ValueMatch {
-	entries := v.List()
-	r.atMost(v, len(entries), maxValues, v.Path()[strings.LastIndex(v.Path(), ".")+1:])
-	var all []ValueMatch
 	first := map[string]int{}
-	for i, entry := range entries {
+	return listOf(r, v, maxValues, v.Path()[strings.LastIndex(v.Path(), ".")+1:], func(i int, entry strictyaml.Value) ValueMatch {
 		m := entry.Mapping("type", "name", "value")
 		match := ValueMatch{Type: MatchExact, Name: m.Optional("name").Text(), Value: m.Optional("value").Text()}
 		readWord(m.Optional("type"), &match.Type, MatchExact, MatchRegularExpression)
@@ -89,9 +81,8 @@ func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []Va
 		} else {
 			first[name] = i
 		}
-		all = append(all, match)
-	}
-	return all
+		return match
+	})
 }
 
 // HeaderModifier reads what is changed in the headers of requests that go to the new version.
@@ -102,14 +93,12 @@ func (r *Reader) HeaderModifier(v strictyaml.Value) *HeaderModifier {
 	m := v.Mapping("set", "add", "remove")
 	named := map[string]string{}
 	modifier := &HeaderModifier{Set: r.headers(m.Optional("set"), named), Add: r.headers(m.Optional("add"), named)}
-	entries := m.Optional("remove").List()
-	r.atMost(m.Field("remove"), len(entries), maxValues, "names")
-	for _, entry := range entries {
+	modifier.Remove = listOf(r, m.Optional("remove"), maxValues, "names", func(_ int, entry strictyaml.Value) string {
 		name := entry.Text()
 		r.header(entry, name)
 		r.once(entry.Path(), name, named)
-		modifier.Remove = append(modifier.Remove, name)
-	}
+		return name
+	})
 	if len(modifier.Set)+len(modifier.Add)+len(modifier.Remove) == 0 {
 		r.Refuse(v.Path(), "changes no header: give it set, add or remove, or leave it out")
 	}
@@ -117,18 +106,14 @@ func (r *Reader) HeaderModifier(v strictyaml.Value) *HeaderModifier {
 }
 
 func (r *Reader) headers(v strictyaml.Value, named map[string]string) []Header {
-	entries := v.List()
-	r.atMost(v, len(entries), maxValues, "headers")
-	var all []Header
-	for _, entry := range entries {
+	return listOf(r, v, maxValues, "headers", func(_ int, entry strictyaml.Value) Header {
 		m := entry.Mapping("name", "value")
 		h := Header{Name: m.Optional("name").Text(), Value: m.Optional("value").Text()}
 		r.header(m.Field("name"), h.Name)
 		r.text(m.Field("value"), h.Value, maxValueLength)
 		r.once(entry.Path(), h.Name, named)
-		all = append(all, h)
-	}
-	return all
+		return h
+	})
 }
 
 // once refuses a header that is changed twice: which change wins differs from provider to provider.
@@ -173,12 +158,6 @@ func (r *Reader) value(v strictyaml.Value, kind MatchType, text string, longest 
 	}
 }
 
-func (r *Reader) atMost(v strictyaml.Value, n, most int, what string) {
-	if n > most {
-		r.Refuse(v.Path(), "has %d %s, of at most %d", n, what, most)
-	}
-}
-
 // defaultIngressClass is the class of an Ingress when the routing does not say.
 const defaultIngressClass = "nginx"
 
@@ -188,11 +167,8 @@ const maxRoutings = 16
 // Routings reads trafficRoutings, or the objectRef of a TrafficRouting: each entry a Service and one provider that routes to it.
 // canaries says that a Service <service>-canary is made for each, whose name has to be legal too.
 func (r *Reader) Routings(v strictyaml.Value, canaries bool) []Routing {
-	entries := v.List()
-	r.atMost(v, len(entries), maxRoutings, "entries")
-	var all []Routing
 	taken := map[string]string{}
-	for _, entry := range entries {
+	return listOf(r, v, maxRoutings, "entries", func(_ int, entry strictyaml.Value) Routing {
 		routing := r.routing(entry)
 		if canaries && len(routing.CanaryService()) > validation.DNS1035LabelMaxLength {
 			r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at "+
@@ -205,9 +181,8 @@ func (r *Reader) Routings(v strictyaml.Value, canaries bool) []Routing {
 				taken[object] = entry.Path()
 			}
 		}
-		all = append(all, routing)
-	}
-	return all
+		return routing
+	})
 }
 
 // objects are what a routing changes, in words.
