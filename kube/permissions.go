@@ -6,52 +6,48 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	authv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Permission is one thing that an account may do or not. Namespace "" stands for every namespace, Name "" for every object.
-type Permission struct{ Verb, Group, Resource, Namespace, Name string }
+type Permission = authv1.ResourceAttributes
 
 // everywhere is the permission in all namespaces.
-func (p Permission) everywhere() Permission {
+func everywhere(p Permission) Permission {
 	p.Namespace = metav1.NamespaceAll
 	return p
 }
 
 // Needs are the permissions for some verbs on a resource.
-func Needs(group, resource, namespace string, verbs ...string) []Permission {
+func Needs(resource schema.GroupVersionResource, namespace string, verbs ...string) []Permission {
 	out := make([]Permission, len(verbs))
 	for i, verb := range verbs {
-		out[i] = Permission{Verb: verb, Group: group, Resource: resource, Namespace: namespace}
+		out[i] = Permission{Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: namespace}
 	}
 	return out
 }
 
 // Permissions asks an API server about the permissions of this process, each of them once.
 type Permissions struct {
-	reviews authorization.SelfSubjectAccessReviewInterface
-	timeout time.Duration
-
+	client  kubernetes.Interface
 	answers sync.Map // Permission to bool
 }
 
-// NewPermissions asks by client; timeout bounds each question.
-func NewPermissions(client authorization.SelfSubjectAccessReviewsGetter, timeout time.Duration) *Permissions {
-	return &Permissions{reviews: client.SelfSubjectAccessReviews(), timeout: timeout}
-}
+// NewPermissions asks about the account of client.
+func NewPermissions(client kubernetes.Interface) *Permissions { return &Permissions{client: client} }
 
 // Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of
 // requests however many namespaces there are.
 func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
-	everywhere, single := map[Permission]bool{}, map[Permission]bool{}
+	whole, single := map[Permission]bool{}, map[Permission]bool{}
 	for _, n := range needs {
-		everywhere[n.everywhere()] = true
+		whole[everywhere(n)] = true
 	}
-	if err := p.ask(ctx, everywhere); err != nil {
+	if err := p.ask(ctx, whole); err != nil {
 		return err
 	}
 	for _, n := range needs {
@@ -81,12 +77,10 @@ func (p *Permissions) ask(ctx context.Context, needs map[Permission]bool) error 
 }
 
 func (p *Permissions) askOne(ctx context.Context, n Permission) error {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	review, err := p.reviews.Create(ctx, &authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authv1.ResourceAttributes{Verb: n.Verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace,
-			Name: n.Name},
-	}}, metav1.CreateOptions{})
+	question := &authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &n}}
+	review, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -95,9 +89,9 @@ func (p *Permissions) askOne(ctx context.Context, n Permission) error {
 }
 
 func (p *Permissions) allowed(n Permission) bool {
-	everywhere, _ := p.answers.Load(n.everywhere())
+	whole, _ := p.answers.Load(everywhere(n))
 	here, _ := p.answers.Load(n)
-	return everywhere == true || here == true
+	return whole == true || here == true
 }
 
 // Lacks says which of the permissions, all asked for before, are not granted, and what to do; "" when all are.

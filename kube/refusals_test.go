@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -148,7 +147,7 @@ func TestPermissions(t *testing.T) {
 	s := &server{allows: func(a *authv1.ResourceAttributes) bool {
 		return a.Resource == "pods" || a.Namespace == "shop" && a.Verb == "get"
 	}}
-	asked := kube.NewPermissions(s.client(t).AuthorizationV1(), time.Minute)
+	asked := kube.NewPermissions(s.client(t))
 	needs := []kube.Permission{{Verb: "list", Resource: "pods", Namespace: "shop"}, {Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop"},
 		{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: "shop"}, {Verb: "get", Resource: "configmaps", Namespace: "scripts", Name: "lua"}}
 	require.NoError(t, asked.Ask(t.Context(), needs))

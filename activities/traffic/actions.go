@@ -63,7 +63,7 @@ func unpinServices(ctx context.Context, t *routeJob) (string, error) {
 		if err := t.wrote(t.a.giveBack(ctx, p, j.hand)); err != nil {
 			return "", err
 		}
-		live, err := t.a.get(ctx, services, p.namespace, p.name)
+		live, err := t.a.get(ctx, p)
 		if err := t.wrote(false, err); err != nil {
 			return "", err
 		}
@@ -92,12 +92,9 @@ func (t *routeJob) servedUnlessGone(ctx context.Context, service place) error {
 	if waits == nil {
 		return nil
 	}
-	gone, err := t.a.workloadGone(ctx, t.req.Subject)
-	if err := t.wrote(false, err); err != nil {
+	workload, err := t.a.workload(ctx, t.req.Subject)
+	if err := t.wrote(false, err); err != nil || workload == nil {
 		return err
-	}
-	if gone {
-		return nil
 	}
 	return waits
 }

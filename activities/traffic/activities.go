@@ -5,9 +5,7 @@ package traffic
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -28,19 +26,13 @@ type Options struct {
 	Sandbox []string
 	// ListenFor is how long one attempt waits for endpoints before it gives its place back; default 10 s.
 	ListenFor time.Duration
-	// CallTimeout is how long one request to the API server may take; default 5 s.
-	CallTimeout time.Duration
 	// Logger takes what is worth knowing beyond the results; default: slog's.
 	Logger *slog.Logger
-	// Now is the clock; default: time.Now.
-	Now func() time.Time
 }
 
 // Activities act on the Services and routes of one cluster. They are safe for concurrent use.
 type Activities struct {
-	client  kubernetes.Interface
-	objects dynamic.Interface
-	reader  kube.Reader
+	cluster kube.Cluster
 	options Options
 	kinds   *kinds
 	scripts *scriptbox.Runner
@@ -48,30 +40,16 @@ type Activities struct {
 
 // New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.
 func New(client kubernetes.Interface, objects dynamic.Interface, options Options) (*Activities, error) {
-	options.ListenFor, options.CallTimeout = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.CallTimeout, 5*time.Second)
-	options.Logger = cmp.Or(options.Logger, slog.Default())
-	if options.Now == nil {
-		options.Now = time.Now
-	}
+	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
 	scripts, err := scriptbox.NewRunner(options.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	return &Activities{client: client, objects: objects, reader: kube.Live{Objects: objects, Client: client, Timeout: options.CallTimeout},
-		options: options, kinds: newKinds(client.Discovery()), scripts: scripts}, nil
+	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
+		kinds: newKinds(client.Discovery()), scripts: scripts}, nil
 }
 
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	registry.RegisterActivityWithOptions(a.Route, activity.RegisterOptions{Name: rollout.ActivityRoute})
-}
-
-// serves says whether the worker serves a namespace.
-func (a *Activities) serves(namespace string) bool {
-	return len(a.options.Namespaces) == 0 || slices.Contains(a.options.Namespaces, namespace)
-}
-
-// call limits one request to the API server.
-func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, a.options.CallTimeout)
 }

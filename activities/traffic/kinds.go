@@ -3,12 +3,15 @@ package traffic
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/lru"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // kind is where objects of one kind are found.
@@ -17,9 +20,23 @@ type kind struct {
 	gvr  schema.GroupVersionResource
 }
 
+// at is the place of an object of that kind.
+func (k kind) at(namespace, name string) place {
+	return place{k.name, kube.Ref{Resource: k.gvr, Namespace: namespace, Name: name}}
+}
+
+// place is one object: its kind, and where it is.
+type place struct {
+	kind string
+	kube.Ref
+}
+
+func (p place) String() string { return traffic.Describe(p.kind, p.Namespace, p.Name) }
+
 // The kinds that every rollout with traffic has to do with.
 var (
-	services   = kind{"Service", schema.GroupVersionResource{Version: "v1", Resource: "services"}}
+	services   = kind{"Service", corev1.SchemeGroupVersion.WithResource("services")}
+	configMaps = kind{"ConfigMap", corev1.SchemeGroupVersion.WithResource("configmaps")}
 	ingresses  = kind{"Ingress", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}}
 	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}}
 )

@@ -7,9 +7,7 @@ import (
 	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/kube"
@@ -19,28 +17,21 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// fieldManager is the name under which the API server notes our changes.
-const fieldManager = "slipway"
-
 // get reads an object; nil when it is not there.
-func (a *Activities) get(ctx context.Context, k kind, namespace, name string) (traffic.Object, error) {
-	o, err := a.reader.Get(ctx, k.gvr, namespace, name)
+func (a *Activities) get(ctx context.Context, p place) (traffic.Object, error) {
+	o, err := a.cluster.Get(ctx, p.Ref)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
+	return contentOf(o, err)
+}
+
+func contentOf(o *unstructured.Unstructured, err error) (traffic.Object, error) {
 	if err != nil {
 		return nil, err
 	}
 	return o.Object, nil
 }
-
-// place is one object: its kind, and where it is.
-type place struct {
-	kind            kind
-	namespace, name string
-}
-
-func (p place) String() string { return traffic.Describe(p.kind.name, p.namespace, p.name) }
 
 // patch sends a JSON Patch; with dry the API server only says what would come of it.
 func (a *Activities) patch(ctx context.Context, p place, ops []jsonpatch.Op, dry bool) (traffic.Object, error) {
@@ -48,14 +39,7 @@ func (a *Activities) patch(ctx context.Context, p place, ops []jsonpatch.Op, dry
 	if err != nil {
 		return nil, err
 	}
-	call, cancel := a.call(ctx)
-	defer cancel()
-	o, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Patch(call, p.name, types.JSONPatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
-	if err != nil {
-		return nil, err
-	}
-	return o.Object, nil
+	return contentOf(a.cluster.Patch(ctx, p.Ref, body, dry))
 }
 
 // write makes a write on an object that marks stay on. The API server is first asked what it would keep, defaults and webhooks included:
@@ -77,9 +61,9 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 
 // send makes a write.
 func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops []jsonpatch.Op) error {
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.before")
+	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.before")
 	_, err := a.patch(ctx, p, ops, false)
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".patch.after")
+	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.after")
 	if err != nil {
 		return a.verdict(ctx, p, live, err)
 	}
@@ -90,16 +74,16 @@ func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops
 // create makes an object, with the digest of what the API server keeps of it.
 func (a *Activities) create(ctx context.Context, p place, desired traffic.Object, paths []string) error {
 	signed := traffic.Sign(desired, paths)
-	kept, err := a.make(ctx, p, signed, true)
+	kept, err := contentOf(a.cluster.Create(ctx, p.Ref, meta(signed), true))
 	if noDryRun(err) {
 		kept, err = signed, nil
 	}
 	if err != nil {
 		return a.verdict(ctx, p, nil, err)
 	}
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".create.before")
-	_, err = a.make(ctx, p, traffic.Stamped(signed, traffic.Digest(kept, paths)), false)
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".create.after")
+	failpoint.Hit("traffic." + p.Resource.Resource + ".create.before")
+	_, err = a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
+	failpoint.Hit("traffic." + p.Resource.Resource + ".create.after")
 	if err != nil {
 		return a.verdict(ctx, p, nil, err)
 	}
@@ -107,33 +91,11 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 	return nil
 }
 
-func (a *Activities) make(ctx context.Context, p place, o traffic.Object, dry bool) (traffic.Object, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	made, err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Create(call, meta(o),
-		metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
-	if err != nil {
-		return nil, err
-	}
-	return made.Object, nil
-}
-
-func dryRun(dry bool) []string {
-	if !dry {
-		return nil
-	}
-	return []string{metav1.DryRunAll}
-}
-
 // remove deletes exactly the object that was read.
 func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) error {
-	uid := meta(live).GetUID()
-	call, cancel := a.call(ctx)
-	defer cancel()
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.before")
-	err := a.objects.Resource(p.kind.gvr).Namespace(p.namespace).Delete(call, p.name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	failpoint.Hit("traffic." + p.kind.gvr.Resource + ".delete.after")
+	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.before")
+	err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
+	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.after")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -155,7 +117,7 @@ func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, 
 	case kube.Refused:
 		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
 	case kube.Rejected:
-		now, readErr := a.get(ctx, p.kind, p.namespace, p.name)
+		now, readErr := a.get(ctx, p)
 		if readErr != nil {
 			return readErr
 		}
@@ -191,19 +153,18 @@ func vanished(p place) error {
 	return failure.New(failure.Drift, "%s was deleted by somebody else: create it again as it was before retry", p)
 }
 
-// workloadGone says whether the workload of a rollout does not exist (any more), or its kind does not.
-func (a *Activities) workloadGone(ctx context.Context, s rollout.Subject) (bool, error) {
+// workload reads the workload of a rollout; nil when it does not exist (any more), or its kind does not.
+func (a *Activities) workload(ctx context.Context, s rollout.Subject) (traffic.Object, error) {
 	ref := s.Workload.WorkloadRef
 	k, err := a.kinds.of(ref.APIVersion, ref.Kind)
 	var f *failure.Error
-	if errors.As(err, &f) {
-		return true, nil
+	switch {
+	case errors.As(err, &f):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	if err != nil {
-		return false, err
-	}
-	live, err := a.get(ctx, k, s.Workload.Namespace, ref.Name)
-	return live == nil && err == nil, err
+	return a.get(ctx, k.at(s.Workload.Namespace, ref.Name))
 }
 
 // classify is kube.Classify, but what is not there any more has changed, like all else that was decided on.

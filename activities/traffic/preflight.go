@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1 "k8s.io/api/core/v1"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -19,34 +19,29 @@ import (
 )
 
 // TrafficPreflight checks, without a write, that the traffic of a rollout can be moved as each of its steps asks: permissions, Services,
-// routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. holder is the claim that
-// another release has on one of these objects, on names that object. It fails with failure.Unreachable or failure.Forbidden when the
-// cluster does not answer.
-func (a *Activities) TrafficPreflight(ctx context.Context,
-	req rollout.PreflightRequest) (refusals []rollout.Refusal, holder, on string, err error) {
+// routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. Holder is the claim that
+// another release has on one of these objects, On names that object. It fails as the API server does.
+func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	c := &check{a: a, req: req, root: "strategy.canary"}
 	if req.Strategy.Style == strategy.StyleBlueGreen {
 		c.root = "strategy.blueGreen"
 	}
-	if err := c.run(ctx); err != nil {
-		return nil, "", "", c.failure(err)
-	}
-	return c.refusals, c.holder, c.on, nil
+	err := c.run(ctx)
+	return c.result, err
 }
 
 // check is one preflight.
 type check struct {
-	a          *Activities
-	req        rollout.PreflightRequest
-	root       string
-	refusals   []rollout.Refusal
-	holder, on string
+	a      *Activities
+	req    rollout.PreflightRequest
+	root   string
+	result rollout.PreflightResult
 }
 
 func (c *check) refuse(field, format string, args ...any) {
 	r := rollout.Refusal{Field: field, Reason: fmt.Sprintf(format, args...)}
-	if !slices.Contains(c.refusals, r) {
-		c.refusals = append(c.refusals, r)
+	if !slices.Contains(c.result.Refusals, r) {
+		c.result.Refusals = append(c.result.Refusals, r)
 	}
 }
 
@@ -65,10 +60,6 @@ func (c *check) took(field string, err error) error {
 }
 
 func (c *check) run(ctx context.Context) error {
-	if !c.a.serves(c.req.Workload.Namespace) {
-		c.refuse("namespace", "this party's worker does not serve the namespace %s", c.req.Workload.Namespace)
-		return nil
-	}
 	if shared := c.req.Shared; shared != nil {
 		steps := []asked{{field: c.root + ".trafficRoutingRef", traffic: shared.Traffic}}
 		if err := c.routings(ctx, shared.Routings, true, steps); err != nil {
@@ -142,11 +133,11 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []asked)
 	if err := c.held(ctx, p, j); err != nil {
 		return c.took(field, err)
 	}
-	before := len(c.refusals)
+	before := len(c.result.Refusals)
 	if err := c.took(field, plain(p.initialise(ctx, c.a, j))); err != nil {
 		return err
 	}
-	if len(c.refusals) > before {
+	if len(c.result.Refusals) > before {
 		return nil // the steps would say the same again
 	}
 	for _, s := range steps {
@@ -204,16 +195,7 @@ func (c *check) service(ctx context.Context, j job) error {
 
 // selects checks that a Service's selector takes the workload's pods. A workload that is not there is another check's to say.
 func (c *check) selects(ctx context.Context, p place, selector map[string]string) error {
-	ref := c.req.Workload.WorkloadRef
-	k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
-	var f *failure.Error
-	if errors.As(err, &f) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	workload, err := c.a.get(ctx, k, c.req.Workload.Namespace, ref.Name)
+	workload, err := c.a.workload(ctx, c.req.Subject)
 	if err != nil || workload == nil {
 		return err
 	}
@@ -230,7 +212,7 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 
 // held finds out whether another release holds one of the objects. The claim of a shared TrafficRouting is no other release's.
 func (c *check) held(ctx context.Context, p provider, j job) error {
-	all, err := p.places(c.a, j)
+	all, err := p.places(ctx, c.a, j)
 	if err != nil {
 		return err
 	}
@@ -238,85 +220,53 @@ func (c *check) held(ctx context.Context, p provider, j job) error {
 		all = append([]place{j.stable(), j.canary()}, all...)
 	}
 	for _, at := range all {
-		live, err := c.a.get(ctx, at.kind, at.namespace, at.name)
+		live, err := c.a.get(ctx, at)
 		if err != nil {
 			return err
 		}
 		holder := traffic.HolderOf(live)
-		if holder == "" || c.holder != "" {
+		if holder == "" || c.result.Holder != "" {
 			continue
 		}
 		if c.req.Shared != nil && !strings.HasPrefix(workloadops.ParseHolder(holder).WorkflowID, "rollout/") {
 			continue
 		}
-		c.holder, c.on = holder, at.String()
+		c.result.Holder, c.result.On = holder, at.String()
 	}
 	return nil
 }
 
-// failure is what a preflight fails with when the cluster does not answer.
-func (c *check) failure(err error) error {
-	var f *failure.Error
-	switch {
-	case errors.As(err, &f):
-		return f
-	case classify(err) == kube.Forbidden:
-		return failure.New(failure.Forbidden, "%s: this party's worker lacks a permission, which has to be granted: %s", c.req.Workload,
-			kube.Text(err))
-	case classify(err) == kube.Unreachable:
-		return failure.New(failure.Unreachable, "%s: its cluster cannot be reached: %s", c.req.Workload, kube.Text(err))
-	case classify(err) == kube.Internal:
-		return err
-	default:
-		return failure.New(failure.Refused, "%s: its cluster does not answer the check: %s", c.req.Workload, kube.Text(err))
-	}
-}
-
-var (
-	podsGVR       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	configMapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-)
-
 // needs are the permissions that one routing takes.
-func (c *check) needs(j job) (map[schema.GroupVersionResource][]string, error) {
-	out := map[schema.GroupVersionResource][]string{services.gvr: {"get"}}
+func (c *check) needs(j job) ([]kube.Permission, error) {
+	out := kube.Needs(services.gvr, j.namespace, "get")
 	if !j.pair.Same() {
-		out[services.gvr] = []string{"get", "create", "patch", "delete"}
-		out[podsGVR], out[endpointSlices] = []string{"list"}, []string{"list"}
+		out = slices.Concat(out, kube.Needs(services.gvr, j.namespace, "create", "patch", "delete"),
+			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"), kube.Needs(endpointSlices, j.namespace, "list"))
 	}
-	switch {
-	case j.routing.Ingress != nil:
-		out[ingresses.gvr] = []string{"get", "create", "patch", "delete"}
-		out[configMapsGVR] = []string{"get"}
-	case j.routing.HTTPRoute != "":
-		out[httpRoutes.gvr] = []string{"get", "patch"}
-	default:
-		out[configMapsGVR] = []string{"get"}
-		for _, ref := range j.routing.Custom {
-			k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
-			if err != nil {
-				return nil, err
-			}
-			out[k.gvr] = []string{"get", "patch"}
+	if j.routing.HTTPRoute != "" {
+		return append(out, kube.Needs(httpRoutes.gvr, j.namespace, "get", "patch")...), nil
+	}
+	scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
+	scripts[0].Name = traffic.ScriptsConfigMap // no other is read, so none has to be permitted
+	out = append(out, scripts...)
+	if j.routing.Ingress != nil {
+		return append(out, kube.Needs(ingresses.gvr, j.namespace, "get", "create", "patch", "delete")...), nil
+	}
+	for _, ref := range j.routing.Custom {
+		k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...)
 	}
 	return out, nil
 }
 
 // permissions names the permissions that are not there, "" when all are.
 func (c *check) permissions(ctx context.Context, j job) (string, error) {
-	byResource, err := c.needs(j)
+	needs, err := c.needs(j)
 	if err != nil {
 		return "", err
 	}
-	var needs []kube.Permission
-	for gvr, verbs := range byResource {
-		for _, n := range kube.Needs(gvr.Group, gvr.Resource, j.namespace, verbs...) {
-			if gvr == configMapsGVR { // no other is read, so none has to be permitted
-				n.Name = traffic.ScriptsConfigMap
-			}
-			needs = append(needs, n)
-		}
-	}
-	return kube.NewPermissions(c.a.client.AuthorizationV1(), c.a.options.CallTimeout).Lacking(ctx, needs)
+	return kube.NewPermissions(c.a.cluster.Client).Lacking(ctx, needs)
 }

@@ -33,10 +33,10 @@ func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) (
 		req.Strategy.Steps = append(req.Strategy.Steps, strategy.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
 	}
 	before := b.wire.count()
-	refusals, holder, on, err := b.acts.TrafficPreflight(b.t.Context(), req)
+	found, err := b.acts.TrafficPreflight(b.t.Context(), req)
 	require.NoError(b.t, err)
 	require.Equal(b.t, before, b.wire.count(), "a preflight writes nothing")
-	return refusals, holder, on
+	return found.Refusals, found.Holder, found.On
 }
 
 func byPath(kind strategy.MatchType, value string) strategy.Traffic {

@@ -19,9 +19,9 @@ type job struct {
 }
 
 // stable and canary are the job's two Services.
-func (j job) stable() place { return place{services, j.namespace, j.pair.Stable} }
+func (j job) stable() place { return services.at(j.namespace, j.pair.Stable) }
 
-func (j job) canary() place { return place{services, j.namespace, j.pair.Canary} }
+func (j job) canary() place { return services.at(j.namespace, j.pair.Canary) }
 
 // provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote
 // anything; a change is verified by another round that finds nothing left to write.
@@ -35,18 +35,14 @@ type provider interface {
 	// finalise makes the routing objects what they were.
 	finalise(ctx context.Context, a *Activities, j job) (bool, error)
 	// places are the objects that the provider reads and writes.
-	places(a *Activities, j job) ([]place, error)
+	places(ctx context.Context, a *Activities, j job) ([]place, error)
 }
 
 func providerOf(r strategy.Routing) provider {
-	switch {
-	case r.Ingress != nil:
+	if r.Ingress != nil {
 		return ingressProvider{}
-	case r.HTTPRoute != "":
-		return httpRouteProvider{}
-	default:
-		return customProvider{}
 	}
+	return borrowingProvider{}
 }
 
 // jobs are the routings of a request.
@@ -76,7 +72,7 @@ func jobs(req rollout.RouteRequest) []job {
 
 // existing reads an object; absent is the failure when it is not there.
 func (a *Activities) existing(ctx context.Context, p place, absent func(place) error) (traffic.Object, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	live, err := a.get(ctx, p)
 	if err == nil && live == nil {
 		err = absent(p)
 	}
@@ -92,9 +88,11 @@ func (a *Activities) borrowed(ctx context.Context, p place, absent func(place) e
 	return traffic.Look(p.String(), live)
 }
 
+// derivation is what becomes of the original of an object, and at which pointers it differs.
+type derivation func(original traffic.Object) (traffic.Object, []string, error)
+
 // borrow has an object be what derive makes of its original.
-func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand,
-	derive func(traffic.Object) (traffic.Object, []string, error)) (bool, error) {
+func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand, derive derivation) (bool, error) {
 	b, err := a.borrowed(ctx, p, vanished)
 	if err != nil {
 		return false, err
@@ -108,7 +106,7 @@ func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand,
 
 // giveBack makes a borrowed object what it was; one that was deleted needs nothing.
 func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (bool, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	live, err := a.get(ctx, p)
 	if err != nil || live == nil {
 		return false, err
 	}
@@ -125,7 +123,7 @@ func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (boo
 
 // keep has an object that we make be as desired.
 func (a *Activities) keep(ctx context.Context, p place, h traffic.Hand, desired traffic.Object, paths []string) (bool, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	live, err := a.get(ctx, p)
 	if err != nil {
 		return false, err
 	}
@@ -141,7 +139,7 @@ func (a *Activities) keep(ctx context.Context, p place, h traffic.Hand, desired 
 
 // clear deletes an object that we made; one that we did not make is left alone.
 func (a *Activities) clear(ctx context.Context, p place, h traffic.Hand) (bool, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	live, err := a.get(ctx, p)
 	if err != nil || live == nil {
 		return false, err
 	}

@@ -40,7 +40,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
 	job := &routeJob{a: a, req: req, look: shortestLook}
-	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now},
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: time.Now},
 		attempt.Terms{Subject: req.Workload.String(),
 			DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
@@ -55,7 +55,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 // check refuses what no look at the cluster could make right.
 func (a *Activities) check(req rollout.RouteRequest) *failure.Error {
 	switch {
-	case !a.serves(req.Workload.Namespace):
+	case !a.cluster.Serves(req.Workload.Namespace):
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
 	case actions[req.Action] == nil:
 		return failure.New(failure.Refused, "%s: there is no change of traffic called %q", req.Workload, req.Action)

@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -49,16 +48,12 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 
 // source is the text of a script and what it is called.
 func (a *Activities) source(ctx context.Context, namespace string, s traffic.Script) (source, name string, err error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	scripts, err := a.client.CoreV1().ConfigMaps(namespace).Get(call, traffic.ScriptsConfigMap, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	scripts, err := a.get(ctx, configMaps.at(namespace, traffic.ScriptsConfigMap))
+	if err != nil {
 		return "", "", err
 	}
-	if err == nil {
-		if own, there := scripts.Data[s.Key]; there {
-			return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
-		}
+	if own, there, _ := unstructured.NestedString(scripts, "data", s.Key); there {
+		return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
 	}
 	if own := s.BuiltIn(); own != "" {
 		return own, s.File + ".lua (built in)", nil

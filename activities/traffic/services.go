@@ -28,7 +28,7 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 		return false, err
 	}
 	narrowed := jsonpatch.Apply(b.Live(), w.Changes)
-	ready, err := a.readyPods(ctx, p.namespace, traffic.SelectorOf(narrowed))
+	ready, err := a.readyPods(ctx, p.Namespace, traffic.SelectorOf(narrowed))
 	if err != nil {
 		return false, err
 	}
@@ -50,14 +50,14 @@ func (a *Activities) canaryService(ctx context.Context, j job) (bool, error) {
 
 // unserved are reasons why requests to a Service would meet nothing, "" when one of its pods is ready to take them.
 func (a *Activities) unserved(ctx context.Context, p place) (string, error) {
-	live, err := a.get(ctx, p.kind, p.namespace, p.name)
+	live, err := a.get(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	if live == nil {
 		return p.String() + " is not there", nil
 	}
-	pods, err := a.readyPods(ctx, p.namespace, traffic.SelectorOf(live))
+	pods, err := a.readyPods(ctx, p.Namespace, traffic.SelectorOf(live))
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices
 // readyPods are the names of the ready pods that a selector takes.
 func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
 	out := map[string]bool{}
-	_, err := a.reader.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
+	_, err := a.cluster.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
 		if pod.DeletionTimestamp == nil && podstatus.Ready(pod) {
 			out[pod.Name] = true
 		}
@@ -99,7 +99,7 @@ func (a *Activities) readyPods(ctx context.Context, namespace string, selector m
 
 // endpoints are the pods behind the ready endpoints of a Service.
 func (a *Activities) endpoints(ctx context.Context, p place) ([]string, error) {
-	list, err := a.reader.List(ctx, endpointSlices, p.namespace, labels.Set{discoveryv1.LabelServiceName: p.name}.String())
+	list, err := a.cluster.List(ctx, endpointSlices, p.Namespace, labels.Set{discoveryv1.LabelServiceName: p.Name}.String())
 	if err != nil {
 		return nil, err
 	}

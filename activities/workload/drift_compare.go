@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -166,7 +167,7 @@ func (s *DriftDetector) left(kind string, obj any) {
 
 // exists says whether a workload that has left the watch is still there.
 func (s *DriftDetector) exists(ctx context.Context, t target, r *resting) (bool, error) {
-	o, err := s.activities.reader.Get(ctx, kinds[t.kind].resource, t.namespace, t.name)
+	o, err := s.activities.cluster.Get(ctx, kube.Ref{Resource: kinds[t.kind].resource, Namespace: t.namespace, Name: t.name})
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -43,9 +43,10 @@ type operated struct {
 }
 
 var (
-	replicaSets         = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
-	controllerRevisions = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
-	deploymentsResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	replicaSets         = resourceOf("apps", "v1", "replicasets")
+	controllerRevisions = resourceOf("apps", "v1", "controllerrevisions")
+	podsResource        = corev1.SchemeGroupVersion.WithResource("pods")
+	deploymentsResource = resourceOf("apps", "v1", "deployments")
 )
 
 // annotationRevision is where the Deployment controller counts the revisions.

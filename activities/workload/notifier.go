@@ -10,9 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube"
@@ -115,7 +114,11 @@ func (n *notifier) watch(kind, namespace string) *sharedWatch {
 	if w := n.watches[s]; w != nil {
 		return w
 	}
-	w := &sharedWatch{informer: cache.NewSharedIndexInformerWithOptions(n.claimed(s), nil, cache.SharedIndexInformerOptions{})}
+	claimed := func(o *metav1.ListOptions) {
+		o.LabelSelector = workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
+	}
+	w := &sharedWatch{informer: dynamicinformer.
+		NewFilteredDynamicInformer(n.client, kinds[s.kind].resource, s.namespace, 0, nil, claimed).Informer()}
 	n.watches[s] = w
 	if err := n.prepare(s, w); err != nil {
 		panic(err) // the informer is not running yet: nothing of this can fail
@@ -186,22 +189,6 @@ func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
 		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second",
 			"error", err)
 	}
-}
-
-// claimed lists and watches the claimed workloads of a kind.
-func (n *notifier) claimed(s scope) cache.ListerWatcher {
-	client := n.client.Resource(kinds[s.kind].resource).Namespace(s.namespace)
-	selector := workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
-			return client.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
-			return client.Watch(ctx, options)
-		},
-	}, n.client)
 }
 
 // tell wakes everybody who waits for the workload of an event.

@@ -71,7 +71,6 @@ func TestWhatOperationsSee(t *testing.T) {
 	}
 	bare := kinds["apps/Deployment"].observe(&unstructured.Unstructured{Object: map[string]any{}})
 	require.Equal(t, int32(1), bare.seen.Replicas, "an absent size means 1")
-	require.False(t, bare.sized())
 }
 
 // TestWhoOwnsAPod tells a workload's pods from others that its selector matches.

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -11,11 +10,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// fieldManager is the name under which the API server notes our changes.
-const fieldManager = "slipway"
-
-// jsonPatch is a write as a JSON Patch for the object as it was read. Its tests come first, so that it is made as a whole or not at all.
-func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
+// patchOf is a write as a JSON Patch for the object as it was read; template is the pod template to set, nil leaves it. Its tests come
+// first, so that it is made as a whole or not at all.
+func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[string]any) []jsonpatch.Op {
 	var tests, changes []jsonpatch.Op
 	if w.Fresh {
 		tests = append(tests, jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion()))
@@ -24,7 +21,7 @@ func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.Held))
 	}
 	if w.Replicas != nil {
-		if o.sized() {
+		if _, sized := jsonpatch.At(o.Object, "/spec/replicas"); sized { // as it always is on a real API server
 			tests = append(tests, jsonpatch.Test("/spec/replicas", w.WasReplicas))
 		}
 		changes = append(changes, jsonpatch.Add("/spec/replicas", *w.Replicas))
@@ -33,57 +30,58 @@ func jsonPatch(o *object, w *workloadops.Write) ([]byte, error) {
 		if len(s.Was) > 0 {
 			tests = append(tests, jsonpatch.Test(s.Path, s.Was))
 		}
-		if len(s.Value) > 0 {
+		if !workloadops.AbsentJSON(s.Value) {
 			changes = append(changes, jsonpatch.Add(s.Path, s.Value))
-		} else {
+		} else if _, there := jsonpatch.At(o.Object, s.Path); there {
 			changes = append(changes, jsonpatch.Remove(s.Path))
 		}
 	}
 	if w.Stamp != "" {
-		if len(templateAnnotations(o)) == 0 {
-			changes = append(changes, jsonpatch.Add("/spec/template/metadata/annotations", map[string]string{}))
-		}
-		changes = append(changes,
-			jsonpatch.Add("/spec/template/metadata/annotations/"+jsonpatch.Escape(workloadops.AnnotationRestartedBy), w.Stamp))
+		now, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
+		changes = append(changes, entries("/spec/template/metadata/annotations", now,
+			map[string]string{workloadops.AnnotationRestartedBy: w.Stamp}, nil)...)
 	}
-	changes = append(changes, metadata(o.Unstructured, w)...)
-	return json.Marshal(append(tests, changes...))
+	if template != nil {
+		changes = append(changes, jsonpatch.Replace("/spec/template", template))
+	}
+	return slices.Concat(tests, changes, metadata(o, w))
 }
 
-func templateAnnotations(o *object) map[string]any {
-	annotations, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "annotations")
-	return annotations
-}
-
-// metadata are the changes of annotations and of the label.
+// metadata are the changes of labels and annotations.
 func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
-	var out []jsonpatch.Op
-	set := map[string]string{}
-	maps.Copy(set, w.Annotations)
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(annotations, w.Annotations)
+	var unlabel []string
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
-		set[workloadops.AnnotationClaimedBy] = w.Claim
-		if len(o.GetLabels()) == 0 {
-			out = append(out, jsonpatch.Add("/metadata/labels", map[string]string{}))
-		}
-		out = append(out, jsonpatch.Add(jsonpatch.Label(workloadops.LabelClaimed), workloadops.LabelClaimedValue))
+		annotations[workloadops.AnnotationClaimedBy], labels[workloadops.LabelClaimed] = w.Claim, workloadops.LabelClaimedValue
 	}
 	if w.Release {
-		remove = append(remove, workloadops.AnnotationClaimedBy)
-		if _, there := o.GetLabels()[workloadops.LabelClaimed]; there {
-			out = append(out, jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed)))
-		}
+		remove, unlabel = append(remove, workloadops.AnnotationClaimedBy), append(unlabel, workloadops.LabelClaimed)
 	}
-	if len(set) > 0 && len(o.GetAnnotations()) == 0 {
-		out = append(out, jsonpatch.Add("/metadata/annotations", map[string]string{}))
+	if _, saves := w.Annotations[workloadops.AnnotationRollout]; saves {
+		labels[workloadops.LabelRollout] = workloadops.LabelClaimedValue
+	}
+	if slices.Contains(w.Remove, workloadops.AnnotationRollout) {
+		unlabel = append(unlabel, workloadops.LabelRollout)
+	}
+	return append(entries("/metadata/labels", o.GetLabels(), labels, unlabel),
+		entries("/metadata/annotations", o.GetAnnotations(), annotations, remove)...)
+}
+
+// entries are the changes of a map of labels or annotations, which is made when it is not there.
+func entries(path string, now, set map[string]string, remove []string) []jsonpatch.Op {
+	var out []jsonpatch.Op
+	if len(set) > 0 && len(now) == 0 {
+		out = append(out, jsonpatch.Add(path, map[string]string{}))
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		out = append(out, jsonpatch.Add(jsonpatch.Annotation(name), set[name]))
+		out = append(out, jsonpatch.Add(path+"/"+jsonpatch.Escape(name), set[name]))
 	}
 	slices.Sort(remove)
 	for _, name := range slices.Compact(remove) {
-		if _, there := o.GetAnnotations()[name]; there {
-			out = append(out, jsonpatch.Remove(jsonpatch.Annotation(name)))
+		if _, there := now[name]; there {
+			out = append(out, jsonpatch.Remove(path+"/"+jsonpatch.Escape(name)))
 		}
 	}
 	return out

@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// objectOf is a workload that spells out its size, and whose pod template has annotations, or not.
-func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *object {
+// objectOf is a workload with a setting /spec/x that spells out its size, and whose pod template has annotations, or not.
+func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetResourceVersion(meta.ResourceVersion)
 	o.SetLabels(meta.Labels)
@@ -23,7 +23,8 @@ func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *object {
 	if annotated {
 		_ = unstructured.SetNestedField(o.Object, "x", "spec", "template", "metadata", "annotations", "a")
 	}
-	return &object{Unstructured: o}
+	_ = unstructured.SetNestedField(o.Object, int64(1), "spec", "x")
+	return o
 }
 
 func TestJSONPatch(t *testing.T) {
@@ -33,7 +34,7 @@ func TestJSONPatch(t *testing.T) {
 		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", workloadops.AnnotationOriginal: "{}"}}
 	cases := map[string]struct {
 		reason string
-		object *object
+		object *unstructured.Unstructured
 		write  workloadops.Write
 		want   string
 	}{
@@ -66,6 +67,14 @@ func TestJSONPatch(t *testing.T) {
 				{"op":"remove","path":"/metadata/annotations/slipway.io~1claimed-by"},
 				{"op":"remove","path":"/metadata/annotations/slipway.io~1original"}]`,
 		},
+		"an object without a size": {
+			reason: "what is not spelt out cannot be tested",
+			object: objectOf(claimed, false, true),
+			write:  workloadops.Write{Held: "w@r", Replicas: &two, WasReplicas: 1},
+			want: `[
+				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
+				{"op":"add","path":"/spec/replicas","value":2}]`,
+		},
 		"a setting that was not set": {
 			reason: "it is removed again, not set to nothing",
 			object: objectOf(claimed, false, false),
@@ -79,7 +88,7 @@ func TestJSONPatch(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body, err := jsonPatch(tc.object, &tc.write)
+			body, err := json.Marshal(patchOf(tc.object, &tc.write, nil))
 			require.NoError(t, err)
 			require.JSONEq(t, tc.want, string(body), tc.reason)
 		})

@@ -9,11 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/podstatus"
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -32,33 +29,12 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 	}
 	out := podList{selector: selector}
 	minReady := int32(number(o.Unstructured, "spec", "minReadySeconds"))
-	out.version, err = a.reader.Pods(ctx, o.GetNamespace(), selector, func(pod *corev1.Pod) {
+	out.version, err = a.cluster.Pods(ctx, o.GetNamespace(), selector, func(pod *corev1.Pod) {
 		if k.operated.owns(o.Unstructured, pod) {
 			out.pods = append(out.pods, podSeen(pod, minReady, a.options.Now()))
 		}
 	})
 	return out, err
-}
-
-// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the
-// failpoints.
-func (a *Activities) deletePods(ctx context.Context, namespace string, list []workloadops.Pod, before, after string) error {
-	for _, p := range list {
-		uid, version := types.UID(p.UID), p.Version
-		call, cancel := a.call(ctx)
-		failpoint.Hit(before)
-		err := a.client.CoreV1().Pods(namespace).Delete(call, p.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		})
-		failpoint.Hit(after)
-		cancel()
-		if err != nil {
-			if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Changed {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // podSeen is what Decide has to know of a pod.

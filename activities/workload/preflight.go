@@ -3,11 +3,10 @@ package workload
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
@@ -54,13 +53,17 @@ func (p *preflight) run(ctx context.Context) error {
 		s := scope{pods.Key(req.Workload.WorkloadRef), req.Workload.Namespace}
 		groups[s] = append(groups[s], i)
 	}
-	lacking, err := p.a.lacking(ctx, groups)
-	if err != nil {
+	asked := kube.NewPermissions(p.a.cluster.Client)
+	var needs []kube.Permission
+	for s := range groups {
+		needs = append(needs, s.needs()...)
+	}
+	if err := asked.Ask(ctx, needs); err != nil {
 		return err
 	}
 	var jobs []func(ctx context.Context) error
 	for s, members := range groups {
-		if problem := lacking[s]; problem != "" {
+		if problem := asked.Lacks(s.needs()); problem != "" {
 			for _, i := range members {
 				p.reasons[i] = fmt.Sprintf("%s: %s", p.requests[i].Workload, problem)
 			}
@@ -79,7 +82,8 @@ func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) 
 	var jobs []func(ctx context.Context) error
 	for _, i := range members {
 		jobs = append(jobs, func(ctx context.Context) error {
-			o, err := p.a.reader.Get(ctx, kinds[s.kind].resource, s.namespace, p.requests[i].Workload.WorkloadRef.Name)
+			o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace,
+				Name: p.requests[i].Workload.WorkloadRef.Name})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
@@ -91,7 +95,7 @@ func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) 
 }
 
 func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
-	list, err := p.a.reader.List(ctx, kinds[s.kind].resource, s.namespace, "")
+	list, err := p.a.cluster.List(ctx, kinds[s.kind].resource, s.namespace, "")
 	if err != nil {
 		return err
 	}
@@ -123,9 +127,7 @@ func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNa
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a
 // misspelt namespace is not to be created, but looked for elsewhere.
 func (a *Activities) withoutNamespace(ctx context.Context, namespace string) string {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	_, err := a.client.CoreV1().Namespaces().Get(call, namespace, metav1.GetOptions{})
+	_, err := a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: namespace})
 	if !apierrors.IsNotFound(err) {
 		return ""
 	}
@@ -145,27 +147,9 @@ func preflightFailure(err error) error {
 }
 
 // needs are the permissions that operations on a kind take, in one namespace.
-func (a *Activities) needs(s scope) []kube.Permission {
-	return slices.Concat(kube.Needs(kinds[s.kind].resource.Group, kinds[s.kind].resource.Resource, s.namespace, "get", "list",
-		"watch", "patch"),
-		kube.Needs("", "pods", s.namespace, "list", "watch", "delete"))
-}
-
-// lacking says, for each kind and namespace, which permissions this worker does not have; "" when it has all.
-func (a *Activities) lacking(ctx context.Context, groups map[scope][]int) (map[scope]string, error) {
-	asked := kube.NewPermissions(a.client.AuthorizationV1(), a.options.CallTimeout)
-	var all []kube.Permission
-	for s := range groups {
-		all = append(all, a.needs(s)...)
-	}
-	if err := asked.Ask(ctx, all); err != nil {
-		return nil, err
-	}
-	out := map[scope]string{}
-	for s := range groups {
-		out[s] = asked.Lacks(a.needs(s))
-	}
-	return out, nil
+func (s scope) needs() []kube.Permission {
+	return append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
+		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
 }
 
 // CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is
@@ -174,10 +158,10 @@ func (a *Activities) CountUnavailable(ctx context.Context, in workloadops.Unavai
 	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
 		k, known := kindOf(w.WorkloadRef)
-		if !known || k.operated == nil || !a.serves(w.Namespace) {
+		if !known || k.operated == nil || !a.cluster.Serves(w.Namespace) {
 			continue // Run says what is wrong with it
 		}
-		o, err := a.reader.Get(ctx, k.resource, w.Namespace, w.WorkloadRef.Name)
+		o, err := a.cluster.Get(ctx, kube.Ref{Resource: k.resource, Namespace: w.Namespace, Name: w.WorkloadRef.Name})
 		if apierrors.IsNotFound(err) {
 			continue
 		}

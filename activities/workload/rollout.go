@@ -1,8 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
@@ -15,13 +18,10 @@ import (
 // Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it,
 // with Refused when it cannot be rolled out as it is, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
-	t, err := a.rolloutJob(ctx, req.Subject, req.Strategy.Style)
-	if err != nil {
-		return rollout.BeginResult{}, attempt.ApplicationError(err)
-	}
-	t.beginning = true
-	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
-	d, err := t.run(ctx)
+	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
+		t.beginning = true
+		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
+	})
 	if err != nil || d.Begun == nil {
 		return rollout.BeginResult{}, err
 	}
@@ -32,62 +32,235 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 // ClaimLost, Refused, Unreachable or Forbidden; NotReady is to be tried again. With WorkloadFailed, Drift or Refused the workload has been
 // brought to rest before.
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
-	t, err := a.rolloutJob(ctx, req.Subject, req.Style)
-	if err != nil {
-		return rollout.MoveResult{}, attempt.ApplicationError(err)
-	}
-	t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
-	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, req, seen) }
-	if !req.Halt {
-		halted := req
-		halted.Halt = true
-		t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
-	}
-	d, err := t.run(ctx)
-	if err != nil {
-		return rollout.MoveResult{}, err
-	}
-	return d.Numbers, nil
+	d, err := a.rollout(ctx, req.Subject, req.Style, func(t *rolloutJob) {
+		t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
+		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, req, seen) }
+		if !req.Halt {
+			halted := req
+			halted.Halt = true
+			t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
+		}
+	})
+	return d.Numbers, err
 }
 
 // Finish makes one move of finalising; its failures are those of Move.
 func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error) {
-	t, err := a.rolloutJob(ctx, req.Subject, "")
-	if err != nil {
-		return rollout.MoveResult{}, attempt.ApplicationError(err)
-	}
-	t.change, t.template, t.wantsNew, t.orphans = req.Change, req.Template, req.To == rollout.SideNew,
-		req.Action == rollout.FinishAutoscalers
-	t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
-	d, err := t.run(ctx)
-	if err != nil {
-		return rollout.MoveResult{}, err
-	}
-	return d.Numbers, nil
+	d, err := a.rollout(ctx, req.Subject, "", func(t *rolloutJob) {
+		t.change, t.template, t.wantsNew = req.Change, req.Template, req.To == rollout.SideNew
+		t.orphans = req.Action == rollout.FinishAutoscalers
+		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
+	})
+	return d.Numbers, err
 }
 
-// rolloutJob begins an attempt. Style "" is that of what is saved on the workload.
+// rolloutJob carries out one of a rollout's activities.
+type rolloutJob struct {
+	job
+	subject rollout.Subject
+	style   strategy.Style
+	tech    pods.Technique
+	decide  func(pods.Observed) pods.NextAction
+	// halt brings the workload to rest before the activity fails, with failed; nil: it leaves nothing that would have to rest.
+	halt   func(pods.Observed) pods.NextAction
+	failed *failure.Error
+	// beginning: the workload is not yet ours.
+	beginning bool
+	// change makes the new template, whose digest is template once the workflow knows it; wantsNew says that the activity has to know it.
+	change   strategy.Change
+	template string
+	wantsNew bool
+	// halting says that what cannot be known of the new template is not needed: a workload that does not take it has no pods of it.
+	halting bool
+	// orphans: the workload was deleted, and only its autoscalers are seen to.
+	orphans bool
+	// expected and expectedTemplate are the answer of the dry run.
+	expected         string
+	expectedTemplate map[string]any
+
+	scalers map[string]*unstructured.Unstructured
+	// end is the decision that the activity ends with.
+	end pods.NextAction
+}
+
+// rollout carries out an activity, of which prepare says what there is to do, and returns the decision that it ends with. Style "" is that of
+// what is saved on the workload.
+func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strategy.Style, prepare func(*rolloutJob)) (pods.NextAction, error) {
+	t, err := a.rolloutJob(ctx, s, style)
+	if err != nil {
+		return pods.NextAction{}, attempt.ApplicationError(err)
+	}
+	prepare(t)
+	if s.Workload.WorkloadRef.Kind == workloadops.KindDeployment {
+		t.follow(strategy.CanarySuffix)
+	} else {
+		t.follow()
+	}
+	defer t.sub.leave()
+	if err := t.Run(ctx, t); err != nil {
+		return pods.NextAction{}, err
+	}
+	return t.end, nil
+}
+
+// rolloutJob begins an attempt.
 func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style strategy.Style) (*rolloutJob, error) {
 	k, known := kindOf(s.Workload.WorkloadRef)
 	switch {
 	case !known:
 		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
-	case !a.serves(s.Workload.Namespace):
+	case !a.cluster.Serves(s.Workload.Namespace):
 		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload,
 			s.Workload.Namespace)
 	}
-	first := style
-	if first == "" {
-		first = strategy.StylePartition
-	}
+	first := cmp.Or(style, strategy.StylePartition)
 	tech, ok := pods.TechniqueOf(s.Workload.WorkloadRef, first)
 	if !ok {
 		return nil, failure.New(failure.Refused, "%s cannot be rolled out in the style %s", s.Workload, first)
 	}
-	t := attempt.Start(ctx, a.attempts(),
-		attempt.Terms{Subject: s.Workload.String(), DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
-			UnreachableBudgetSeconds: s.UnreachableBudgetSeconds})
-	return &rolloutJob{Attempt: t, a: a, subject: s, style: style, kind: k, tech: tech, nextLook: t.Now().Add(firstLook)}, nil
+	terms := attempt.Terms{DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
+		UnreachableBudgetSeconds: s.UnreachableBudgetSeconds}
+	return &rolloutJob{job: a.job(ctx, s.Workload, k, terms), subject: s, style: style, tech: tech}, nil
+}
+
+// Missing is the failure of a workload that is not there.
+func (t *rolloutJob) Missing(error) error {
+	if t.beginning {
+		return failure.New(failure.NotFound, "%s does not exist: create it first", t.subject.Workload)
+	}
+	return failure.New(failure.Gone, "%s was deleted by somebody else in the middle of the rollout", t.subject.Workload)
+}
+
+// Failed has an activity that fails bring its workload to rest first: from its answer on nobody moves it on until somebody has decided. Of
+// a workload that does not let itself be brought to rest it answers what came first.
+func (t *rolloutJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
+	if t.failed != nil && f.Kind == failure.Refused {
+		return t.failed
+	}
+	if t.halt == nil || t.failed != nil {
+		return f
+	}
+	switch f.Kind {
+	case failure.WorkloadFailed, failure.Drift, failure.Refused:
+	default: // it is not ours any more, or it is tried again
+		return f
+	}
+	t.failed, t.decide, t.halting, t.rejected = f, t.halt, true, ""
+	return nil
+}
+
+// Reconcile takes one look and does what is decided.
+func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
+	l, d, err := t.look(ctx)
+	if err != nil {
+		return attempt.Next{}, err
+	}
+	t.Note(func(p *workloadops.Progress) {
+		p.Message = d.Reason
+		if d.Numbers.Replicas > 0 {
+			p.Updated, p.UpdatedReady = &d.Numbers.Updated, &d.Numbers.UpdatedReady
+		}
+	})
+	switch d.Action {
+	case workloadops.ActWrite:
+		return t.writes(ctx, l, d)
+	case workloadops.ActDelete:
+		return attempt.Next{}, t.deletePods(ctx, d.Delete, "rollout.pod.delete.before", "rollout.pod.delete.after")
+	case pods.ActExtra:
+		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
+	case pods.ActAutoscaler:
+		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
+	case workloadops.ActWait: // where numbers are counted from the pods, those may get ready without a change of the workload
+		return t.wait(d.Reason, t.tech.ByPods()), nil
+	}
+	return t.ends(d)
+}
+
+// writes makes one write on the workload, which may end the activity.
+func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction) (attempt.Next, error) {
+	if d.Ends && d.Write.Release {
+		if err := t.announce(ctx, d); err != nil {
+			return attempt.Next{}, err
+		}
+	}
+	after, err := t.write(ctx, l, d.Write)
+	if d.Ends && after != nil {
+		return t.ends(d)
+	}
+	return attempt.Next{}, err
+}
+
+// ends ends the activity with a decision; one that was brought to rest fails with what came first.
+func (t *rolloutJob) ends(d pods.NextAction) (attempt.Next, error) {
+	switch {
+	case d.Failure != nil:
+		return attempt.Next{}, d.Failure
+	case t.failed != nil:
+		return attempt.Next{}, t.failed
+	}
+	t.end = d
+	return attempt.Next{Action: attempt.Done}, nil
+}
+
+// look reads the world and decides, asking the pods when it is time to or when the decision needs them.
+func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, error) {
+	if t.orphans {
+		return t.lookAtOrphans(ctx)
+	}
+	l, err := t.observe(ctx)
+	if err != nil {
+		return nil, pods.NextAction{}, err
+	}
+	t.choose(l)
+	before := t.Progress()
+	t.Read()
+	l.seen.Elapsed = before.Elapsed()
+	if done := answered(before); done != nil && l.seen.Claim != t.subject.Claim {
+		// The claim was given back with the last write of this very activity; only its answer was not heard.
+		return l, *done, nil
+	}
+	if t.tech.ByPods() || !t.Now().Before(t.nextLook) {
+		t.lookWithin(lookEvery)
+		if err := t.withPods(ctx, l); err != nil {
+			return nil, pods.NextAction{}, err
+		}
+	}
+	d := t.decide(l.seen)
+	if d.Action == workloadops.ActLook {
+		if err := t.withPods(ctx, l); err != nil {
+			return nil, pods.NextAction{}, err
+		}
+		d = t.decide(l.seen)
+	}
+	if d.Failure != nil && d.Failure.Kind == failure.Drift {
+		d.Failure.Message += t.edited(l)
+		d.Reason = d.Failure.Message
+	}
+	if d.LookAgain > 0 {
+		t.lookWithin(d.LookAgain)
+	}
+	return l, d, nil
+}
+
+// choose takes the technique of the style that is saved on the workload, once there is something saved.
+func (t *rolloutJob) choose(l *snapshot) {
+	if t.beginning || l.seen.Saved == nil {
+		return
+	}
+	if tech, ok := pods.TechniqueOf(t.subject.Workload.WorkloadRef, l.seen.Saved.Style); ok {
+		t.tech = tech
+		l.seen.Settings = t.plain(l.object).Settings
+	}
+}
+
+// announce puts the answer on record: once the claim is given back, nothing on the workload tells what was done.
+func (t *rolloutJob) announce(ctx context.Context, d pods.NextAction) error {
+	raw, err := json.Marshal(d.Numbers)
+	if err != nil {
+		return err
+	}
+	t.Note(func(p *workloadops.Progress) { p.Data = raw })
+	return t.Record(ctx)
 }
 
 // answered is what an attempt of before was about to answer when it gave the claim back; nil when it was not.

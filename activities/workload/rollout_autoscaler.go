@@ -17,12 +17,10 @@ import (
 
 var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscalers")
 
-const pointAutoscaler = "rollout.autoscaler"
-
 // lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
 func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.NextAction, error) {
 	l := &snapshot{}
-	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
+	object, err := t.get(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, pods.NextAction{}, err
 	}
@@ -77,14 +75,13 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 		step = "pin"
 		ops = t.pinning(o, *c.Pin)
 	}
-	return t.patchBeside(ctx, o, append([]jsonpatch.Op{fresh}, ops...), pointAutoscaler, step)
+	return t.patchBeside(ctx, change{autoscalersResource, o, append([]jsonpatch.Op{fresh}, ops...), "rollout.autoscaler", step})
 }
 
 // pinning pins an autoscaler, and leaves on it the patch that undoes that.
 func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
 	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)),
-		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy))}
-	undo = append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)))
+		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten))}
 	var ops []jsonpatch.Op
 	for _, field := range limitFields {
 		path := limits + field
@@ -95,16 +92,12 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 		}
 		ops = append(ops, jsonpatch.Add(path, size))
 	}
-	if len(o.GetAnnotations()) == 0 {
-		ops = append(ops, jsonpatch.Add("/metadata/annotations", map[string]string{}))
-	}
 	restore, err := json.Marshal(undo)
 	if err != nil {
 		panic(err) // it was JSON before: it always marshals
 	}
-	return append(ops, jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRestore), string(restore)),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pinnedTo(int64(size))))
+	return append(ops, entries("/metadata/annotations", o.GetAnnotations(), map[string]string{rollout.AnnotationRestore: string(restore),
+		rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
 }
 
 // limits is where an autoscaler's limits stand, limitFields are their names.

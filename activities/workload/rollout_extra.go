@@ -19,11 +19,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-const pointExtra = "rollout.extra"
-
 // readExtra reads the extra Deployment and its ReplicaSets.
 func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) error {
-	o, err := t.get(ctx, deploymentsResource, name)
+	o, err := t.a.cluster.Get(ctx, t.ref(deploymentsResource, name))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -92,7 +90,7 @@ func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, c
 			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}
 	}
 	ops = append(ops, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()))
-	return t.patchBeside(ctx, l.extra, append(ops, changes...), pointExtra, step)
+	return t.patchBeside(ctx, change{deploymentsResource, l.extra, append(ops, changes...), "rollout.extra", step})
 }
 
 // extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
@@ -124,10 +122,8 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	if err := unstructured.SetNestedField(spec, of, "selector", "matchLabels", strategy.LabelCanaryOf); err != nil {
 		return err
 	}
-	labels := maps.Clone(l.object.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, l.object.GetLabels())
 	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)
@@ -137,12 +133,9 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest}.String(),
 	})
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: l.object.GetUID()}})
-	call, cancel := t.a.call(ctx)
-	defer cancel()
-	failpoint.Hit(pointExtra + ".before/create")
-	_, err = t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).Create(call, o,
-		metav1.CreateOptions{FieldManager: fieldManager})
-	failpoint.Hit(pointExtra + ".after/create")
+	failpoint.Hit("rollout.extra.before/create")
+	_, err = t.a.cluster.Create(ctx, t.ref(deploymentsResource, o.GetName()), o, false)
+	failpoint.Hit("rollout.extra.after/create")
 	if apierrors.IsAlreadyExists(err) {
 		return nil // an attempt of before made it: the next look tells
 	}
@@ -150,13 +143,9 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 }
 
 func (t *rolloutJob) deleteExtra(ctx context.Context, l *snapshot, uid string) error {
-	id, policy := types.UID(uid), metav1.DeletePropagationBackground
-	call, cancel := t.a.call(ctx)
-	defer cancel()
-	failpoint.Hit(pointExtra + ".before/delete")
-	err := t.a.objects.Resource(deploymentsResource).Namespace(t.subject.Workload.Namespace).
-		Delete(call, l.extra.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &policy})
-	failpoint.Hit(pointExtra + ".after/delete")
+	failpoint.Hit("rollout.extra.before/delete")
+	err := t.a.cluster.Delete(ctx, t.ref(deploymentsResource, l.extra.GetName()), types.UID(uid), "")
+	failpoint.Hit("rollout.extra.after/delete")
 	if err != nil && (kube.Classify(err) == kube.Missing || kube.Classify(err) == kube.Changed) {
 		return nil
 	}

@@ -20,6 +20,10 @@ import (
 // Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	p := &rolloutPreflight{a: a, req: req}
+	if !a.cluster.Serves(req.Workload.Namespace) {
+		p.refuse("namespace", "this party's worker does not serve the namespace "+req.Workload.Namespace)
+		return p.result, nil
+	}
 	err := p.pods(ctx)
 	if err == nil {
 		err = p.traffic(ctx)
@@ -50,15 +54,12 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 		p.refuse("strategy", "this party's worker cannot route traffic: leave out trafficRoutings")
 		return nil
 	}
-	refusals, holder, on, err := p.a.options.TrafficPreflight(ctx, p.req)
-	if err != nil {
-		return err
-	}
-	p.result.Refusals = append(p.result.Refusals, refusals...)
+	found, err := p.a.options.TrafficPreflight(ctx, p.req)
+	p.result.Refusals = append(p.result.Refusals, found.Refusals...)
 	if p.result.Holder == "" {
-		p.result.Holder, p.result.On = holder, on
+		p.result.Holder, p.result.On = found.Holder, found.On
 	}
-	return nil
+	return err
 }
 
 // pods checks the pods' part, and stops at the first thing without which the next check makes no sense.
@@ -77,9 +78,6 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+": an extra workload is for a Deployment only, "+
 				"blue-green for a Deployment or CloneSet")
 		return nil
-	case !p.a.serves(w.Namespace):
-		p.refuse("namespace", "this party's worker does not serve the namespace "+w.Namespace)
-		return nil
 	}
 	lacking, err := p.lacking(ctx, k)
 	if err != nil {
@@ -89,7 +87,7 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		p.refuse("", lacking)
 		return nil
 	}
-	t := &rolloutJob{a: p.a, subject: p.req.Subject, style: style, kind: k, tech: tech, change: p.req.Change}
+	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style, tech: tech, change: p.req.Change}
 	l, err := t.observe(ctx)
 	if apierrors.IsNotFound(err) {
 		if reason := p.a.withoutNamespace(ctx, w.Namespace); reason != "" {
@@ -145,7 +143,7 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot)
 	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == strategy.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
 	}
-	_, err := t.get(ctx, deploymentsResource, name)
+	_, err := p.a.cluster.Get(ctx, t.ref(deploymentsResource, name))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -188,17 +186,17 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 // lacking says which permissions the worker does not have.
 func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
-	revisions := controllerRevisions.Resource
+	revisions := controllerRevisions
 	if k.sets {
-		revisions = replicaSets.Resource
+		revisions = replicaSets
 	}
-	needs := slices.Concat(kube.Needs(k.resource.Group, k.resource.Resource, ns, "get", "list", "watch", "patch"),
-		kube.Needs("", "pods", ns, "list", "delete"), kube.Needs("apps", revisions, ns, "list"))
+	needs := slices.Concat(kube.Needs(k.resource, ns, "get", "list", "watch", "patch"),
+		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(revisions, ns, "list"))
 	switch p.req.Strategy.Style {
 	case strategy.StyleCanary:
-		needs = append(needs, kube.Needs("apps", "deployments", ns, "create", "delete")...)
+		needs = append(needs, kube.Needs(deploymentsResource, ns, "create", "delete")...)
 	case strategy.StyleBlueGreen:
-		needs = append(needs, kube.Needs("autoscaling", "horizontalpodautoscalers", ns, "list", "patch")...)
+		needs = append(needs, kube.Needs(autoscalersResource, ns, "list", "patch")...)
 	}
-	return kube.NewPermissions(p.a.client.AuthorizationV1(), p.a.options.CallTimeout).Lacking(ctx, needs)
+	return kube.NewPermissions(p.a.cluster.Client).Lacking(ctx, needs)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,7 +34,7 @@ type snapshot struct {
 
 // observe reads everything that a decision needs but the pods.
 func (t *rolloutJob) observe(ctx context.Context) (*snapshot, error) {
-	object, err := t.get(ctx, t.kind.resource, t.subject.Workload.WorkloadRef.Name)
+	object, err := t.get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +122,7 @@ func count(o *unstructured.Unstructured, field string) int32 {
 func selectorOf(o *unstructured.Unstructured) (string, error) {
 	var selector metav1.LabelSelector
 	raw, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
-	text, err := json.Marshal(raw)
-	if err != nil {
-		return "", err
-	}
-	if err := json.Unmarshal(text, &selector); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &selector); err != nil {
 		return "", err
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
@@ -182,7 +179,7 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
 	minReady := int32(number(l.object, "spec", "minReadySeconds"))
 	l.seen.Pods, l.seen.PodsSeen = nil, true
-	_, err := t.a.reader.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) { t.sortPod(l, pod, minReady) })
+	_, err := t.a.cluster.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) { t.sortPod(l, pod, minReady) })
 	return err
 }
 
@@ -202,10 +199,6 @@ func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 	}
 }
 
-func (t *rolloutJob) get(ctx context.Context, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
-	return t.a.reader.Get(ctx, resource, t.subject.Workload.Namespace, name)
-}
-
 func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
-	return t.a.reader.List(ctx, resource, t.subject.Workload.Namespace, selector)
+	return t.a.cluster.List(ctx, resource, t.subject.Workload.Namespace, selector)
 }

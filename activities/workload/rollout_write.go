@@ -6,64 +6,14 @@ import (
 	"errors"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
-
-// patchOf is a write as a JSON Patch for the workload as it was seen. Its tests come first, so that it is made as a whole or not at all:
-// the claim, and the spec's generation, since every write depends on the spec that was seen.
-func (t *rolloutJob) patchOf(l *snapshot, w *workloadops.Write) ([]byte, error) {
-	var ops []jsonpatch.Op
-	if w.Fresh {
-		ops = append(ops, jsonpatch.Test("/metadata/resourceVersion", l.object.GetResourceVersion()))
-	} else {
-		ops = append(ops, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
-	}
-	if w.Held != "" {
-		ops = append(ops, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.Held))
-	}
-	for _, s := range w.Settings {
-		_, there := jsonpatch.At(l.object.Object, s.Path)
-		switch gone := len(s.Value) == 0 || string(s.Value) == "null"; {
-		case !gone:
-			ops = append(ops, jsonpatch.Add(s.Path, s.Value))
-		case there:
-			ops = append(ops, jsonpatch.Remove(s.Path))
-		}
-	}
-	if w.Template != nil {
-		template, err := t.newTemplate(l, *w.Template)
-		if err != nil {
-			return nil, err
-		}
-		ops = append(ops, jsonpatch.Replace("/spec/template", template))
-	}
-	ops = append(ops,
-		metadata(l.object, w)...)
-	ops = append(ops, savedLabel(l.object, w)...)
-	return json.Marshal(ops)
-}
-
-// savedLabel has workloadops.LabelRollout come and go with what is saved. A claim comes first, so that there are labels by then.
-func savedLabel(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
-	path := jsonpatch.Label(workloadops.LabelRollout)
-	_, there := o.GetLabels()[workloadops.LabelRollout]
-	switch _, sets := w.Annotations[rollout.AnnotationSaved]; {
-	case sets && !there:
-		return []jsonpatch.Op{jsonpatch.Add(path, workloadops.LabelClaimedValue)}
-	case there && slices.Contains(w.Remove, rollout.AnnotationSaved):
-		return []jsonpatch.Op{jsonpatch.Remove(path)}
-	}
-	return nil
-}
 
 // newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
 func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[string]any, error) {
@@ -122,7 +72,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	after, err := t.a.patch(ctx, t.kind.resource, l.object, body, metav1.DryRunAll)
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, l.object.GetName()), body, true)
 	if err != nil {
 		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
 			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload,
@@ -133,58 +83,28 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	return templateOf(after), nil
 }
 
-// write makes one write on the workload.
-func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Write) error {
-	body, err := t.patchOf(l, w)
-	if err != nil {
-		return err
-	}
-	err = t.patch(ctx, l.object, body, "rollout.patch", w.Step)
-	if err != nil && kube.Classify(err) == kube.Rejected {
-		// Most likely somebody was faster; the next look tells.
-		if t.rejected == l.object.GetResourceVersion() {
-			return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.subject.Workload, kube.Text(err))
+// write makes one write on the workload, unless its spec has changed since it was seen: every write depends on that. It returns nil when
+// the write has to be decided anew.
+func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Write) (*unstructured.Unstructured, error) {
+	var template map[string]any
+	if w.Template != nil {
+		var err error
+		if template, err = t.newTemplate(l, *w.Template); err != nil {
+			return nil, err
 		}
-		t.rejected = l.object.GetResourceVersion()
-		return nil
 	}
-	return err
+	ops := patchOf(l.object, w, template)
+	if !w.Fresh {
+		ops = slices.Insert(ops, 0, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
+	}
+	return t.patch(ctx, change{t.kind.resource, l.object, ops, "rollout.patch", w.Step})
 }
 
-// patchBeside makes one write on an object beside the workload. Its controllers write its status at any time, and it may be gone: the next
-// look tells.
-func (t *rolloutJob) patchBeside(ctx context.Context, o *unstructured.Unstructured, ops []jsonpatch.Op, point, step string) error {
-	body, err := json.Marshal(ops)
-	if err != nil {
-		return err
-	}
-	if err = t.patch(ctx, o, body, point, step); err == nil {
+// patchBeside makes one write on an object beside the workload. It may be gone: the next look tells.
+func (t *rolloutJob) patchBeside(ctx context.Context, c change) error {
+	_, err := t.patch(ctx, c)
+	if err != nil && kube.Classify(err) == kube.Missing {
 		return nil
-	}
-	switch class := kube.Classify(err); {
-	case class == kube.Missing:
-		return nil
-	case class == kube.Rejected && t.rejected != o.GetResourceVersion():
-		t.rejected = o.GetResourceVersion()
-		return nil
-	}
-	return err
-}
-
-// patch makes one write on any object; point and step name its failpoints.
-func (t *rolloutJob) patch(ctx context.Context, o *unstructured.Unstructured, body []byte, point, step string) error {
-	resource := t.kind.resource
-	switch point {
-	case pointExtra:
-		resource = deploymentsResource
-	case pointAutoscaler:
-		resource = autoscalersResource
-	}
-	failpoint.Hit(point + ".before/" + step)
-	_, err := t.a.patch(ctx, resource, o, body)
-	failpoint.Hit(point + ".after/" + step)
-	if err == nil {
-		t.a.options.Logger.InfoContext(ctx, "rollout: object changed", "object", o.GetKind()+" "+o.GetName(), "step", step)
 	}
 	return err
 }

@@ -7,33 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
-const (
-	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
-	// before it gives its place back.
-	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
-)
+// settle is how long a change of a pod is left to bring others with it.
+const settle = 50 * time.Millisecond
 
 // operationJob carries out one operation.
 type operationJob struct {
-	*attempt.Attempt
-	a    *Activities
-	req  workloadops.Request
-	kind kind
-	sub  subscription
-	// nextLook is when it next asks the pods.
-	nextLook time.Time
+	job
+	req workloadops.Request
 	// fresh is the object as a write of ours returned it, which saves a read; nil when it must be read.
 	fresh *object
-	// rejected is the version on which the server did not accept a change.
-	rejected      string
-	rejectedError error
 	// podsAt is where a watch of the pods goes on from.
 	podsAt podList
 	// end is the operation's end, once it is reached.
@@ -46,12 +33,9 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	if f := a.check(req); f != nil {
 		return workloadops.Result{}, attempt.ApplicationError(f)
 	}
-	ref := req.Workload.WorkloadRef
-	job := a.operationJob(ctx, req, attempt.Terms{
-		Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
-		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds,
-	})
-	job.sub = a.notifier.subscribe(target{pods.Key(ref), req.Workload.Namespace, ref.Name})
+	job := a.operationJob(ctx, req, attempt.Terms{DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
+		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	job.follow()
 	defer job.sub.leave()
 	if err := job.Run(ctx, job); err != nil {
 		return workloadops.Result{}, err
@@ -64,7 +48,7 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 	if f := workloadops.Validate(req); f != nil {
 		return f
 	}
-	if !a.serves(req.Workload.Namespace) {
+	if !a.cluster.Serves(req.Workload.Namespace) {
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
 	}
 	return nil
@@ -73,8 +57,7 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 // operationJob begins an attempt at an operation.
 func (a *Activities) operationJob(ctx context.Context, req workloadops.Request, terms attempt.Terms) *operationJob {
 	k, _ := kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
-	return &operationJob{Attempt: attempt.Start(ctx, a.attempts(), terms), a: a, req: req, kind: k,
-		nextLook: a.options.Now().Add(firstLook)}
+	return &operationJob{job: a.job(ctx, req.Workload, k, terms), req: req}
 }
 
 // Reconcile takes one look and does what is decided.
@@ -90,12 +73,16 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	t.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
 	switch d.Action {
 	case workloadops.ActWrite:
-		return t.write(ctx, o, d)
+		return t.writes(ctx, o, d)
 	case workloadops.ActDelete:
 		of := string(t.req.Operation)
-		return attempt.Next{}, t.a.deletePods(ctx, t.req.Workload.Namespace, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
+		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workloadops.ActWait:
-		return t.wait(d), nil
+		next := t.wait(d.Reason, false)
+		if d.WatchPods && t.podsAt.version != "" {
+			next.Listen = t.watchPods
+		}
+		return next, nil
 	default:
 		end, _ := d.Ending()
 		return t.ends(&end)
@@ -116,38 +103,32 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 	o := t.fresh
 	t.fresh = nil
 	if o == nil {
-		live, err := t.a.reader.Get(ctx, t.kind.resource, t.req.Workload.Namespace, t.req.Workload.WorkloadRef.Name)
+		live, err := t.get(ctx)
 		if err != nil {
 			return nil, err
 		}
 		o = t.kind.observe(live)
 	}
-	if t.rejected != "" && t.rejected == o.GetResourceVersion() {
-		// It is still what it was, so the change itself is what the server does not accept.
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.req.Workload,
-			kube.Text(t.rejectedError))
-	}
-	t.rejected = ""
 	t.Read()
 	return o, nil
 }
 
 // decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
 func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextAction, error) {
-	now := t.Now()
 	p := t.Progress()
 	seen := o.seen
-	seen.Now, seen.Elapsed, seen.Held, seen.Ending = now, p.Elapsed(), p.Held, p.Ending
+	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
 	if seen.Claim == t.req.Claim {
 		// As long as the claim is there, the last write has not been made.
 		t.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
 	}
 	d := workloadops.Decide(t.req, seen)
-	if d.Action != workloadops.ActLook && (d.Action != workloadops.ActWait || now.Before(t.nextLook)) {
+	due := !seen.Now.Before(t.nextLook)
+	if d.Action != workloadops.ActLook && (d.Action != workloadops.ActWait || !due) {
 		return d, nil
 	}
-	if !now.Before(t.nextLook) {
-		t.nextLook = earlier(t.Until(), now.Add(lookEvery))
+	if due {
+		t.lookWithin(lookEvery)
 	}
 	list, err := t.a.pods(ctx, t.kind, o)
 	if err != nil {
@@ -156,16 +137,9 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
 	if d = workloadops.Decide(t.req, seen); d.LookAgain > 0 {
-		t.nextLook = earlier(t.Until(), now.Add(d.LookAgain))
+		t.lookWithin(d.LookAgain)
 	}
 	return d, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // Failed gives back what is held, if the cluster lets us, when the operation is refused in the middle.
@@ -174,17 +148,30 @@ func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Er
 		return f
 	}
 	t.fresh, t.rejected = nil, ""
-	o, err := t.read(ctx)
-	if err == nil {
-		if d := workloadops.Restore(t.req, o.seen); d.Action == workloadops.ActWrite {
-			_, err = t.patch(ctx, o, d.Write)
-		}
+	result, err := t.giveBack(ctx)
+	if result == nil && err == nil { // somebody was faster
+		_, err = t.giveBack(ctx)
 	}
 	if err != nil && kube.Classify(err) != kube.Missing {
 		f.Owed = t.Progress().Held
 		f.Message += "; what was borrowed could not be given back yet: " + kube.Text(err)
 	}
 	return f
+}
+
+// giveBack gives back what this operation holds; nil when that has to be decided anew.
+func (t *operationJob) giveBack(ctx context.Context) (*workloadops.Result, error) {
+	o, err := t.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := workloadops.Restore(t.req, o.seen)
+	if d.Action == workloadops.ActWrite {
+		if after, err := t.write(ctx, o, d.Write); after == nil {
+			return nil, err
+		}
+	}
+	return d.Result, nil
 }
 
 // Missing is the failure of a workload that is not there.
@@ -195,15 +182,8 @@ func (t *operationJob) Missing(error) error {
 	return failure.New(failure.NotFound, "%s does not exist: create it, or take it out of the catalogue", t.req.Workload)
 }
 
-const (
-	// rereadEvery is how often a workload is read while its watch does not work.
-	rereadEvery = time.Second
-	// settle is how long a change of a pod is left to bring others with it.
-	settle = 50 * time.Millisecond
-)
-
-// write makes one write, which may end the operation.
-func (t *operationJob) write(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
+// writes makes one write, which may end the operation.
+func (t *operationJob) writes(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
 	end, ends := d.Ending()
 	if ends {
 		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
@@ -212,53 +192,27 @@ func (t *operationJob) write(ctx context.Context, o *object, d workloadops.NextA
 			return attempt.Next{}, err
 		}
 	}
-	after, err := t.patch(ctx, o, d.Write)
-	if err != nil {
-		if kube.Classify(err) == kube.Rejected {
-			// Most likely somebody was faster; the next look tells.
-			t.rejected, t.rejectedError = o.GetResourceVersion(), err
-			return attempt.Next{}, nil
-		}
-		return attempt.Next{}, err
-	}
-	t.a.options.Logger.InfoContext(ctx, "workload changed",
-		"workload", t.req.Workload.String(), "operation", t.req.Operation, "step", d.Write.Step, "reason", d.Reason)
-	if ends {
+	after, err := t.write(ctx, o, d.Write)
+	if ends && after != nil {
 		return t.ends(&end)
 	}
 	t.fresh = after
-	return attempt.Next{}, nil
+	return attempt.Next{}, err
 }
 
-func (t *operationJob) patch(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
-	body, err := jsonPatch(o, w)
-	if err != nil {
-		return nil, err
-	}
-	point := string(t.req.Operation) + "/" + w.Step
-	failpoint.Hit("workload.patch.before/" + point)
-	after, err := t.a.patch(ctx, t.kind.resource, o.Unstructured, body)
-	failpoint.Hit("workload.patch.after/" + point)
-	if err != nil {
+func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
+	after, err := t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, nil), "workload.patch",
+		string(t.req.Operation) + "/" + w.Step})
+	if after == nil {
 		return nil, err
 	}
 	return t.kind.observe(after), nil
 }
 
-// wait waits for a change of the workload, and of its pods when the decision asks for that.
-func (t *operationJob) wait(d workloadops.NextAction) attempt.Next {
-	next := attempt.Next{Action: attempt.Wait, Reason: d.Reason, Within: t.sub.within(t.Now(), t.nextLook, false),
-		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
-	if d.WatchPods && t.podsAt.version != "" {
-		next.Listen = t.watchPods
-	}
-	return next
-}
-
 // watchPods listens for changes of the workload, and of its pods from where they were last read.
 func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 	seconds := int64(t.a.options.ListenFor/time.Second) + 1
-	pods, err := t.a.client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
+	pods, err := t.a.cluster.Client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
 		LabelSelector: t.podsAt.selector, ResourceVersion: t.podsAt.version, TimeoutSeconds: &seconds,
 	})
 	if err != nil {
@@ -278,4 +232,56 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 		}
 	}()
 	return t.sub.wake, nil
+}
+
+// restoreJob gives back what an unfinished operation borrowed.
+type restoreJob struct {
+	*operationJob
+	result workloadops.Result
+	// persist has every failure tried again by the server: the workflow knows of it already.
+	persist bool
+}
+
+// Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. It
+// has no deadline and no budget: while the cluster is out of reach it fails with NotReady, to be tried again for as long as it takes, since
+// no workflow closes while it owes this.
+//
+// Told to persist, it fails with NotReady whatever keeps it.
+func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest) (workloadops.Result, error) {
+	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{}), persist: req.Persist}
+	if f := a.check(req.Request); f != nil {
+		return workloadops.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
+	}
+	if err := job.Run(ctx, job); err != nil {
+		return workloadops.Result{}, err
+	}
+	return job.result, nil
+}
+
+// Reconcile looks once and gives back.
+func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
+	result, err := t.giveBack(ctx)
+	switch {
+	case result != nil:
+		t.result = *result
+	case err == nil:
+		return attempt.Next{Action: attempt.Again}, nil
+	case kube.Classify(err) == kube.Missing:
+		t.result.Message = "nothing to give back: the workload is gone"
+	case kube.Classify(err) == kube.Refused:
+		return attempt.Next{}, failure.New(failure.Refused,
+			"%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it",
+			t.req.Workload, kube.Text(err))
+	default:
+		return attempt.Next{}, err
+	}
+	return attempt.Next{Action: attempt.Done}, nil
+}
+
+// Failed leaves a failure as it is, since giving back is what has failed; one that the workflow knows of is left to the server.
+func (t *restoreJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
+	if !t.persist || f.Kind.Retryable() {
+		return f
+	}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: workloadops.RestoreAgain}
 }

@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
+)
+
+const (
+	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
+	// before it gives its place back.
+	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
+	// rereadEvery is how often a workload is read while its watch does not work.
+	rereadEvery = time.Second
+)
+
+// job is what an operation and a rollout's activity have in common: an attempt at one workload.
+type job struct {
+	*attempt.Attempt
+	a        *Activities
+	workload catalog.Workload
+	kind     kind
+	sub      subscription
+	// nextLook is when it next asks the pods.
+	nextLook time.Time
+	// rejected is the version of an object on which the server did not accept a change.
+	rejected string
+}
+
+func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
+	terms.Subject = w.String()
+	options := attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder, Now: a.options.Now}
+	return job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, nextLook: a.options.Now().Add(firstLook)}
+}
+
+// follow listens for changes of the workload and of those of its kind with these suffixes to its name. t.sub.leave must be called.
+func (t *job) follow(suffixes ...string) {
+	var targets []target
+	for _, suffix := range append(suffixes, "") {
+		targets = append(targets, target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace, t.workload.WorkloadRef.Name + suffix})
+	}
+	t.sub = t.a.notifier.subscribe(targets...)
+}
+
+// wait waits for a change of what is followed; untold says that such a change may not tell what is waited for.
+func (t *job) wait(reason string, untold bool) attempt.Next {
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.sub.within(t.Now(), t.nextLook, untold),
+		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
+}
+
+// lookWithin has the pods asked after a while, at the attempt's end at the latest.
+func (t *job) lookWithin(d time.Duration) {
+	t.nextLook = t.Now().Add(d)
+	if t.Until().Before(t.nextLook) {
+		t.nextLook = t.Until()
+	}
+}
+
+// ref is where an object of the workload's namespace is found.
+func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
+	return kube.Ref{Resource: resource, Namespace: t.workload.Namespace, Name: name}
+}
+
+// get reads the workload.
+func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
+	return t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
+}
+
+// change is one write on an object as it was read; point and step name its failpoints.
+type change struct {
+	resource    schema.GroupVersionResource
+	object      *unstructured.Unstructured
+	ops         []jsonpatch.Op
+	point, step string
+}
+
+// patch makes one write, and returns the object as it is then: nil when the change has to be decided anew, since most likely somebody was
+// faster. A change that is rejected twice on the same version is refused.
+func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(c.ops)
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit(c.point + ".before/" + c.step)
+	after, err := t.a.cluster.Patch(ctx, t.ref(c.resource, c.object.GetName()), body, false)
+	failpoint.Hit(c.point + ".after/" + c.step)
+	version := c.object.GetResourceVersion()
+	switch {
+	case err == nil:
+		t.rejected = ""
+		t.a.options.Logger.InfoContext(ctx, "workload or object beside it changed", "workload", t.workload.String(),
+			"object", c.object.GetKind()+" "+c.object.GetName(), "step", c.step)
+		return after, nil
+	case kube.Classify(err) != kube.Rejected:
+		return nil, err
+	case t.rejected == version:
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload, kube.Text(err))
+	}
+	t.rejected = version
+	return nil, nil
+}
+
+// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the
+// failpoints.
+func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, after string) error {
+	for _, p := range list {
+		failpoint.Hit(before)
+		err := t.a.cluster.Delete(ctx, t.ref(podsResource, p.Name), types.UID(p.UID), p.Version)
+		failpoint.Hit(after)
+		if err != nil {
+			if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Changed {
+				return err
+			}
+		}
+	}
+	return nil
+}
