@@ -3,16 +3,15 @@
 // Package failpoint kills the process at chosen points, in tests only.
 //
 // SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens. SLIPWAY_FAILPOINTS_FILE
-// names a file that arms one kill. It holds either one line, a name or a number, or JSON: {"name": "…", "after": 2}. A name kills at the
-// first hit of that name (after that many more, with "after"); a number n, or {"ordinal": n}, at the n-th hit of any name. Hits count from
-// the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
+// names a file that arms one kill: {"name": "…", "after": 2} kills at the third hit of that name, without a name of any. Hits count from the
+// moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
 package failpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,9 +19,8 @@ import (
 
 // arming is what the armed file asks for.
 type arming struct {
-	Name    string `json:"name"`
-	After   int    `json:"after"`
-	Ordinal int    `json:"ordinal"`
+	Name  string `json:"name"`
+	After int    `json:"after"`
 }
 
 // points is the state of one process.
@@ -59,15 +57,17 @@ func (p *points) hit(name string) {
 	if text := string(raw); text != p.armed {
 		p.armed, p.counted = text, 0
 	}
-	want, err := parse(p.armed)
-	if err != nil {
+	var want arming
+	strict := json.NewDecoder(strings.NewReader(p.armed))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&want); err != nil {
 		panic(fmt.Sprintf("failpoints: %s: %v", p.file, err)) // a test that arms nonsense must not pass
 	}
 	if want.Name != "" && want.Name != name {
 		return
 	}
 	p.counted++
-	if due := max(want.Ordinal, want.After+1); p.counted < due {
+	if p.counted <= want.After {
 		return
 	}
 	// Whoever renames the file owns the kill: of two processes only one dies.
@@ -82,35 +82,13 @@ func (p *points) record(line string) {
 		return
 	}
 	f, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%s\n", line)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
 	if err != nil {
 		panic(fmt.Sprintf("failpoints: %v", err)) // tests count on the log
 	}
-	defer f.Close()
-	if _, err := fmt.Fprintf(f, "%s\n", line); err != nil {
-		panic(fmt.Sprintf("failpoints: %v", err))
-	}
-	if err := f.Sync(); err != nil {
-		panic(fmt.Sprintf("failpoints: %v", err))
-	}
-}
-
-func parse(text string) (arming, error) {
-	text = strings.TrimSpace(text)
-	var a arming
-	switch n, err := strconv.Atoi(text); {
-	case err == nil:
-		a.Ordinal = n
-	case strings.HasPrefix(text, "{"):
-		if err := json.Unmarshal([]byte(text), &a); err != nil {
-			return a, err
-		}
-	default:
-		a.Name = text
-	}
-	if (a.Name == "") == (a.Ordinal < 1) {
-		return a, fmt.Errorf("give a name or a number from 1 on, got %q", text)
-	}
-	return a, nil
 }
 
 func killSelf() {

@@ -21,13 +21,10 @@ func TestHit(t *testing.T) {
 		hits   []string
 		killed []int
 	}{
-		"name":        {"the first hit of that name kills, and only once", "b", []string{"a", "b", "b"}, []int{1}},
+		"name":        {"the first hit of that name kills, and only once", `{"name":"b"}`, []string{"a", "b", "b"}, []int{1}},
 		"name, later": {"so many hits of the name are let pass", `{"name":"b","after":1}`, []string{"b", "a", "b", "b"}, []int{2}},
-		"ordinal":     {"the n-th hit of any name kills", "3\n", []string{"a", "b", "c", "d"}, []int{2}},
-		"ordinal in JSON": {
-			"the same, spelt out", `{"ordinal":1}`, []string{"a", "b"}, []int{0},
-		},
-		"not armed": {"nothing is killed without an arming", "", []string{"a"}, nil},
+		"any name":    {"so many hits of any name are let pass", "{\"after\":2}\n", []string{"a", "b", "c", "d"}, []int{2}},
+		"not armed":   {"nothing is killed without an arming", "", []string{"a"}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +59,7 @@ func TestHitCountsFromTheArming(t *testing.T) {
 	kills := 0
 	p := &points{file: filepath.Join(t.TempDir(), "arm"), kill: func() { kills++ }}
 	p.hit("a")
-	require.NoError(t, os.WriteFile(p.file, []byte("2"), 0o600))
+	require.NoError(t, os.WriteFile(p.file, []byte(`{"after":1}`), 0o600))
 	p.hit("a")
 	require.Zero(t, kills, "the hit before the arming must not count")
 	p.hit("a")
@@ -88,7 +85,7 @@ func TestHitKills(t *testing.T) {
 		cmd.Env = append(os.Environ(), "FAILPOINT_INNER=1", "SLIPWAY_FAILPOINTS_FILE="+arm)
 		return cmd.Run()
 	}
-	require.NoError(t, os.WriteFile(arm, []byte("here"), 0o600))
+	require.NoError(t, os.WriteFile(arm, []byte(`{"name":"here"}`), 0o600))
 	var exit *exec.ExitError
 	require.ErrorAs(t, run(), &exit)
 	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "nothing of the process may be left to tidy up")

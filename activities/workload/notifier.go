@@ -105,12 +105,17 @@ func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration
 	return d
 }
 
+// covering is the scope of the watch that covers a kind in a namespace.
+func (n *notifier) covering(kind, namespace string) scope {
+	if len(n.options.Namespaces) == 0 {
+		namespace = metav1.NamespaceAll
+	}
+	return scope{kind, namespace}
+}
+
 // watch is the running watch that covers a kind in a namespace; it is begun when there is none.
 func (n *notifier) watch(kind, namespace string) *sharedWatch {
-	s := scope{kind: kind}
-	if len(n.options.Namespaces) > 0 {
-		s.namespace = namespace
-	}
+	s := n.covering(kind, namespace)
 	if w := n.watches[s]; w != nil {
 		return w
 	}
@@ -143,18 +148,13 @@ func (n *notifier) observe(kind string) {
 func (n *notifier) find(t target) *resting {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, namespace := range []string{metav1.NamespaceAll, t.namespace} {
-		w := n.watches[scope{t.kind, namespace}]
-		if w == nil {
-			continue
-		}
-		if obj, ok, err := w.informer.GetStore().GetByKey(t.namespace + "/" + t.name); err == nil && ok {
-			if r, ok := obj.(*resting); ok {
-				return r
-			}
-		}
+	w := n.watches[n.covering(t.kind, t.namespace)]
+	if w == nil {
+		return nil
 	}
-	return nil
+	obj, _, _ := w.informer.GetStore().GetByKey(t.namespace + "/" + t.name)
+	r, _ := obj.(*resting)
+	return r
 }
 
 func (n *notifier) prepare(s scope, w *sharedWatch) error {

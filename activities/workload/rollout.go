@@ -110,8 +110,7 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 	case !known:
 		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
 	case !a.cluster.Serves(s.Workload.Namespace):
-		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload,
-			s.Workload.Namespace)
+		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload, s.Workload.Namespace)
 	}
 	first := cmp.Or(style, strategy.StylePartition)
 	tech, ok := pods.TechniqueOf(s.Workload.WorkloadRef, first)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,7 +16,7 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-var autoscalersResource = resourceOf("autoscaling", "v2", "horizontalpodautoscalers")
+var autoscalersResource = autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers")
 
 // lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
 func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.NextAction, error) {
@@ -43,10 +44,8 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 	t.scalers = map[string]*unstructured.Unstructured{}
 	for i := range list {
 		o := &list[i]
-		kind, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "kind")
-		name, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "name")
-		version, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", "apiVersion")
-		if kind != ref.Kind || name != ref.Name || version != ref.APIVersion {
+		scaled := func(field string) string { return text(o, "spec", "scaleTargetRef", field) }
+		if scaled("kind") != ref.Kind || scaled("name") != ref.Name || scaled("apiVersion") != ref.APIVersion {
 			continue
 		}
 		a := pods.Autoscaler{Name: o.GetName()}

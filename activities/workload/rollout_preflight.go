@@ -186,12 +186,8 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 // lacking says which permissions the worker does not have.
 func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
-	revisions := controllerRevisions
-	if k.sets {
-		revisions = replicaSets
-	}
 	needs := slices.Concat(kube.Needs(k.resource, ns, "get", "list", "watch", "patch"),
-		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(revisions, ns, "list"))
+		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
 	switch p.req.Strategy.Style {
 	case strategy.StyleCanary:
 		needs = append(needs, kube.Needs(deploymentsResource, ns, "create", "delete")...)

@@ -3,17 +3,17 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -76,8 +76,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
 		Busy:     annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()), Template: pods.Digest(templateOf(o)),
 	}
-	seen.Now = t.a.options.Now()
-	seen.Update, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
+	seen.Now, seen.Update = t.a.options.Now(), updateRevision(o)
 	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {
@@ -92,58 +91,13 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	return seen
 }
 
-// replicaFailure is what a controller says about pods that it cannot create.
-func replicaFailure(o *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
-			message, _ := condition["message"].(string)
-			return kube.Line(message)
-		}
-	}
-	return ""
-}
-
-func templateOf(o *unstructured.Unstructured) map[string]any {
-	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
-	return template
-}
-
-func number(o *unstructured.Unstructured, path ...string) int64 {
-	n, _, _ := unstructured.NestedInt64(o.Object, path...)
-	return n
-}
-
-func count(o *unstructured.Unstructured, field string) int32 {
-	return int32(number(o, "status", field))
-}
-
-func selectorOf(o *unstructured.Unstructured) (string, error) {
-	var selector metav1.LabelSelector
-	raw, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &selector); err != nil {
-		return "", err
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(&selector)
-	if err != nil {
-		return "", err
-	}
-	return parsed.String(), nil
-}
-
 // revisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns.
 func (t *rolloutJob) revisions(ctx context.Context, l *snapshot) error {
-	resource := controllerRevisions
-	if t.kind.sets {
-		resource = replicaSets
-	} else {
-		l.owners[l.object.GetUID()] = true
-	}
-	list, err := t.list(ctx, resource, l.selector)
+	list, err := t.list(ctx, t.kind.revisions(), l.selector)
 	if err != nil {
 		return err
 	}
+	l.owners[l.object.GetUID()] = true
 	for i := range list {
 		r := &list[i]
 		owner := metav1.GetControllerOf(r)
@@ -153,16 +107,14 @@ func (t *rolloutJob) revisions(ctx context.Context, l *snapshot) error {
 		revision, template := t.revision(r)
 		l.seen.Revisions = append(l.seen.Revisions, revision)
 		l.templates[revision.Name] = template
-		if t.kind.sets {
-			l.owners[r.GetUID()] = true
-		}
+		l.owners[r.GetUID()] = true
 	}
 	slices.SortFunc(l.seen.Revisions, func(a, b pods.Revision) int { return int(a.Number - b.Number) })
 	return nil
 }
 
 func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[string]any) {
-	if t.kind.sets {
+	if t.kind.hash == nil {
 		template := pods.Stripped(templateOf(r))
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
@@ -201,4 +153,59 @@ func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 
 func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
 	return t.a.cluster.List(ctx, resource, t.subject.Workload.Namespace, selector)
+}
+
+// edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app
+// (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
+func (t *rolloutJob) edited(l *snapshot) string {
+	base := t.written(l)
+	if base == nil {
+		return ""
+	}
+	fields := pods.Edited(base, pods.Stripped(templateOf(l.object)))
+	if fields == "" { // it is something else that has drifted
+		return ""
+	}
+	manager, at := templateManager(l.object)
+	if manager == "" {
+		return ": " + fields
+	}
+	return fmt.Sprintf(": %s, by %s at %s", fields, manager, at.UTC().Format(time.RFC3339))
+}
+
+// written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known
+// any more.
+func (t *rolloutJob) written(l *snapshot) map[string]any {
+	saved := l.seen.Saved
+	if saved == nil {
+		return nil
+	}
+	digest := t.template
+	if digest == "" || saved.Style == strategy.StyleCanary {
+		digest = saved.StableTemplate
+	}
+	for _, r := range l.seen.Revisions {
+		if r.Template == digest {
+			return l.templates[r.Name]
+		}
+	}
+	return nil
+}
+
+// templateManager is the field manager that wrote to the pod template last: the name of the tool, "kubectl-edit" for example.
+func templateManager(o *unstructured.Unstructured) (name string, at metav1.Time) {
+	for _, entry := range o.GetManagedFields() {
+		if entry.Subresource != "" || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&at) {
+			continue
+		}
+		var fields struct {
+			Spec struct {
+				Template map[string]any `json:"f:template"`
+			} `json:"f:spec"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && len(fields.Spec.Template) > 0 {
+			name, at = entry.Manager, *entry.Time
+		}
+	}
+	return name, at
 }

@@ -75,8 +75,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, l.object.GetName()), body, true)
 	if err != nil {
 		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
-			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload,
-				kube.Text(err))
+			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, kube.Text(err))
 		}
 		return nil, err
 	}

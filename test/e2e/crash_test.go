@@ -195,7 +195,7 @@ func dieInLane(t *testing.T, lane, lanes int) {
 func (c *crashed) dieAt(n int, point string, clean map[string]int64) {
 	c.t.Logf("kill at failpoint %d: %s", n, point)
 	died := c.dead()
-	require.NoError(c.t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n), 0o600))
+	require.NoError(c.t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n-1), 0o600))
 	made := c.release(func(string) {
 		require.Eventually(c.t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by failpoint %d, %s", n, point)
 	})

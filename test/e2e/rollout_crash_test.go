@@ -85,7 +85,7 @@ func rolloutDiesInLane(t *testing.T, place cell, lane, lanes int) {
 	for n := lane; n < len(points); n += lanes {
 		t.Run(fmt.Sprintf("%d %s", n+1, points[n]), func(t *testing.T) {
 			died := c.dead()
-			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, "%d", n+1), 0o600))
+			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
 			made := c.through(t, place, nil)
 			require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
 			require.Equal(t, clean, made, "each write is made once, or again without a change")

@@ -99,7 +99,7 @@ func TestLongServingRecordsOutliveCrashes(t *testing.T) {
 	kill := func(point string, during func()) {
 		t.Logf("kill at %s", point)
 		died := c.dead()
-		require.NoError(t, os.WriteFile(c.arm, []byte(point), 0o600))
+		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"name":%q}`, point), 0o600))
 		during()
 		require.Eventually(t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by %s", point)
 	}
