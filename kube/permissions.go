@@ -43,19 +43,14 @@ func NewPermissions(client kubernetes.Interface) *Permissions { return &Permissi
 // Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of
 // requests however many namespaces there are.
 func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
-	whole, single := map[Permission]bool{}, map[Permission]bool{}
-	for _, n := range needs {
-		whole[everywhere(n)] = true
+	whole := make([]Permission, len(needs))
+	for i, n := range needs {
+		whole[i] = everywhere(n)
 	}
 	if err := p.ask(ctx, whole); err != nil {
 		return err
 	}
-	for _, n := range needs {
-		if !p.allowed(n) {
-			single[n] = true
-		}
-	}
-	return p.ask(ctx, single)
+	return p.ask(ctx, slices.DeleteFunc(slices.Clone(needs), p.allowed))
 }
 
 // Lacking asks for these permissions and says which of them are not granted; "" when all are.
@@ -66,10 +61,12 @@ func (p *Permissions) Lacking(ctx context.Context, needs []Permission) (string, 
 	return p.Lacks(needs), nil
 }
 
-func (p *Permissions) ask(ctx context.Context, needs map[Permission]bool) error {
+func (p *Permissions) ask(ctx context.Context, needs []Permission) error {
 	var jobs []func(ctx context.Context) error
-	for n := range needs {
-		if _, known := p.answers.Load(n); !known {
+	asked := map[Permission]bool{}
+	for _, n := range needs {
+		if _, known := p.answers.Load(n); !known && !asked[n] {
+			asked[n] = true
 			jobs = append(jobs, func(ctx context.Context) error { return p.askOne(ctx, n) })
 		}
 	}

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/fx"
+
+	"slipway.io/slipway/workflows"
 )
 
 // Registrar adds activities to a worker.
@@ -143,7 +146,7 @@ func (f *Fleet) build(q Queue) worker.Worker {
 	w := worker.New(f.temporal, q.Name, worker.Options{
 		DisableWorkflowWorker:                  !q.Workflows,
 		DisableRegistrationAliasing:            true,
-		Interceptors:                           interceptors(),
+		Interceptors:                           []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
 		WorkerStopTimeout:                      f.options.StopTimeout,
 		OnFatalError:                           f.options.Fatal,
 		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,

@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -18,10 +17,6 @@ import (
 
 // maxWorkflowTasks bounds the workflow tasks that one process works on at once; they are short and bound by the CPU.
 const maxWorkflowTasks = 100
-
-func interceptors() []interceptor.WorkerInterceptor {
-	return []interceptor.WorkerInterceptor{workflows.NewInterceptor()}
-}
 
 // registerWorkflows names every workflow type outright: histories carry the names.
 func registerWorkflows(w worker.WorkflowRegistry) {

@@ -43,8 +43,6 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 	}
 	now := t.options.Now()
 	switch kube.Classify(err) {
-	case kube.Internal: // it says nothing about the cluster: the server tries again, and shows it as it is
-		return err
 	case kube.Changed:
 		return t.sleep(ctx, pauseAfterConflict, nil)
 	case kube.Missing:
@@ -59,7 +57,7 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 		if f := t.unreachable(now, err); f != nil {
 			return f
 		}
-	default: // it says nothing about the cluster: the retry policy of the activity decides
+	case kube.Internal: // it says nothing about the cluster: the retry policy of the activity decides, and the server shows it as it is
 		return err
 	}
 	if !now.Before(t.until) && t.forbiddenSince.IsZero() {

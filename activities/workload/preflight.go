@@ -69,43 +69,38 @@ func (p *preflight) run(ctx context.Context) error {
 			}
 			continue
 		}
-		jobs = append(jobs, p.readers(s, members)...)
+		jobs = append(jobs, func(ctx context.Context) error { return p.read(ctx, s, members) })
 	}
 	return kube.Together(ctx, jobs)
 }
 
-// readers read the workloads of one kind and namespace and judge them.
-func (p *preflight) readers(s scope, members []int) []func(ctx context.Context) error {
+// read reads the workloads of one kind and namespace and judges them.
+func (p *preflight) read(ctx context.Context, s scope, members []int) error {
+	get := func(name string) (*unstructured.Unstructured, error) {
+		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace, Name: name})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return o, err
+	}
 	if len(members) >= listFrom {
-		return []func(ctx context.Context) error{func(ctx context.Context) error { return p.readAll(ctx, s, members) }}
-	}
-	var jobs []func(ctx context.Context) error
-	for _, i := range members {
-		jobs = append(jobs, func(ctx context.Context) error {
-			o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace,
-				Name: p.requests[i].Workload.WorkloadRef.Name})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			p.judge(i, kinds[s.kind], o, func() string { return p.a.withoutNamespace(ctx, s.namespace) })
-			return nil
-		})
-	}
-	return jobs
-}
-
-func (p *preflight) readAll(ctx context.Context, s scope, members []int) error {
-	list, err := p.a.cluster.List(ctx, kinds[s.kind].resource, s.namespace, "")
-	if err != nil {
-		return err
-	}
-	found := map[string]*unstructured.Unstructured{}
-	for i := range list {
-		found[list[i].GetName()] = &list[i]
+		list, err := p.a.cluster.List(ctx, kinds[s.kind].resource, s.namespace, "")
+		if err != nil {
+			return err
+		}
+		found := map[string]*unstructured.Unstructured{}
+		for i := range list {
+			found[list[i].GetName()] = &list[i]
+		}
+		get = func(name string) (*unstructured.Unstructured, error) { return found[name], nil }
 	}
 	withoutNamespace := sync.OnceValue(func() string { return p.a.withoutNamespace(ctx, s.namespace) })
 	for _, i := range members {
-		p.judge(i, kinds[s.kind], found[p.requests[i].Workload.WorkloadRef.Name], withoutNamespace)
+		o, err := get(p.requests[i].Workload.WorkloadRef.Name)
+		if err != nil {
+			return err
+		}
+		p.judge(i, kinds[s.kind], o, withoutNamespace)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func hold(req Request, seen Observed, saved Original) *Write {
 		saved.FromRevision = seen.Revision
 	}
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
-		saved.FromReplicas = number(seen.Replicas)
+		saved.FromReplicas = new(seen.Replicas)
 	}
 	return &Write{Step: "begin", Held: seen.Claim, Fresh: true, Claim: req.Claim,
 		Annotations: map[string]string{AnnotationOriginal: saved.String()}}
@@ -152,8 +152,6 @@ func answer(end Ending) NextAction {
 	}
 	return NextAction{Action: ActDone, Reason: end.Result.Message, Result: end.Result}
 }
-
-func number(n int32) *int32 { return &n }
 
 // rolloutNamed says which rollout has saved something on a workload: its workflow, where that can be read.
 func rolloutNamed(saved string) string {

@@ -120,5 +120,5 @@ func sizeOf(req Request, seen Observed) *int32 {
 	if req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return nil
 	}
-	return number(seen.Replicas)
+	return new(seen.Replicas)
 }

@@ -20,8 +20,8 @@ func beginStarting(req Request, seen Observed) NextAction {
 	if req.Method == plan.Sequential {
 		first = seen.Replicas + 1
 	}
-	w := hold(req, seen, Original{Size: number(target), Asked: number(first), Changed: true})
-	w.Replicas, w.WasReplicas = number(first), seen.Replicas
+	w := hold(req, seen, Original{Size: new(target), Asked: new(first), Changed: true})
+	w.Replicas, w.WasReplicas = new(first), seen.Replicas
 	return write(fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, onTheWay(first, target)), w)
 }
 
@@ -67,7 +67,7 @@ func goOnStarting(req Request, seen Observed) NextAction {
 
 func step(seen Observed, size int32) *Write {
 	next := *seen.Original
-	next.Asked = number(size)
+	next.Asked = new(size)
 	return &Write{Step: "step", Held: seen.Claim, Replicas: next.Asked, WasReplicas: seen.Replicas,
 		Annotations: map[string]string{AnnotationOriginal: next.String()}}
 }

@@ -18,7 +18,7 @@ func beginStopping(req Request, seen Observed) NextAction {
 		if left(seen) == 0 {
 			return finish(req, seen, Result{Message: "nothing to do: it is stopped, no pod is left"})
 		}
-		return write("its size is zero: wait until its pods are gone", hold(req, seen, Original{Asked: number(0)}))
+		return write("its size is zero: wait until its pods are gone", hold(req, seen, Original{Asked: new(int32(0))}))
 	}
 	size, half := seen.remembered()
 	if !half {
@@ -28,8 +28,8 @@ func beginStopping(req Request, seen Observed) NextAction {
 	if req.Method == plan.Sequential {
 		first = seen.Replicas - 1
 	}
-	w := hold(req, seen, Original{Size: number(size), Asked: number(first), Changed: true})
-	w.Replicas, w.WasReplicas = number(first), seen.Replicas
+	w := hold(req, seen, Original{Size: new(size), Asked: new(first), Changed: true})
+	w.Replicas, w.WasReplicas = new(first), seen.Replicas
 	w.Annotations[AnnotationReplicas] = strconv.Itoa(int(size))
 	return write(fmt.Sprintf("scale it from %d to %d, remembering %d", seen.Replicas, first, size), w)
 }
