@@ -35,8 +35,8 @@ type Ref struct {
 
 // Reader reads what decisions are made from: a workload, its revisions, its pods, what routes to it. Decisions tolerate an answer that is
 // old, since every write carries what it was decided on as a precondition. NewCluster's asks the API server; a cache can stand in its
-// place, with one duty: jobs take a rejected write as refused when the object that they read next still has the version of before, so that a
-// read after a rejected write must not be older than the rejection.
+// place, with one duty: jobs take a second rejected write of the same version as refused, so that a read after a rejected write must not be
+// older than the rejection.
 type Reader interface {
 	// Get reads one object.
 	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)

@@ -3,8 +3,8 @@
 // Package failpoint kills the process at chosen points, in tests only.
 //
 // SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens. SLIPWAY_FAILPOINTS_FILE
-// names a file that arms one kill: {"name": "…", "after": 2} kills at the third hit of that name, without a name of any. Hits count from the
-// moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
+// names a file that arms one kill: {"name": "…", "after": 2} kills at the third hit of that name, without a name of any. Hits count from
+// the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
 package failpoint
 
 import (

@@ -83,9 +83,10 @@ type rolloutJob struct {
 	end pods.NextAction
 }
 
-// rollout carries out an activity, of which prepare says what there is to do, and returns the decision that it ends with. Style "" is that of
-// what is saved on the workload.
-func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strategy.Style, prepare func(*rolloutJob)) (pods.NextAction, error) {
+// rollout carries out an activity, of which prepare says what there is to do, and returns the decision that it ends with. Style "" is that
+// of what is saved on the workload.
+func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strategy.Style,
+	prepare func(*rolloutJob)) (pods.NextAction, error) {
 	t, err := a.rolloutJob(ctx, s, style)
 	if err != nil {
 		return pods.NextAction{}, attempt.ApplicationError(err)
