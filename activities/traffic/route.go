@@ -43,9 +43,9 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
 	job := &routeJob{a: a, req: req, look: shortestLook}
-	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: time.Now},
-		attempt.Terms{Subject: req.Workload.String(),
-			DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
+	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
+		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: time.Now}, terms)
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
 		job.modified() // the last attempt may have died right after a write: rather wait the grace period once too often
 	}

@@ -23,9 +23,8 @@ func Validate(req Request) *failure.Error {
 	_, known := operations[req.Operation]
 	switch {
 	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet && ref.Kind != KindDaemonSet:
-		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet or "+
-			"DaemonSet of %s",
-			req.Workload, ref.APIVersion, APIVersion)
+		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet "+
+			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
 	case !known:
 		return failure.New(failure.Refused, "%s: %s is not built yet; use START, STOP or RESTART", req.Workload, req.Operation)
 	case ref.Kind == KindDaemonSet && req.Operation != plan.Restart:
@@ -48,8 +47,7 @@ func Refuses(req Request, seen Observed) string {
 	}
 	if seen.OriginalProblem != "" {
 		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand "+
-			"and remove that annotation",
-			req.Workload, AnnotationOriginal, seen.OriginalProblem)
+			"and remove that annotation", req.Workload, AnnotationOriginal, seen.OriginalProblem)
 	}
 	switch {
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
@@ -61,8 +59,7 @@ func Refuses(req Request, seen Observed) string {
 		return fmt.Sprintf("%s is paused, so nothing would be restarted: resume it with `kubectl rollout resume` first", req.Workload)
 	case req.Operation == plan.Restart && seen.UpdateType == UpdateRolling && seen.Partition > 0:
 		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be restarted: finish that "+
-			"rollout (partition 0) first",
-			req.Workload, seen.Partition)
+			"rollout (partition 0) first", req.Workload, seen.Partition)
 	}
 	return ""
 }
@@ -142,8 +139,7 @@ func hold(req Request, seen Observed, saved Original) *Write {
 func claimLost(req Request, seen Observed) NextAction {
 	return Fail(failure.New(failure.ClaimLost,
 		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by "+
-			"hand",
-		req.Workload, AnnotationClaimedBy, HolderNow(seen.Claim)))
+			"hand", req.Workload, AnnotationClaimedBy, HolderNow(seen.Claim)))
 }
 
 func answer(end Ending) NextAction {
