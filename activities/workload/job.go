@@ -101,8 +101,8 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	switch {
 	case err == nil:
 		t.rejected = ""
-		t.a.options.Logger.InfoContext(ctx, "workload or object beside it changed", "workload", t.workload.String(),
-			"object", c.object.GetKind()+" "+c.object.GetName(), "step", c.step)
+		t.a.options.Logger.InfoContext(ctx, "object changed", "workload", t.workload.String(), "object",
+			c.object.GetKind()+" "+c.object.GetName(), "step", c.step)
 		return after, nil
 	case kube.Classify(err) != kube.Rejected:
 		return nil, err
