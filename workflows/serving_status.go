@@ -57,7 +57,7 @@ func latest(channel workflow.ReceiveChannel) []serving.Observation {
 		switch {
 		case at < 0:
 			burst = append(burst, o)
-		case !o.Seen.Before(burst[at].Seen):
+		case !o.Seen.Before(burst[at].Seen.Look):
 			burst[at] = o
 		}
 	}

@@ -62,7 +62,7 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	require.Empty(t, entry().Failure)
 
 	missing := serving.Observation{ID: id, UID: string(kd.UID), Domain: "alice", Deployment: id,
-		Seen: serving.Seen{DeploymentUID: "d", Replicas: 1, Missing: []string{"Service/a"}}}
+		Seen: serving.Seen{Look: serving.Look{DeploymentUID: "d", Replicas: 1}, Missing: []string{"Service/a"}}}
 	seen := time.Now()
 	require.NoError(t, activities.ObserveServing(ctx, serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen}))
 	recreation.Operation.Done = true

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,9 +29,7 @@ type parties struct {
 	c        *Controller
 	presence Presence
 
-	began time.Time
-
-	mu     sync.Mutex
+	began  time.Time
 	queues map[string]knownQueue
 	// told is what the operations that are under way were told: whether a queue is away, by run.
 	told map[string]map[string]bool
@@ -201,8 +198,6 @@ func (p *parties) saw(op *kuscia.Operation) bool {
 
 // queue is the queue of a domain; "" when it is not known.
 func (p *parties) queue(ctx context.Context, domain string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if known, is := p.queues[domain]; is && time.Since(known.at) < queueLasts {
 		return known.name
 	}

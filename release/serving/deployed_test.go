@@ -75,7 +75,7 @@ func TestWhatIsTold(t *testing.T) {
 	d := alter(deployment(2, 3, 1, 2), condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "m"))
 	d.UID, d.ResourceVersion = "u7", "77"
 	seen := serving.See(d, []string{"Service/a"}, nil)
-	require.Equal(t, serving.Seen{DeploymentUID: "u7", ResourceVersion: "77", CreatedAt: d.CreationTimestamp.UTC(), Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2,
+	require.Equal(t, serving.Seen{Look: serving.Look{DeploymentUID: "u7", ResourceVersion: "77", CreatedAt: d.CreationTimestamp.UTC(), Replicas: 2}, UpdatedReplicas: 1, AvailableReplicas: 2,
 		UnavailableReplicas: 1, Version: "v", Missing: []string{"Service/a"},
 		Conditions: []serving.SeenCondition{{Type: "Available", Status: "True", Message: "m", UpdatedAt: time.Time{}, ChangedAt: time.Time{}}}}, seen)
 	require.True(t, serving.Settled(d))

@@ -21,14 +21,18 @@ type Observation struct {
 	Seen       Seen   `json:"seen"`
 }
 
-// Seen is a party's Deployment as its worker saw it. The object's version says what is older, not a time: workers' clocks differ.
-type Seen struct {
-	// DeploymentUID, CreatedAt and ResourceVersion say which Deployment it is, and how old the look is.
+// Look says which Deployment was looked at, how many pods it was asked for, and how old the look is. The object's version says what is
+// older, not a time: workers' clocks differ.
+type Look struct {
 	DeploymentUID   string    `json:"deploymentUid"`
 	CreatedAt       time.Time `json:"createdAt"`
 	ResourceVersion string    `json:"resourceVersion"`
+	Replicas        int32     `json:"replicas"`
+}
 
-	Replicas            int32 `json:"replicas"`
+// Seen is a party's Deployment as its worker saw it.
+type Seen struct {
+	Look
 	UpdatedReplicas     int32 `json:"updatedReplicas"`
 	AvailableReplicas   int32 `json:"availableReplicas"`
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
@@ -60,8 +64,7 @@ type SeenCondition struct {
 func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 	st := d.Status
 	seen := Seen{
-		DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
-		Replicas: askedReplicas(d), UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
+		Look: Look{string(d.UID), d.CreationTimestamp.UTC(), d.ResourceVersion, askedReplicas(d)}, UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
 		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
 		UnavailableReplicas: st.UnavailableReplicas,
 		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],
@@ -76,8 +79,7 @@ func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 
 // Gone is what is told of a Deployment that was seen before and is not there any more.
 func (s Seen) Gone(deployment string) Seen {
-	return Seen{DeploymentUID: s.DeploymentUID, CreatedAt: s.CreatedAt, ResourceVersion: s.ResourceVersion,
-		Replicas: s.Replicas, UnavailableReplicas: s.Replicas, Missing: []string{"Deployment/" + deployment}}
+	return Seen{Look: s.Look, UnavailableReplicas: s.Replicas, Missing: []string{"Deployment/" + deployment}}
 }
 
 func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
@@ -107,21 +109,21 @@ func (s Seen) overtaken(known kuscia.PartyDeploymentStatus, at time.Time) bool {
 	return s.Before(lastSeen(known))
 }
 
-// lastSeen is what tells how old the look is that a party's status is of.
-func lastSeen(known kuscia.PartyDeploymentStatus) Seen {
-	s := Seen{DeploymentUID: known.DeploymentUID, ResourceVersion: known.DeploymentVersion, Replicas: known.Replicas}
+// lastSeen is the look that a party's status is of.
+func lastSeen(known kuscia.PartyDeploymentStatus) Look {
+	l := Look{DeploymentUID: known.DeploymentUID, ResourceVersion: known.DeploymentVersion, Replicas: known.Replicas}
 	if known.CreationTimestamp != nil {
-		s.CreatedAt = known.CreationTimestamp.UTC()
+		l.CreatedAt = known.CreationTimestamp.UTC()
 	}
-	return s
+	return l
 }
 
-// Before says that an observation is older: of a Deployment that was replaced since, or of a lower resourceVersion of the same one.
-func (s Seen) Before(other Seen) bool {
-	if s.DeploymentUID != other.DeploymentUID {
-		return s.CreatedAt.Before(other.CreatedAt)
+// Before says that a look is older: at a Deployment that was replaced since, or at a lower resourceVersion of the same one.
+func (l Look) Before(other Look) bool {
+	if l.DeploymentUID != other.DeploymentUID {
+		return l.CreatedAt.Before(other.CreatedAt)
 	}
-	is, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
+	is, err := strconv.ParseUint(l.ResourceVersion, 10, 64)
 	was, wrong := strconv.ParseUint(other.ResourceVersion, 10, 64)
 	return err == nil && wrong == nil && is < was
 }
@@ -148,11 +150,7 @@ type Expected struct {
 	UID        string `json:"uid"`
 	Domain     string `json:"domain"`
 	Deployment string `json:"deployment"`
-	// DeploymentUID, CreatedAt and ResourceVersion say which Deployment it was, Replicas how many pods it had.
-	DeploymentUID   string    `json:"deploymentUid"`
-	CreatedAt       time.Time `json:"createdAt"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Replicas        int32     `json:"replicas"`
+	Look
 }
 
 // CheckRequest has a party's worker look for Deployments.
@@ -176,15 +174,12 @@ func ExpectedOf(kd *kuscia.KusciaDeployment, queue string) []Expected {
 		if p.Queue != queue || entry.ObservedAt == nil || entry.DeploymentUID == "" || len(entry.Missing) > 0 {
 			continue
 		}
-		was := lastSeen(entry)
-		all = append(all, Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment,
-			DeploymentUID: was.DeploymentUID, CreatedAt: was.CreatedAt, ResourceVersion: was.ResourceVersion, Replicas: was.Replicas})
+		all = append(all, Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment, Look: lastSeen(entry)})
 	}
 	return all
 }
 
 // Gone tells that the Deployment is not there any more.
 func (e Expected) Gone() Observation {
-	was := Seen{DeploymentUID: e.DeploymentUID, CreatedAt: e.CreatedAt, ResourceVersion: e.ResourceVersion, Replicas: e.Replicas}
-	return Observation{ID: e.ID, UID: e.UID, Domain: e.Domain, Deployment: e.Deployment, Seen: was.Gone(e.Deployment)}
+	return Observation{ID: e.ID, UID: e.UID, Domain: e.Domain, Deployment: e.Deployment, Seen: Seen{Look: e.Look}.Gone(e.Deployment)}
 }

@@ -200,7 +200,7 @@ func TestARemovalThatFailsShows(t *testing.T) {
 
 // sight is what a worker sees of bob's Deployment "d1" at some resource version.
 func sight(version string, available int32) serving.Seen {
-	return serving.Seen{DeploymentUID: "d1", CreatedAt: noon.UTC(), ResourceVersion: version, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: available,
+	return serving.Seen{Look: serving.Look{DeploymentUID: "d1", CreatedAt: noon.UTC(), ResourceVersion: version, Replicas: 2}, UpdatedReplicas: 2, AvailableReplicas: available,
 		UnavailableReplicas: 2 - available, Version: "new"}
 }
 
