@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cli/render"
 )
@@ -131,5 +130,3 @@ func (k *KusciaToken) Shown(_ context.Context, request *http.Request) error {
 	request.Header.Set(kuscia.HeaderToken, strings.TrimRight(string(token), "\r\n"))
 	return nil
 }
-
-var _ client.RequestEditorFn = (&KusciaToken{}).Shown

@@ -67,11 +67,8 @@ func (d Drawing) Render(lines []Line, width int) []string {
 }
 
 func (d Drawing) renderLine(l Line, width int) string {
-	whole, end := 0, ""
-	for _, s := range l {
-		whole += DisplayWidth(s.Text)
-	}
-	if whole > width {
+	end := ""
+	if l.width() > width {
 		width, end = width-1, "…"
 	}
 	var text strings.Builder

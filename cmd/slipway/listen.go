@@ -23,7 +23,7 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// listener is an API on one address; nil where it is not served.
+// listener is an API on one address.
 type listener struct {
 	// what is served, as the log has it, and where: attributes.
 	what  string
@@ -36,9 +36,6 @@ type listener struct {
 }
 
 func (l *listener) start(context.Context) error {
-	if l == nil {
-		return nil
-	}
 	go func() {
 		if err := l.serve(l.Listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error(l.what+" is not served any more", append(l.where, "error", err)...)
@@ -47,13 +44,6 @@ func (l *listener) start(context.Context) error {
 	}()
 	l.log.Info("serving "+l.what, l.where...)
 	return nil
-}
-
-func (l *listener) stop(ctx context.Context) error {
-	if l == nil {
-		return nil
-	}
-	return l.end(ctx)
 }
 
 type apiParts struct {
@@ -115,16 +105,15 @@ var kusciaModule = fx.Module("kuscia",
 		},
 	),
 	fx.Invoke(func(lc fx.Lifecycle, p kusciaParts) error {
-		web, err := newKusciaHTTP(p)
-		if err != nil {
-			return err
+		for _, listen := range []func(kusciaParts) (*listener, error){newKusciaHTTP, newKusciaGRPC} {
+			l, err := listen(p)
+			if err != nil {
+				return err
+			}
+			if l != nil {
+				lc.Append(fx.Hook{OnStart: l.start, OnStop: l.end})
+			}
 		}
-		remote, err := newKusciaGRPC(p)
-		if err != nil {
-			return err
-		}
-		lc.Append(fx.Hook{OnStart: web.start, OnStop: web.stop})
-		lc.Append(fx.Hook{OnStart: remote.start, OnStop: remote.stop})
 		return nil
 	}),
 )
@@ -231,7 +220,7 @@ func endGRPC(ctx context.Context, server *grpc.Server) error {
 	}
 }
 
-// listen takes the address at once, so that a port in use is an error before anything is started.
+// listen takes the address at once, so that a port in use is an error before anything is started. There is no listener without an address.
 func (p kusciaParts) listen(over, setting, address string, l *listener) (*listener, error) {
 	if address == "" {
 		return nil, nil

@@ -251,7 +251,7 @@ var serverModule = fx.Module("server",
 		if err != nil {
 			return err
 		}
-		lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
+		lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
 		return nil
 	}),
 )
