@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,7 +111,9 @@ func measureWaiting(t *testing.T, n int, watched time.Duration) {
 	each(n, func(i int) { e.Deployment(deploymentName(i), 2, nil) })
 	waitReleased(t, e, n, ":v1")
 	each(n, func(i int) { startWaiting(t, e, deploymentName(i)) })
-	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == n }, 10*time.Minute, time.Second, "%d rollouts never waited", n)
+	defer showOthers(t, e)
+	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == n }, 10*time.Minute, time.Second,
+		"not all of %d rollouts came to wait for an approval", n)
 
 	writesBefore, readsBefore, watchesBefore := proxy.Requests()
 	askedBefore := proxy.Asked("read")
@@ -125,6 +128,23 @@ func measureWaiting(t *testing.T, n int, watched time.Duration) {
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)
 	harness.Covered(t, n, "rollouts that wait")
 	require.Zero(t, writes-writesBefore, "a rollout that waits writes nothing")
+}
+
+// showOthers says, when a test has failed, what some of the rollouts do that do not wait for an approval.
+func showOthers(t *testing.T, e *harness.Engine) {
+	if !t.Failed() {
+		return
+	}
+	for i, d := 0, 0; i < 5; d++ {
+		a, err := e.TryCall(http.MethodGet, "/api/v1/rollouts/"+e.Apps+"/"+deploymentName(d), "")
+		if err != nil || a.Status == http.StatusNotFound {
+			return
+		}
+		if !strings.Contains(string(a.Body), `"kind":"approval"`) {
+			t.Logf("%s", a.Body)
+			i++
+		}
+	}
 }
 
 // printAsked says which requests came on top of those of before.
