@@ -155,7 +155,7 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 		if old.Name == except {
 			continue
 		}
-		if err := s.prune(ctx, old); err != nil && !failure.Is(err, failure.NotFound) {
+		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
 			return pruned, err
 		}
 		pruned++
@@ -211,7 +211,7 @@ func (s *Store) dropOldKeys(ctx context.Context, subject string) error {
 		if time.Since(old.CreationTimestamp.Time) <= v1alpha1.KeyLifetime {
 			continue
 		}
-		if err := s.prune(ctx, old); err != nil && !failure.Is(err, failure.NotFound) {
+		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/workflows"
 )
@@ -65,12 +64,19 @@ func Key(inBody string, header *string) (string, error) {
 // MaxGate is the longest gate that a workflow looks at, in characters.
 const MaxGate = 100
 
-// LegalID refuses an ID or name that nothing can have.
-func LegalID(what, id string) error {
-	if err := catalog.ValidID(id); err != nil {
-		return problem.Malformed.Because("the %s cannot be called so: %v", what, err)
+// Named reads a document that is sent to the address of an object: a plan, say, of that name. Name and document have to be legal.
+func Named[T any](c echo.Context, what, name string, legal func(string) error, decode func([]byte) (T, strictyaml.Errors)) (T, error) {
+	document, wrong, err := Decode(c, decode)
+	if err != nil {
+		return document, err
 	}
-	return nil
+	if err := legal(name); err != nil {
+		return document, problem.Malformed.Because("the %s cannot be called so: %v", what, err)
+	}
+	if len(wrong) > 0 {
+		return document, problem.WrongDocument(what+" "+name, wrong)
+	}
+	return document, nil
 }
 
 // maxBody is how large a body may be: a plan of 1,000 items is a tenth of it.

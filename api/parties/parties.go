@@ -39,41 +39,27 @@ func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs none.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
-	limit, err := page.Limit(params.Limit)
-	if err != nil {
-		return err
-	}
-	after, err := partyCursor(params.Cursor)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	objects, err := h.Home.ListParties(ctx)
-	if err != nil {
-		return err
-	}
-	list := schema.PartyList{Items: []schema.PartyState{}}
-	for _, state := range withDefault(objects) {
-		if state.Name <= after {
-			continue
-		}
-		if len(list.Items) == limit {
-			list.NextCursor = base64.RawURLEncoding.EncodeToString([]byte(list.Items[limit-1].Name))
-			break
-		}
-		list.Items = append(list.Items, state)
-	}
-	h.addPresence(ctx, list.Items)
-	return c.JSON(http.StatusOK, list)
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.partyPage,
+		func(s *schema.PartyState) (schema.PartyState, error) { return *s, nil })
 }
 
-// partyCursor is the name after which a page begins.
-func partyCursor(cursor *schema.Cursor) (string, error) {
-	name, err := base64.RawURLEncoding.DecodeString(input.Text(cursor))
-	if err != nil || len(name) > 0 && catalog.ValidParty(string(name)) != nil {
-		return "", page.BadCursor()
+// partyPage is one page of the parties; the cursor holds the name after which it begins.
+func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (states []schema.PartyState, next string, err error) {
+	after, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(after) > 0 && catalog.ValidParty(string(after)) != nil {
+		return nil, "", page.BadCursor()
 	}
-	return string(name), nil
+	objects, err := h.Home.ListParties(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	states = slices.DeleteFunc(withDefault(objects), func(s schema.PartyState) bool { return s.Name <= string(after) })
+	if len(states) > limit {
+		states = states[:limit]
+		next = base64.RawURLEncoding.EncodeToString([]byte(states[limit-1].Name))
+	}
+	h.addPresence(ctx, states)
+	return states, next, nil
 }
 
 // withDefault are the parties of these objects and the party "default", in order of name.
@@ -166,15 +152,9 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 
 // PutParty answers PUT /api/v1/parties/{name}.
 func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
-	spec, wrong, err := input.Decode(c, party.Decode)
+	spec, err := input.Named(c, "party", name, catalog.ValidParty, party.Decode)
 	if err != nil {
 		return err
-	}
-	if err := catalog.ValidParty(name); err != nil {
-		return problem.Malformed.Because("the party cannot be called so: %v", err)
-	}
-	if len(wrong) > 0 {
-		return problem.WrongDocument("party "+name, wrong)
 	}
 	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
 	if err != nil {

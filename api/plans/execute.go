@@ -188,14 +188,7 @@ func (x *taskStart) Deleted(ctx context.Context, id string) (bool, error) {
 	if err == nil {
 		return false, start.ErrAgain
 	}
-	return failure.Is(err, failure.NotFound), unlessNotFound(err)
-}
-
-func unlessNotFound(err error) error {
-	if failure.Is(err, failure.NotFound) {
-		return nil
-	}
-	return err
+	return failure.Is(err, failure.NotFound), failure.Ignore(err, failure.NotFound)
 }
 
 // Record is what the task is asked.

@@ -69,15 +69,9 @@ func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan,
 
 // PutPlan answers PUT /api/v1/plans/{name}.
 func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
-	sent, wrong, err := input.Decode(c, decodePlan)
+	sent, err := input.Named(c, "plan", name, catalog.ValidID, decodePlan)
 	if err != nil {
 		return err
-	}
-	if err := input.LegalID("plan", name); err != nil {
-		return err
-	}
-	if len(wrong) > 0 {
-		return problem.WrongDocument("plan "+name, wrong)
 	}
 	document, warnings := sent.document, sent.warnings
 	refusals, err := h.resolve(c.Request().Context(), document)

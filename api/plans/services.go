@@ -48,15 +48,9 @@ func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseSer
 
 // PutService answers PUT /api/v1/services/{id}.
 func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
-	service, wrong, err := input.Decode(c, catalog.Decode)
+	service, err := input.Named(c, "service", id, catalog.ValidID, catalog.Decode)
 	if err != nil {
 		return err
-	}
-	if err := input.LegalID("service", id); err != nil {
-		return err
-	}
-	if len(wrong) > 0 {
-		return problem.WrongDocument("service "+id, wrong)
 	}
 	created, changed, err := h.Home.PutService(c.Request().Context(), id, service)
 	if err != nil {

@@ -2,6 +2,7 @@ package plans
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,11 +45,10 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 // searchAttributes are what Temporal's lists can be filtered by.
 func (x *taskStart) searchAttributes() temporal.SearchAttributes {
 	var services, parties []string
-	seen := map[string]bool{}
 	for n, item := range x.snapshot.Document.Items {
-		services = appendNew(services, seen, "service "+string(item.ServiceID), string(item.ServiceID))
+		services = appendNew(services, string(item.ServiceID))
 		for _, workload := range x.snapshot.Selected(n) {
-			parties = appendNew(parties, seen, "party "+workload.PartyOrDefault(), workload.PartyOrDefault())
+			parties = appendNew(parties, workload.PartyOrDefault())
 		}
 	}
 	return temporal.NewSearchAttributes(
@@ -60,11 +60,10 @@ func (x *taskStart) searchAttributes() temporal.SearchAttributes {
 	)
 }
 
-func appendNew(list []string, seen map[string]bool, key, value string) []string {
-	if seen[key] {
+func appendNew(list []string, value string) []string {
+	if slices.Contains(list, value) {
 		return list
 	}
-	seen[key] = true
 	return append(list, value)
 }
 

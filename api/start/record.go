@@ -73,7 +73,7 @@ func (s *Start) Discard(ctx context.Context) {
 	if s.Written == nil {
 		return
 	}
-	if err := s.backend.Home.DeleteRelease(ctx, s.Written.Name); err != nil && !failure.Is(err, failure.NotFound) {
+	if err := failure.Ignore(s.backend.Home.DeleteRelease(ctx, s.Written.Name), failure.NotFound); err != nil {
 		s.backend.Log.Warn("the record of a release that was not started stays behind", "record", s.Written.Name, "error", err)
 	}
 	s.Forget()

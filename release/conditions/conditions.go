@@ -36,9 +36,8 @@ type set struct {
 	list       []metav1.Condition
 }
 
-// fact is one condition: whether it holds, why in a word and in a sentence, and since when.
+// fact is why a condition holds or does not, in a word and in a sentence, and since when.
 type fact struct {
-	status  metav1.ConditionStatus
 	reason  string
 	message string
 	since   time.Time
@@ -47,19 +46,30 @@ type fact struct {
 // maxMessage is how many characters the definition of a condition allows its message.
 const maxMessage = 32_768
 
-func (s *set) add(kind string, f fact) {
+// add adds a condition that holds, or not, for one of these facts.
+func (s *set) add(kind string, holds bool, yes, no fact) {
+	if holds {
+		s.addAs(kind, metav1.ConditionTrue, yes)
+	} else {
+		s.addAs(kind, metav1.ConditionFalse, no)
+	}
+}
+
+// addEnd adds whether a release succeeded, once that is decided.
+func (s *set) addEnd(decided, succeeded bool, why fact, began time.Time) {
+	if decided {
+		s.add(Succeeded, succeeded, why, why)
+	} else {
+		s.addAs(Succeeded, metav1.ConditionUnknown, fact{reasonRuns, "", began})
+	}
+}
+
+func (s *set) addAs(kind string, status metav1.ConditionStatus, f fact) {
 	if message := []rune(f.message); len(message) > maxMessage {
 		f.message = string(message[:maxMessage])
 	}
-	s.list = append(s.list, metav1.Condition{Type: kind, Status: f.status, ObservedGeneration: s.generation,
+	s.list = append(s.list, metav1.Condition{Type: kind, Status: status, ObservedGeneration: s.generation,
 		Reason: f.reason, Message: f.message, LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
-}
-
-func statusOf(holds bool) metav1.ConditionStatus {
-	if holds {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
 }
 
 // latest is the last of these times; nil and zero ones do not count.

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -11,41 +12,34 @@ import (
 
 // OfRollout are the conditions of a rollout. Times are as far as the rollout has them on record.
 func OfRollout(r rollout.Status) []metav1.Condition {
-	var s set
 	since := rolloutSince(r)
-	s.add(Progressing, progressOf(r, since))
+	now := fact{string(r.Phase), r.Reason, since}
+	var s set
+	s.addProgress(r, now)
+	var wait fact
 	if r.WaitingFor != nil {
-		s.add(Waiting, fact{metav1.ConditionTrue, camel(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since})
-	} else {
-		s.add(Waiting, fact{metav1.ConditionFalse, reasonNothing, "", since})
+		wait = fact{camel(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since}
 	}
+	s.add(Waiting, r.WaitingFor != nil, wait, fact{reasonNothing, "", since})
 	// A failed rollout, and one that somebody else's edit holds, leave their split where it is until a person decides.
-	switch {
-	case r.Phase == rollout.PhaseFailed:
-		s.add(Stalled, fact{metav1.ConditionTrue, string(r.Phase), r.Reason, since})
-	case r.WaitingFor != nil && r.WaitingFor.Kind == rollout.WaitDrift:
-		s.add(Stalled, fact{metav1.ConditionTrue, camel(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since})
-	default:
-		s.add(Stalled, fact{metav1.ConditionFalse, reasonSound, "", r.CreatedAt})
+	failed := r.Phase == rollout.PhaseFailed
+	stalled := now
+	if !failed {
+		stalled = wait
 	}
-	if r.Phase.Final() || r.Phase == rollout.PhaseFailed {
-		s.add(Succeeded, fact{statusOf(r.Phase == rollout.PhaseHealthy), string(r.Phase), r.Reason, since})
-	} else {
-		s.add(Succeeded, fact{metav1.ConditionUnknown, reasonRuns, "", r.CreatedAt})
-	}
+	drifted := r.WaitingFor != nil && r.WaitingFor.Kind == rollout.WaitDrift
+	s.add(Stalled, failed || drifted, stalled, fact{reasonSound, "", r.CreatedAt})
+	s.addEnd(r.Phase.Final() || failed, r.Phase == rollout.PhaseHealthy, now, r.CreatedAt)
 	return s.list
 }
 
-func progressOf(r rollout.Status, since time.Time) fact {
-	switch {
-	case r.Phase != rollout.PhaseProgressing:
-		return fact{metav1.ConditionFalse, string(r.Phase), r.Reason, since}
-	case r.Paused:
-		return fact{metav1.ConditionFalse, "Paused", r.Reason, since}
-	case r.CurrentStepState == "":
-		return fact{metav1.ConditionTrue, string(r.Phase), r.Reason, r.CreatedAt}
+func (s *set) addProgress(r rollout.Status, now fact) {
+	held := now
+	if r.Phase == rollout.PhaseProgressing {
+		held.reason = "Paused"
 	}
-	return fact{metav1.ConditionTrue, string(r.CurrentStepState), r.Reason, r.CreatedAt}
+	s.add(Progressing, r.Phase == rollout.PhaseProgressing && !r.Paused,
+		fact{cmp.Or(string(r.CurrentStepState), string(r.Phase)), r.Reason, r.CreatedAt}, held)
 }
 
 // rolloutSince is when the rollout came into its phase: its end, or what it waits for since then.

@@ -16,27 +16,21 @@ import (
 func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 	since := latest(&v.CreatedAt, v.UpdatedAt)
 	s := set{generation: v.Generation}
-	s.add(Available, fact{availability(v), string(v.Phase), v.Message, since})
+	now := fact{string(v.Phase), v.Message, since}
+	s.addAs(Available, availability(v), now)
 	op := v.Operation
 	runs := op != nil && !op.Done
-	progress := fact{metav1.ConditionFalse, string(v.Phase), "", since}
-	if v.Phase == kuscia.PhaseProgressing || runs {
-		progress = fact{metav1.ConditionTrue, string(kuscia.PhaseProgressing), v.Message, since}
-	}
+	progress := fact{string(kuscia.PhaseProgressing), v.Message, since}
 	if runs && op.StartedAt != nil {
 		progress.message, progress.since = op.Message, *op.StartedAt
 	}
-	s.add(Progressing, progress)
-	waiting := fact{metav1.ConditionFalse, reasonNothing, "", since}
+	s.add(Progressing, runs || v.Phase == kuscia.PhaseProgressing, progress, fact{string(v.Phase), "", since})
+	var wait fact
 	if runs && op.WaitingFor != nil {
-		waiting = fact{metav1.ConditionTrue, camel(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time}
+		wait = fact{camel(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time}
 	}
-	s.add(Waiting, waiting)
-	stalled := fact{metav1.ConditionFalse, reasonSound, "", since}
-	if v.Phase == kuscia.PhaseFailed {
-		stalled = fact{metav1.ConditionTrue, cmp.Or(v.Reason, string(v.Phase)), v.Message, since}
-	}
-	s.add(Stalled, stalled)
+	s.add(Waiting, runs && op.WaitingFor != nil, wait, fact{reasonNothing, "", since})
+	s.add(Stalled, v.Phase == kuscia.PhaseFailed, fact{cmp.Or(v.Reason, string(v.Phase)), v.Message, since}, fact{reasonSound, "", since})
 	for i, c := range s.list {
 		if before := meta.FindStatusCondition(kept, c.Type); before != nil && before.Status == c.Status {
 			s.list[i].LastTransitionTime = before.LastTransitionTime
@@ -62,8 +56,11 @@ func Keep(kd *kuscia.KusciaDeployment, now time.Time) {
 }
 
 func availability(v serving.View) metav1.ConditionStatus {
-	if v.Phase == kuscia.PhaseUnknown {
+	switch {
+	case v.Phase == kuscia.PhaseUnknown:
 		return metav1.ConditionUnknown
+	case v.TotalParties > 0 && v.AvailableParties == v.TotalParties:
+		return metav1.ConditionTrue
 	}
-	return statusOf(v.TotalParties > 0 && v.AvailableParties == v.TotalParties)
+	return metav1.ConditionFalse
 }

@@ -11,24 +11,14 @@ import (
 // OfTask are the conditions of a task. Times are as far as the task has them on record.
 func OfTask(t plan.Task) []metav1.Condition {
 	since := taskSince(t)
+	now := fact{string(t.State), t.Reason, since}
 	var s set
 	runs := t.State == plan.TaskPending || t.State == plan.TaskRunning || t.State == plan.TaskPausing || t.State == plan.TaskStopping
-	s.add(Progressing, fact{statusOf(runs), string(t.State), t.Reason, since})
-	if t.State == plan.TaskPaused || t.State == plan.TaskInterrupted {
-		s.add(Waiting, fact{metav1.ConditionTrue, reasonResume, t.Reason, since})
-	} else {
-		s.add(Waiting, fact{metav1.ConditionFalse, reasonNothing, "", latest(&t.CreatedAt, t.StartedAt)})
-	}
-	if t.State == plan.TaskInterrupted {
-		s.add(Stalled, fact{metav1.ConditionTrue, string(t.State), t.Reason, since})
-	} else {
-		s.add(Stalled, fact{metav1.ConditionFalse, reasonSound, "", interruptedUntil(t)})
-	}
-	if t.State.Final() {
-		s.add(Succeeded, fact{statusOf(t.State == plan.TaskSucceeded), string(t.State), t.Reason, since})
-	} else {
-		s.add(Succeeded, fact{metav1.ConditionUnknown, reasonRuns, "", t.CreatedAt})
-	}
+	s.add(Progressing, runs, now, now)
+	s.add(Waiting, t.State == plan.TaskPaused || t.State == plan.TaskInterrupted, fact{reasonResume, t.Reason, since},
+		fact{reasonNothing, "", latest(&t.CreatedAt, t.StartedAt)})
+	s.add(Stalled, t.State == plan.TaskInterrupted, now, fact{reasonSound, "", interruptedUntil(t)})
+	s.addEnd(t.State.Final(), t.State == plan.TaskSucceeded, now, t.CreatedAt)
 	return s.list
 }
 
