@@ -24,6 +24,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -185,27 +186,7 @@ type ExecuteResult struct {
 }
 
 // FieldProblem One thing that is wrong.
-type FieldProblem struct {
-	// Field The field, with its path; empty when the whole is meant.
-	//
-	// Example: deployment
-	Field string `json:"field"`
-
-	// Item The plan's item, counted from 1. Absent when no item is meant.
-	//
-	// Example: 2
-	Item int `json:"item,omitempty"`
-
-	// Line The line of the body, counted from 1. Absent when unknown.
-	//
-	// Example: 6
-	Line int `json:"line,omitempty"`
-
-	// Reason What is wrong, and what to do.
-	//
-	// Example: deployment is missing: give one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY
-	Reason string `json:"reason"`
-}
+type FieldProblem = strictyaml.FieldError
 
 // FrontDoor Through which front door somebody came.
 type FrontDoor string

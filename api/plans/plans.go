@@ -83,7 +83,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return problem.RefusedIsMalformed(err)
 	}
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(problem.Warnings(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
+		Warnings: append(problem.Fields(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
 }
 
 // sentPlan is a plan with what is not quite right about it.
@@ -122,7 +122,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	result := schema.ValidateResult{Waves: []schema.Wave{}, Warnings: problem.Warnings(sent.warnings)}
+	result := schema.ValidateResult{Waves: []schema.Wave{}, Warnings: problem.Fields(sent.warnings)}
 	if len(wrong) == 0 {
 		result.Waves = waves(sent.document)
 	}

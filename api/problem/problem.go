@@ -123,28 +123,14 @@ func (p *Error) HeldBy(workflowID string) *Error {
 	return p
 }
 
-// Fields are a document's errors as they are answered.
+// Fields are a document's errors or warnings as they are answered: an empty list is one.
 func Fields(errors strictyaml.Errors) []schema.FieldProblem {
-	problems := make([]schema.FieldProblem, len(errors))
-	for i, e := range errors {
-		problems[i] = schema.FieldProblem{Field: e.Field, Reason: e.Reason, Item: e.Item, Line: e.Line}
-	}
-	return problems
-}
-
-// Warnings are a plan's warnings as they are answered.
-func Warnings(warnings []plan.Warning) []schema.FieldProblem {
-	problems := make([]schema.FieldProblem, len(warnings))
-	for i, w := range warnings {
-		problems[i] = schema.FieldProblem{Field: w.Field, Reason: w.Reason, Item: w.Item, Line: w.Line}
-	}
-	return problems
+	return append([]schema.FieldProblem{}, errors...)
 }
 
 // Summary is the first thing that is wrong, and how many more there are, for people who see the problem's detail only.
 func Summary(problems []schema.FieldProblem) string {
-	first := problems[0]
-	text := strictyaml.FieldError{Item: first.Item, Field: first.Field, Line: first.Line, Reason: first.Reason}.Error()
+	text := problems[0].Error()
 	if more := len(problems) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}

@@ -62,8 +62,8 @@ func decodeItem(v strictyaml.Value) Item {
 	}
 }
 
-// Warning says what is legal in a plan but probably not meant. Its fields are those of a FieldError.
-type Warning strictyaml.FieldError
+// Warning says what is legal in a plan but probably not meant.
+type Warning = strictyaml.FieldError
 
 // Encode writes a plan as YAML with its keys in the usual order, for Decode to read again. It fails when a text isn't UTF-8.
 func Encode(d Document) ([]byte, error) {

@@ -11,10 +11,10 @@ import (
 
 // FieldError says what is wrong with one field of a document.
 type FieldError struct {
+	// Field is the path of the field, lists counted from 0: "deployPlanItems[2].priority"; "" is the document.
+	Field string `json:"field"`
 	// Item is the number of the item that the field belongs to, counted from 1; 0: the document as a whole.
 	Item int `json:"item,omitempty"`
-	// Field is the path of the field, lists counted from 0: "deployPlanItems[2].priority"; "" is the document.
-	Field string `json:"field,omitempty"`
 	// Line is where the field stands, counted from 1; 0: not known, since the document was not read from text.
 	Line int `json:"line,omitempty"`
 	// Reason is what is wrong and what to do, to be read after the field's name: "must be a whole number, not \"high\"".
