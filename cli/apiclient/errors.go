@@ -13,7 +13,6 @@ import (
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -29,7 +28,7 @@ func withoutFirst(detail string, errors []client.FieldProblem) string {
 	if len(errors) == 0 {
 		return detail
 	}
-	before, _, _ := strings.Cut(detail, ": "+fieldError(errors[0]).Error())
+	before, _, _ := strings.Cut(detail, ": "+errors[0].Error())
 	return before
 }
 
@@ -104,23 +103,14 @@ func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	var all []Finding
 	for _, p := range problems {
 		p.Reason = namingCommands(p.Reason)
-		all = append(all, Finding{File: file, Wrong: fieldError(p)})
+		all = append(all, Finding{File: file, Wrong: p})
 	}
 	return all
 }
 
-func fieldError(p client.FieldProblem) strictyaml.FieldError {
-	return strictyaml.FieldError{Item: p.Item, Field: p.Field, Line: p.Line, Reason: p.Reason}
-}
-
-// ProblemsOf are findings of our own in the form of the API's.
-func ProblemsOf[E strictyaml.FieldError | plan.Warning](found []E) []client.FieldProblem {
-	problems := make([]client.FieldProblem, len(found))
-	for n := range found {
-		e := strictyaml.FieldError(found[n])
-		problems[n] = client.FieldProblem{Item: e.Item, Field: e.Field, Line: e.Line, Reason: e.Reason}
-	}
-	return problems
+// ProblemsOf are findings of our own in the form of the API's: an empty list is one.
+func ProblemsOf(found []strictyaml.FieldError) []client.FieldProblem {
+	return append([]client.FieldProblem{}, found...)
 }
 
 // MostFindings is how many findings on one document are printed where they come beside something else; -o json prints all.
