@@ -36,7 +36,8 @@ type list[E any, T object[E]] struct {
 
 // DeepCopyObject makes the list a runtime.Object.
 func (l *list[E, T]) DeepCopyObject() runtime.Object {
-	copied := &list[E, T]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy(), Items: make([]E, len(l.Items))}
+	meta := l.ListMeta
+	copied := &list[E, T]{TypeMeta: l.TypeMeta, ListMeta: *meta.DeepCopy(), Items: make([]E, len(l.Items))}
 	for i := range l.Items {
 		T(&l.Items[i]).DeepCopyInto(&copied.Items[i])
 	}

@@ -77,11 +77,6 @@ func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1al
 	return newestFirst(found), err
 }
 
-// CompleteRecord writes what became of a task. The first outcome stays: to complete a complete record again changes nothing.
-func (s *Store) CompleteRecord(ctx context.Context, task string, outcome v1alpha1.ReleaseOutcome) error {
-	return s.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), outcome)
-}
-
 // CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes
 // nothing.
 func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alpha1.ReleaseOutcome) error {

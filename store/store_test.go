@@ -434,7 +434,7 @@ func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
 			r.Labels[v1alpha1.LabelIdempotencyKey] = "k1"
 		}
 		require.NoError(t, store.CreateRecord(ctx, r))
-		require.NoError(t, store.CompleteRecord(ctx, task, v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
 	}
 	all, err := store.FindRecords(ctx, nil)
 	require.NoError(t, err)

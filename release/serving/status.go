@@ -223,10 +223,9 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 		e.Phase, e.Reason, e.Message = kuscia.PhaseFailed, ReasonPartyFailed, e.Failure
 	case e.ObservedAt == nil:
 		e.Phase = kuscia.PhasePending
-	case len(e.Missing) > 0 && deletes(op): // it removes them itself
-		e.Phase, e.Message = kuscia.PhaseProgressing, "what it ran is being removed; gone already: "+strings.Join(e.Missing, ", ")
 	case len(e.Missing) > 0:
-		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsMissing, "somebody has deleted "+strings.Join(e.Missing, ", ")
+		e.Phase = kuscia.PhaseProgressing
+		e.Reason, e.Message = whyMissing(op, strings.Join(e.Missing, ", "))
 	case stale:
 		e.Phase = kuscia.PhaseProgressing
 	case len(e.Drift) > 0:
@@ -236,6 +235,14 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	default:
 		e.Phase, e.Reason, e.Message = kuscia.PhasePartialAvailable, e.PodReason, e.PodMessage
 	}
+}
+
+// whyMissing says why objects are not there: a deletion removes them itself.
+func whyMissing(op *kuscia.Operation, missing string) (reason, message string) {
+	if deletes(op) {
+		return "", "what it ran is being removed; gone already: " + missing
+	}
+	return ReasonObjectsMissing, "somebody has deleted " + missing
 }
 
 func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (kuscia.Phase, string, string) {
