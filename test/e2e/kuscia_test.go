@@ -60,7 +60,8 @@ func askKuscia(t *testing.T, url, body string) int32 {
 }
 
 // Who has mended what an update failed for sends the same update again: it is carried out, though the KusciaDeployment asks for it already.
-func TestAnUpdateThatFailedIsAskedForAgain(t *testing.T) {
+func TestLongAnUpdateThatFailedIsAskedForAgain(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	u := unite(t, harness.Shared(t))
 	u.create("again", serving.Policy{})

@@ -352,7 +352,8 @@ func TestRolloutKilledInMidStep(t *testing.T) {
 }
 
 // Two releases share a TrafficRouting: its routes are made with the first, and go home with the last.
-func TestRolloutsShareTrafficRouting(t *testing.T) {
+func TestLongRolloutsShareTrafficRouting(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Subject(harness.Deployment, "first", nil)

@@ -12,7 +12,8 @@ import (
 
 // A Deployment's ReplicaSets keep copies of its annotations, and kubectl rollout undo puts them back: what a rollout had saved and has long given back
 // must not come to life again.
-func TestUndoAfterARollout(t *testing.T) {
+func TestLongUndoAfterARollout(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)

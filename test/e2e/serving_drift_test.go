@@ -69,7 +69,8 @@ func managers(kd *kuscia.KusciaDeployment, domain, deployment string) (names []s
 }
 
 // What was deleted and edited while a party's worker was away is put right when it starts.
-func TestServingIsComparedWhenAWorkerStarts(t *testing.T) {
+func TestLongServingIsComparedWhenAWorkerStarts(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	a := ally(t)
 	a.work(a.alice, a.bob)

@@ -50,7 +50,8 @@ func (a *alliance) waitAway(id, domain string) {
 }
 
 // A party that is away when a serving is created is named, and catches up when it returns; the other one runs meanwhile.
-func TestServingWaitsForAnAbsentParty(t *testing.T) {
+func TestLongServingWaitsForAnAbsentParty(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	a := ally(t)
 	a.work(a.alice)
