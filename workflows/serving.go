@@ -394,7 +394,7 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 // write has the centre write a note. One that is refused for good keeps nothing from going on.
 func (s *servingRun) write(activity, summary string, note serving.NoteRequest) {
 	if err := perform(withActivity(s.ctx, centreForever, summary), activity, note, nil); err != nil {
-		workflow.GetLogger(s.ctx).Error("the serving, or its record, could not be written", "serving", s.in.ID, "to", summary, "error", err)
+		workflow.GetLogger(s.ctx).Error("refused for good: "+summary, "serving", s.in.ID, "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -259,9 +260,10 @@ func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	err := decoder.Decode(into)
 	var syntax *json.SyntaxError
 	switch {
-	case err == nil && decoder.More():
-		return errors.New("it has more than one value")
 	case err == nil:
+		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
+			return errors.New("it has more than one value")
+		}
 		return nil
 	case errors.As(err, &syntax) && bytes.ContainsAny(payload.GetData(), "“”"):
 		return errors.New(`its quotes are typographic: write " in place of “ and ”`)

@@ -32,6 +32,7 @@ func TestSignalsWithUnknownKeysAreRefused(t *testing.T) {
 		{"no JSON", `{step:2}`, "invalid character"},
 		{"quotes as word processors and web pages show them", `{“step”:2}`, "typographic"},
 		{"a second object behind the first, which nobody would hear", `{"step":1}{"step":2}`, "more than one value"},
+		{"a brace too many", `{"step":1}}`, "more than one value"},
 		{"white space ends many a pasted line", "{\"step\":2} \n", ""},
 		{"such quotes in a text are none of its quotes", `{"stp":2,"reason":"“good”"}`, `unknown field "stp"`},
 	} {

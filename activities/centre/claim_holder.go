@@ -71,7 +71,7 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 func (a *Activities) living(ctx context.Context, holders []string, asking string) ([]string, error) {
 	living := []string{}
 	for _, claim := range holders {
-		if claim != asking {
+		if claim == "" || claim != asking {
 			alive, _, err := a.alive(ctx, workloadops.ParseHolder(claim))
 			if err != nil {
 				return nil, err

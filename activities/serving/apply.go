@@ -33,7 +33,7 @@ func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) erro
 			return attempt.Next{}, err
 		}
 		_, err = (&writer{a: a, req: req, dry: true}).all(ctx, objects)
-		// A former serving, which is not ready to go yet, will be gone when it is brought about.
+		// NotReady: a former serving is still there. It will be gone when the party is brought to the version.
 		return attempt.Next{Action: attempt.Done}, failure.Ignore(err, failure.NotReady)
 	}})
 }

@@ -183,6 +183,7 @@ func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.S
 	now.PodReason, now.PodMessage = reason, message
 }
 
+// mostPods is how many pods are asked why they do not serve.
 const mostPods = 50
 
 // podTrouble is the word of the newest pod that does not serve, or why there is none; "" when all do.

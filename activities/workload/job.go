@@ -36,8 +36,9 @@ type job struct {
 	sub      subscription
 	// nextLook is when it next asks the pods.
 	nextLook time.Time
-	// rejected is the version of an object on which the server did not accept a change.
-	rejected string
+	// rejected is the version of an object on which the server did not accept a change, and rejection its answer.
+	rejected  string
+	rejection error
 }
 
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
@@ -109,7 +110,7 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	case t.rejected == version:
 		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload, kube.Text(err))
 	}
-	t.rejected = version
+	t.rejected, t.rejection = version, err
 	return nil, nil
 }
 

@@ -3,9 +3,11 @@ package workload_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +83,36 @@ func TestWritesOnlyFail(t *testing.T) {
 	req.UnreachableBudgetSeconds = 2
 	app := b.fails(req, failure.Unreachable)
 	require.Contains(t, app.Message(), "failed calling webhook")
+}
+
+// A cluster that takes nothing any more in the middle of an operation, while its controllers go on writing: each answer may be that somebody
+// was faster, and what is held stays owed all the same.
+func TestWhatIsHeldStaysOwedWhileTheWorkloadChanges(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 2, nil)
+	b.settled(order, 2)
+	var patches atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodPatch {
+			return nil, nil
+		}
+		n := patches.Add(1)
+		if n == 1 {
+			return nil, nil // the claim, and the settings that are borrowed with it
+		}
+		if n > 3 { // the operation has been refused; what is held is given back
+			_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(context.Background(), "order", "application/merge-patch+json",
+				fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		return answer(r, 422, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid","message":"not today"}`), nil
+	})
+	app := b.fails(b.request(order, plan.Restart, plan.Sequential), failure.Refused)
+	var details failure.Details
+	require.NoError(t, app.Details(&details))
+	require.True(t, details.Owed, app.Message())
+	require.Equal(t, 1, strings.Count(app.Message(), "does not accept the change"), app.Message())
+	require.Contains(t, app.Message(), "what was borrowed could not be given back yet: not today")
 }
 
 func answer(r *http.Request, code int, body string) *http.Response {

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,12 +70,18 @@ func (p *preflight) run(ctx context.Context) error {
 			}
 			continue
 		}
-		jobs = append(jobs, func(ctx context.Context) error { return p.read(ctx, s, members) })
+		at := len(members)
+		if at < listFrom {
+			at = 1
+		}
+		for some := range slices.Chunk(members, at) {
+			jobs = append(jobs, func(ctx context.Context) error { return p.read(ctx, s, some) })
+		}
 	}
 	return kube.Together(ctx, jobs)
 }
 
-// read reads the workloads of one kind and namespace and judges them.
+// read reads one workload, or several of one kind and namespace by a list, and judges them.
 func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 	get := func(name string) (*unstructured.Unstructured, error) {
 		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace, Name: name})
@@ -83,7 +90,7 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 		}
 		return o, err
 	}
-	if len(members) >= listFrom {
+	if len(members) > 1 {
 		list, err := p.a.cluster.List(ctx, kinds[s.kind].resource, s.namespace, "")
 		if err != nil {
 			return err

@@ -150,7 +150,10 @@ func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Er
 	t.fresh, t.rejected = nil, ""
 	result, err := t.giveBack(ctx)
 	if result == nil && err == nil { // somebody was faster
-		_, err = t.giveBack(ctx)
+		result, err = t.giveBack(ctx)
+	}
+	if result == nil && (err == nil || failure.Is(err, failure.Refused)) {
+		err = t.rejection // the server's own words
 	}
 	if err != nil && kube.Classify(err) != kube.Missing {
 		f.Owed = t.Progress().Held

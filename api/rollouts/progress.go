@@ -21,7 +21,7 @@ type podCount struct {
 // showRolloutProgress puts what the running activity last reported into the status: between two events of its history the workflow knows
 // nothing of its pods. The activities were read before the workflow was asked: one that it does not wait for any more is over.
 func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
-	if w := status.WaitingFor; w != nil && w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic && w.Kind != rollout.WaitParty {
+	if w := status.WaitingFor; w == nil || w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic && w.Kind != rollout.WaitParty {
 		return
 	}
 	for _, activity := range pending {
@@ -46,7 +46,7 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 
 // showWait says what is waited for; the status is remembered as its workflow told it.
 func showWait(status *rollout.Status, message string) {
-	if status.WaitingFor == nil || message == "" {
+	if message == "" {
 		return
 	}
 	waiting := *status.WaitingFor

@@ -64,7 +64,9 @@ type SeenCondition struct {
 func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
 	st := d.Status
 	seen := Seen{
-		Look: Look{string(d.UID), d.CreationTimestamp.UTC(), d.ResourceVersion, askedReplicas(d)}, UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
+		Look: Look{DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
+			Replicas: askedReplicas(d)},
+		UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
 		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
 		UnavailableReplicas: st.UnavailableReplicas,
 		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],

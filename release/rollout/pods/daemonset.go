@@ -12,7 +12,8 @@ import (
 )
 
 // byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller leaves the pods alone (OnDelete), and they
-// are deleted by name, within its maxUnavailable, and made anew from the live template. At rest none is.
+// are deleted by name, within its maxUnavailable, and made anew from the live template. At rest none is
+// deleted.
 type byDeletion struct{ inPlace }
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)

@@ -100,7 +100,8 @@ func gated(unavailable, surge int32) []workloadops.Setting {
 type deploymentPartition struct{ deployment }
 
 // next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its maxSurge: surge, wait until
-// those pods are ready, then raise maxUnavailable by them and take the surge back, in one write.
+// those pods are ready, then raise maxUnavailable by them and take the surge back in one write. maxUnavailable never rises while the surge
+// is up but in that write.
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
@@ -203,7 +204,7 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 
 // rest leaves the gate only: one pod at a time. More would hold the split too, but the new pods shrink when the workload is scaled down,
 // and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template is. Beside interrupted pods
-// that surge none may be out: they do not stand in for it yet.
+// that surge none may be out: the first to go would be one that they do not stand in for yet.
 func (deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
 	stands := seen.has(gate)
 	if !t.Placed && !stands {
