@@ -40,4 +40,7 @@ func TestProgressIsShownOnlyWhileAnActivityIsWaitedFor(t *testing.T) {
 			require.Equal(t, "as told", status.Reason, c.why)
 		}
 	}
+	over := rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}
+	showRolloutProgress(&over, []*workflowpb.PendingActivityInfo{holding})
+	require.Equal(t, rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}, over, "it is over, and waits for nothing")
 }
