@@ -131,7 +131,7 @@ func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string
 	specOf func(T) *S) (created, changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for range maxAttempts {
+	for range failure.Attempts {
 		var stored T
 		stored, err = k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
 		switch {

@@ -110,22 +110,17 @@ func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
 // CompleteServing writes how an operation on a serving ended into its record and keeps the newest keep records of that serving (0:
 // keepRecords). Repeating it changes nothing; an ending with more decisions than the record has takes its place.
 func (s *Store) CompleteServing(ctx context.Context, name string, end serving.Ending, keep int) error {
-	for range maxAttempts {
+	return failure.UntilNoConflict("record "+name, func() error {
 		record, err := s.GetRelease(ctx, name)
 		if err != nil {
 			return err
 		}
-		err = s.endServing(ctx, record, end)
-		if failure.Is(err, failure.Conflict) {
-			continue
-		}
-		if err != nil {
+		if err = s.endServing(ctx, record, end); err != nil {
 			return err
 		}
 		_, err = s.PruneRecords(ctx, v1alpha1.KindServing, record.Labels[v1alpha1.LabelSubject], name, keep)
 		return err
-	}
-	return failure.New(failure.Conflict, "record %s keeps being changed by somebody else: repeat", name)
+	})
 }
 
 // endServing writes an ending into a record as it was read.

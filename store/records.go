@@ -80,20 +80,13 @@ func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1al
 // CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes
 // nothing.
 func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alpha1.ReleaseOutcome) error {
-	for range maxAttempts {
+	return failure.UntilNoConflict("record "+name, func() error {
 		record, err := s.GetRelease(ctx, name)
-		if err != nil {
+		if err != nil || record.Outcome != nil {
 			return err
 		}
-		if record.Outcome != nil {
-			return nil
-		}
-		err = s.writeOutcome(ctx, record, outcome)
-		if !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return failure.New(failure.Conflict, "record %s keeps being changed by somebody else: repeat", name)
+		return s.writeOutcome(ctx, record, outcome)
+	})
 }
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) error {

@@ -27,12 +27,8 @@ import (
 // defaultNamespace is where the engine keeps its objects unless it is told otherwise.
 const defaultNamespace = "slipway"
 
-const (
-	// callTimeout bounds one call to the API server.
-	callTimeout = 10 * time.Second
-	// maxAttempts is how often a write is tried against a changed object before the conflict is given back.
-	maxAttempts = 5
-)
+// callTimeout bounds one call to the API server.
+const callTimeout = 10 * time.Second
 
 // Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of kuscia.secretflow in
 // theirs. All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,

@@ -57,15 +57,10 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
 }
 
-// maxAttempts is how often a write is tried against a changed object before the attempt ends.
-const maxAttempts = 5
-
 // untilNoConflict changes an object as it is now, and again when somebody else was faster.
 func untilNoConflict(object string, change func() error) error {
-	for range maxAttempts {
-		if err := change(); !failure.Is(err, failure.Conflict) {
-			return err
-		}
+	if err := failure.UntilNoConflict(object, change); !failure.Is(err, failure.Conflict) {
+		return err
 	}
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
 		Message: object + " keeps being changed by others: it is tried again"}

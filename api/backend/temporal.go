@@ -11,9 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
-	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/execution"
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
@@ -25,19 +23,6 @@ const brief = 3 * time.Second
 // Briefly bounds one question to Temporal.
 func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, brief)
-}
-
-// Attempts is how often an object that changes underneath is looked at anew.
-const Attempts = 5
-
-// UntilNoConflict makes a change that begins with a look at its object, and again when somebody else was faster.
-func UntilNoConflict(what string, change func() error) error {
-	for range Attempts {
-		if err := change(); !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return problem.Conflict.Because("%s keeps being changed by others: repeat", what)
 }
 
 // closeWait is how long a release that is over in all but name may take to write its record and close.

@@ -56,7 +56,7 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 	if err := checkAppImage(r); err != nil {
 		return err
 	}
-	return onNewest(func() error {
+	return failure.UntilNoConflict("AppImage "+r.GetName(), func() error {
 		image, err := s.getAppImage(ctx, r.GetName(), codeAppImageNotExists)
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 	if err := checkInputConfig(r.GetServingInputConfig()); err != nil {
 		return err
 	}
-	return onNewest(func() error {
+	return failure.UntilNoConflict("serving "+r.GetServingId(), func() error {
 		stored, err := s.getServing(ctx, r.GetServingId())
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func (s *Service) deleteServing(ctx context.Context, id string) error {
 	if id == "" {
 		return errNoServingID
 	}
-	return onNewest(func() error {
+	return failure.UntilNoConflict("serving "+id, func() error {
 		stored, err := s.getServing(ctx, id)
 		if err != nil {
 			return err

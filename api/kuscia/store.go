@@ -36,22 +36,8 @@ type homeStore interface {
 	CheckCluster(ctx context.Context) error
 }
 
-const (
-	// maxAttempts is how often a change is made to an object that others change at the same time.
-	maxAttempts = 5
-	// maxConcurrent is how many questions one request has to the home cluster at once: a serving may have hundreds of parties.
-	maxConcurrent = 16
-)
-
-// onNewest makes a change to an object that others change at the same time: after a Conflict it is read and changed anew.
-func onNewest(change func() error) (err error) {
-	for range maxAttempts {
-		if err = change(); !failure.Is(err, failure.Conflict) {
-			return err
-		}
-	}
-	return err
-}
+// maxConcurrent is how many questions one request has to the home cluster at once: a serving may have hundreds of parties.
+const maxConcurrent = 16
 
 // notFound says that an object does not exist, in the API server's words: clients know it by these, since the codes do not say it.
 func notFound(resource, name string) error {

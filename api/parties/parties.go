@@ -166,7 +166,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 // DeleteParty answers DELETE /api/v1/parties/{name}.
 func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, backend.UntilNoConflict("party "+name, func() error {
+	return answer.NoContent(c, failure.UntilNoConflict("party "+name, func() error {
 		state, object, err := h.findParty(ctx, name)
 		if err != nil {
 			return err

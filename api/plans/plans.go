@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
@@ -172,7 +173,7 @@ func waves(document plan.Document) []schema.Wave {
 // DeletePlan answers DELETE /api/v1/plans/{name}.
 func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, backend.UntilNoConflict("plan "+name, func() error {
+	return answer.NoContent(c, failure.UntilNoConflict("plan "+name, func() error {
 		found, err := h.plan(ctx, name)
 		if err != nil {
 			return err

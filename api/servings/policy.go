@@ -9,10 +9,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"slipway.io/slipway/api/answer"
-	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -24,7 +24,7 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 		return err
 	}
 	var created, changed bool
-	err = backend.UntilNoConflict("serving "+id, func() (err error) {
+	err = failure.UntilNoConflict("serving "+id, func() (err error) {
 		created, changed, err = h.putPolicy(c.Request().Context(), id, policy)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -82,7 +83,7 @@ func New(b *backend.Backend, release Release, request Request) *Start {
 
 // Run starts the release, unless its key stands for one already.
 func (s *Start) Run(ctx context.Context) error {
-	for range backend.Attempts {
+	for range failure.Attempts {
 		if err := s.attempt(ctx); !errors.Is(err, ErrAgain) {
 			return err
 		}

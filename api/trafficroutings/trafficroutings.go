@@ -89,7 +89,7 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 	}
 	result := schema.PutTrafficRoutingResult{Namespace: namespace, Name: name, Warnings: append([]string{}, document.Warnings...)}
 	var created bool
-	err = backend.UntilNoConflict(called(namespace, name), func() (err error) {
+	err = failure.UntilNoConflict(called(namespace, name), func() (err error) {
 		created, result.Changed, err = h.putTrafficRouting(c, namespace, name, document)
 		return err
 	})
@@ -148,7 +148,7 @@ func sameSpec(a, b json.RawMessage) bool {
 // DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
 func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, backend.UntilNoConflict(called(namespace, name), func() error {
+	return answer.NoContent(c, failure.UntilNoConflict(called(namespace, name), func() error {
 		found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
 		if err != nil {
 			return err

@@ -104,3 +104,16 @@ func Ignore(err error, kinds ...Kind) error {
 	}
 	return err
 }
+
+// Attempts is how often a change is made to an object that others change at the same time.
+const Attempts = 5
+
+// UntilNoConflict makes a change that begins with a look at its object, and again when somebody else was faster: a Conflict in the end.
+func UntilNoConflict(object string, change func() error) error {
+	for range Attempts {
+		if err := change(); !Is(err, Conflict) {
+			return err
+		}
+	}
+	return New(Conflict, "%s keeps being changed by somebody else: repeat", object)
+}
