@@ -85,7 +85,7 @@ func (o *Observer) Timeline(t *testing.T) *Timeline {
 // catchUp waits until every change that the API server has made so far has arrived.
 func (o *Observer) catchUp(t *testing.T) {
 	t.Helper()
-	until := time.Now().Add(30 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for lags := o.lag(t); lags != ""; lags = o.lag(t) {
 		require.True(t, time.Now().Before(until), "the watches do not catch up: %s", lags)
 		time.Sleep(50 * time.Millisecond) // until the next look
@@ -105,11 +105,11 @@ func (o *Observer) RequireAtMostOneOut(t *testing.T, service ...Name) {
 
 // lag compares what was recorded with what is there: "" when it is the same, else the first difference.
 func (o *Observer) lag(t *testing.T) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
 	there := map[string]string{}
 	for _, f := range o.feeds {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // each: a busy API server takes a while for all of them
 		list, err := f.list(ctx, metav1.ListOptions{})
+		cancel()
 		if err != nil {
 			return err.Error()
 		}
