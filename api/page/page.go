@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -80,7 +81,7 @@ func OneOf[T ~string](field string, wanted *[]T, legal []T) ([]T, error) {
 	}
 	for _, value := range *wanted {
 		if !slices.Contains(legal, value) {
-			return nil, problem.BadQuery(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("%q is none of %s", value, problem.Join(legal))})
+			return nil, problem.BadQuery(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal))})
 		}
 	}
 	return *wanted, nil

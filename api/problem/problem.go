@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
@@ -147,13 +146,4 @@ func BadField(field, reason string) error {
 	problem := schema.FieldProblem{Field: field, Reason: reason}
 	return Malformed.Because("the body is not as it should be: %s",
 		Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
-}
-
-// Join lists the values that a field may have.
-func Join[T ~string](values []T) string {
-	texts := make([]string, len(values))
-	for i, value := range values {
-		texts[i] = string(value)
-	}
-	return strings.Join(texts, ", ")
 }

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
 )
@@ -96,7 +97,7 @@ func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.Rol
 	case verb == rollout.VerbJump && request.ToStep == 0:
 		return request, problem.BadField("toStep", "is missing: say to which step, counted from 1")
 	case request.To != "" && !slices.Contains(rollout.StopTos, request.To):
-		return request, problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To, problem.Join(rollout.StopTos)))
+		return request, problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To, strictyaml.List(rollout.StopTos)))
 	}
 	return request, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // The forms of output. Names prints how each thing is called, one on a line; jsonPath picks values out of it.
@@ -158,15 +159,6 @@ func (a *App) AgeIfAny(t *time.Time) string {
 	return a.Age(*t)
 }
 
-// Joined lists names for people.
-func Joined[T ~string](values []T) string {
-	var names []string
-	for _, v := range values {
-		names = append(names, string(v))
-	}
-	return strings.Join(names, ", ")
-}
-
 // ParseOneOf reads values in any case; nil when there are none.
 func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error) {
 	if len(names) == 0 {
@@ -176,7 +168,7 @@ func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error)
 	for _, name := range names {
 		n := slices.IndexFunc(known, func(v T) bool { return strings.EqualFold(string(v), name) })
 		if n < 0 {
-			return nil, Usagef("--%s %q is none of %s", flag, name, Joined(known))
+			return nil, Usagef("--%s %q is none of %s", flag, name, strictyaml.List(known))
 		}
 		values = append(values, known[n])
 	}

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 type rollouts = noun.Noun[client.RolloutSummary, client.Rollout]
@@ -106,9 +107,9 @@ func listCommand(n *rollouts) *cobra.Command {
 	command.Example = `  slipway rollout list --waiting-for approval
   slipway rollout list -n shop --steps`
 	f := command.Flags()
-	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+app.Joined(phases))
+	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+strictyaml.List(phases))
 	f.StringSliceVar(&waitsFor, "waiting-for", nil,
-		"only rollouts that wait for this `kind` of thing; may be repeated: "+app.Joined(rollout.WaitKinds))
+		"only rollouts that wait for this `kind` of thing; may be repeated: "+strictyaml.List(rollout.WaitKinds))
 	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
 	app.FlagChoices(command, "phase", phases...)
 	app.FlagChoices(command, "waiting-for", rollout.WaitKinds...)

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 const exitCodes = `  0    Healthy: the new version serves
@@ -147,7 +148,7 @@ The exit code is 0 when it got there, and otherwise:
 	}
 	check := func() (err error) {
 		if goals, err = app.ParseOneOf("for", goal, waitGoals); err == nil && len(*goals) != 1 {
-			err = app.Usagef("--for takes one of %s", app.Joined(waitGoals))
+			err = app.Usagef("--for takes one of %s", strictyaml.List(waitGoals))
 		}
 		return err
 	}
@@ -156,7 +157,7 @@ The exit code is 0 when it got there, and otherwise:
 		w.Ends, w.Timeout, w.Silent = (*goals)[0].ends, timeout, true
 		return follow.Watch(c.Context(), n.App, w)
 	})
-	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)}, "what to wait for: `goal` "+app.Joined(waitGoals))
+	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)}, "what to wait for: `goal` "+strictyaml.List(waitGoals))
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 30m. 0: as long as it takes")
 	app.FlagChoices(command, "for", waitGoals...)
 	return command

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
@@ -109,7 +110,7 @@ func listCommand(n *tasks) *cobra.Command {
 	}})
 	command.Example = `  slipway task list --state Running --state Paused
   slipway task list --plan shop --limit 5`
-	command.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`; may be repeated: "+app.Joined(allStates))
+	command.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`; may be repeated: "+strictyaml.List(allStates))
 	command.Flags().StringVar(&ofPlan, "plan", "", "only tasks of this `plan`")
 	app.FlagChoices(command, "state", allStates...)
 	_ = command.RegisterFlagCompletionFunc("plan", n.App.CompleteAll(planNames))

@@ -57,15 +57,15 @@ func (r *itemRules) check() {
 	if r.present(keyServiceID, string(r.item.ServiceID), "name the service of the catalogue") {
 		r.hold(keyServiceID, catalog.ValidID(string(r.item.ServiceID)))
 	}
-	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+strings.Join(words(operations), ", ")) {
+	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+strictyaml.List(operations)) {
 		if slices.Contains(operations, r.item.Deployment) {
 			r.checkSource()
 		} else {
-			r.hold(keyDeployment, notOneOf(string(r.item.Deployment), words(operations)))
+			r.hold(keyDeployment, notOneOf(r.item.Deployment, operations))
 		}
 	}
 	if method := r.item.ContainerExecMethod; method != "" && !slices.Contains(methods, method) {
-		r.hold(keyExecMethod, notOneOf(string(method), words(methods)))
+		r.hold(keyExecMethod, notOneOf(method, methods))
 	}
 	r.checkLabels()
 }
@@ -112,16 +112,9 @@ func (r *itemRules) warn(key, reason string) {
 	r.warnings = append(r.warnings, Warning{Item: r.index + 1, Field: field, Line: r.found.Line(field), Reason: reason})
 }
 
-func words[T ~string](all []T) []string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = string(one)
-	}
-	return texts
-}
-
-func notOneOf(word string, legal []string) error {
-	return fmt.Errorf("must be one of %s, not %s%s", strings.Join(legal, ", "), strictyaml.Quote(word), strictyaml.DidYouMean(word, legal))
+func notOneOf[T ~string](word T, legal []T) error {
+	quoted := strictyaml.Quote(string(word))
+	return fmt.Errorf("must be one of %s, not %s%s", strictyaml.List(legal), quoted, strictyaml.DidYouMean(string(word), legal))
 }
 
 // refuseRepeated refuses a service that is named twice in one wave: both would change it at the same time.

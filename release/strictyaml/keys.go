@@ -24,8 +24,20 @@ func unknownKey(key string, known []string) string {
 	return fmt.Sprintf("unknown key %s: did you mean %q?", Quote(key), near)
 }
 
+// List is the words for people: "a, b, c".
+func List[T ~string](words []T) string {
+	var list strings.Builder
+	for i, word := range words {
+		if i > 0 {
+			list.WriteString(", ")
+		}
+		list.WriteString(string(word))
+	}
+	return list.String()
+}
+
 // DidYouMean is ": did you mean …?" with the word that was probably meant, "" when none is near.
-func DidYouMean(word string, known []string) string {
+func DidYouMean[T ~string](word string, known []T) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf(": did you mean %s?", near)
 	}
@@ -34,16 +46,16 @@ func DidYouMean(word string, known []string) string {
 
 // Nearest is the known word that was probably meant: the same but for case, blanks, "-" and "_", else the one with the fewest
 // corrections, or "".
-func Nearest(word string, known []string) string {
+func Nearest[T ~string](word string, known []T) T {
 	bare := bareWord(word)
 	for _, candidate := range known {
-		if bare != "" && bareWord(candidate) == bare {
+		if bare != "" && bareWord(string(candidate)) == bare {
 			return candidate
 		}
 	}
-	best, fewest := "", corrections(word)+1
+	best, fewest := T(""), corrections(word)+1
 	for _, candidate := range known {
-		if n := distance(strings.ToLower(word), strings.ToLower(candidate), fewest); n < fewest {
+		if n := distance(strings.ToLower(word), strings.ToLower(string(candidate)), fewest); n < fewest {
 			best, fewest = candidate, n
 		}
 	}

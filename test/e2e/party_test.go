@@ -95,7 +95,8 @@ func (h *hosted) waitHealthy(name string) {
 
 // A party's worker with the permissions of deploy/rbac/party.yaml releases what its namespace holds in every way that there is, and sees nothing else; the
 // centre needs no more than deploy/rbac/centre.yaml.
-func TestPartyWithItsOwnAccount(t *testing.T) {
+func TestLongPartyWithItsOwnAccount(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	h := host(t)
 	h.work()
@@ -156,7 +157,8 @@ func (h *hosted) rollsOut() {
 }
 
 // A party whose worker was stopped is shown so, and a start that it would have to answer says when it was last seen.
-func TestPartyWithoutItsWorker(t *testing.T) {
+func TestLongPartyWithoutItsWorker(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	h := host(t)
 	require.Contains(t, h.waitReachable(party.Unreachable), "was ever seen")

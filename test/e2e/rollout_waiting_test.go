@@ -16,7 +16,8 @@ import (
 )
 
 // What a step costs in the real history: at most 8 events without traffic and approval, 30 with both. Two rollouts that differ by four steps tell.
-func TestRolloutEventBudget(t *testing.T) {
+func TestLongRolloutEventBudget(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	cases := map[string]struct {
