@@ -127,6 +127,7 @@ func (c *crashed) release(during func(id string)) map[string]int64 {
 	c.reset()
 	before, old := c.changes(), c.PodUIDs("restarted")
 	watch := observer.Start(c.t, c.Kube, c.Apps)
+	defer watch.Stop() // a hundred releases would each be watched to the end of the last
 	id := c.Execute("crash")
 	during(id)
 	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)

@@ -86,6 +86,7 @@ func killTemporal(t *testing.T, tasks int) {
 		watch.RequireAtMostOneOut(t, one)
 		seen := watch.Timeline(t)
 		require.Len(t, seen.Made[one], 3, "no pod is restarted twice:\n%s", seen)
+		watch.Stop()
 	}
 	harness.Covered(t, 3*tasks, "random kills of Temporal")
 }

@@ -49,7 +49,7 @@ func start(t *testing.T, feeds []*feed) *Observer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Observer{feeds: feeds, cancel: cancel}
-	t.Cleanup(o.stop)
+	t.Cleanup(o.Stop)
 	for _, f := range o.feeds {
 		list, err := f.list(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
@@ -66,7 +66,8 @@ func start(t *testing.T, feeds []*feed) *Observer {
 	return o
 }
 
-func (o *Observer) stop() {
+// Stop ends the watching and keeps what was seen; the end of the test stops what is left.
+func (o *Observer) Stop() {
 	o.cancel()
 	o.ending.Wait()
 }
