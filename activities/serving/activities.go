@@ -28,6 +28,8 @@ type Options struct {
 	Namespaces []string
 	// Queues are the task queues that this worker serves.
 	Queues []string
+	// AnyNamespace brings servings into namespaces that do not invite them too.
+	AnyNamespace bool
 	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the
 	// same cluster is that one's news.
 	Engine string

@@ -74,6 +74,8 @@ type site struct {
 	temporal histories
 	// sizes are the replicas that a tag's version asks for; one that is not here asks for none.
 	sizes map[string]int32
+	// settings are those of the worker.
+	settings partyservings.Options
 }
 
 func newSite(t *testing.T) *site {
@@ -134,6 +136,25 @@ func (s *site) step(generation int64, back bool) serving.PartyRequest {
 // apply has a worker take a step. wrap, where there is one, stands between the worker and the API server.
 func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http.RoundTripper) error {
 	s.t.Helper()
+	return s.does((*partyservings.Activities).Apply, req, wrap)
+}
+
+// prepare has a worker say whether it could take a step.
+func (s *site) prepare(req serving.PartyRequest) error {
+	s.t.Helper()
+	return s.does((*partyservings.Activities).Prepare, req, nil)
+}
+
+// remove has a worker remove everything of a serving.
+func (s *site) remove(req serving.PartyRequest) error {
+	s.t.Helper()
+	return s.does((*partyservings.Activities).Remove, req, nil)
+}
+
+// does has a worker execute an activity.
+func (s *site) does(what func(*partyservings.Activities, context.Context, serving.PartyRequest) error, req serving.PartyRequest,
+	wrap func(http.RoundTripper) http.RoundTripper) error {
+	s.t.Helper()
 	config := rest.CopyConfig(s.config)
 	config.WrapTransport = wrap
 	config = kube.Configure(config, kube.Options{QPS: 200, Burst: 400})
@@ -144,11 +165,14 @@ func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http
 	require.NoError(s.t, err)
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
-	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, partyservings.Options{Logger: log, ListenFor: time.Minute, CallTimeout: 30 * time.Second})
+	settings := s.settings
+	settings.Logger, settings.ListenFor, settings.CallTimeout = log, time.Minute, 30*time.Second
+	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, settings)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
-	env.RegisterActivity(acts.Apply)
-	_, err = env.ExecuteActivity(acts.Apply, req)
+	step := func(ctx context.Context, req serving.PartyRequest) error { return what(acts, ctx, req) }
+	env.RegisterActivity(step)
+	_, err = env.ExecuteActivity(step, req)
 	return err
 }
 

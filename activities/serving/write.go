@@ -50,7 +50,7 @@ type object interface {
 
 // all writes everything of a party: the Deployment last, since its pods need the rest.
 func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment, error) {
-	if err := w.mayBegin(ctx); err != nil {
+	if err := w.admit(ctx); err != nil {
 		return nil, err
 	}
 	core := w.a.client.CoreV1()
@@ -72,12 +72,17 @@ func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment
 
 // mayBegin looks at the Deployment before anything is written: its fencing token decides for all objects.
 func (w *writer) mayBegin(ctx context.Context) error {
-	w.looked = time.Now()
-	is, err := w.a.deployment(ctx, name{w.req.Domain, w.req.Deployment})
+	is, err := w.standing(ctx)
 	if err != nil || is == nil {
 		return err
 	}
 	return w.mayWrite("Deployment", is)
+}
+
+// standing is the Deployment as it stands before anything is written; nil when there is none.
+func (w *writer) standing(ctx context.Context) (*appsv1.Deployment, error) {
+	w.looked = time.Now()
+	return w.a.deployment(ctx, name{w.req.Domain, w.req.Deployment})
 }
 
 // mayGoOn looks at it again when the last look is long ago.

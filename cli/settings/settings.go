@@ -36,6 +36,7 @@ type Settings struct {
 	InstallCRDs            bool
 	Parties                []string
 	WatchNamespaces        []string
+	ServingsInAnyNamespace bool
 	MaxConcurrentServices  int
 	MaxConcurrentWorkloads int
 	UnreachableBudget      time.Duration
@@ -184,6 +185,8 @@ func definitions(s *Settings) []definition {
 				"empty: the engine's queue and the default party's"},
 		{name: "watch-namespaces", groups: workers, check: each(namespaceName), into: &s.WatchNamespaces,
 			description: "watch workloads in these namespaces only; empty: in all"},
+		{name: "servings-in-any-namespace", fallback: "false", groups: workers, into: &s.ServingsInAnyNamespace,
+			description: "bring servings also into namespaces without the label slipway.io/servings=allowed"},
 		{name: "max-concurrent-services", fallback: "50", groups: frontEnd, into: &s.MaxConcurrentServices,
 			description: "how many services of one task are released at once at most"},
 		{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000), into: &s.MaxConcurrentWorkloads,

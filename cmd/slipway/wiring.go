@@ -169,7 +169,8 @@ var partyServingModule = fx.Module("party-servings",
 			return nil, err
 		}
 		activities := partyservings.New(typed, reader, watch, partyservings.Options{
-			Namespaces: s.WatchNamespaces, Queues: partyQueueNames(s), Engine: s.TemporalNamespace, Logger: log,
+			Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Queues: partyQueueNames(s), Engine: s.TemporalNamespace,
+			Logger: log,
 		})
 		observer := partyservings.NewObserver(activities, temporal)
 		lc.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/release/serving/admission"
 )
 
 // NewNamespace is a Kubernetes namespace for one test, and goes away with it.
@@ -33,9 +35,24 @@ func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
 	}
 }
 
+// createNamespace makes a namespace that invites servings: most of what makes one is a party.
 func createNamespace(kube kubernetes.Interface, name string) error {
-	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed}}}, metav1.CreateOptions{})
 	return err
+}
+
+// LabelNamespace gives a namespace a label; with an empty value it takes the label away.
+func LabelNamespace(t testing.TB, kube kubernetes.Interface, namespace, label, value string) {
+	t.Helper()
+	labels := map[string]any{label: value}
+	if value == "" {
+		labels[label] = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	require.NoError(t, err)
+	_, err = kube.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
 }
 
 // contents are the collections in which tests leave something behind; what owns goes before what it owns. Events expire by themselves.

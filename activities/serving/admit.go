@@ -1,0 +1,36 @@
+package serving
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/serving/admission"
+)
+
+// admit refuses, before anything is written, what the party does not take, and what is not the operation's to write.
+func (w *writer) admit(ctx context.Context) error {
+	is, err := w.standing(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.invited(ctx, is); err != nil || is == nil {
+		return err
+	}
+	return w.mayWrite("Deployment", is)
+}
+
+// invited refuses a serving that the namespace does not invite. is is the Deployment as it stands.
+func (w *writer) invited(ctx context.Context, is *appsv1.Deployment) error {
+	if w.a.options.AnyNamespace || !admission.NeedsInvitation(is, w.req) {
+		return nil
+	}
+	call, cancel := w.a.call(ctx)
+	defer cancel()
+	namespace, err := w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return admission.CheckInvitation(namespace)
+}

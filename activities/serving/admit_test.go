@@ -1,0 +1,136 @@
+package serving_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving/admission"
+	"slipway.io/slipway/test/harness"
+)
+
+// invite labels the site's namespace; withdraw takes the label away.
+func (s *site) invite() {
+	s.t.Helper()
+	harness.LabelNamespace(s.t, s.kube, s.domain, admission.LabelServings, admission.ServingsAllowed)
+}
+
+func (s *site) withdraw() {
+	s.t.Helper()
+	harness.LabelNamespace(s.t, s.kube, s.domain, admission.LabelServings, "")
+}
+
+// requireNothing checks that nothing of the serving was written.
+func (s *site) requireNothing() {
+	s.t.Helper()
+	ours := metav1.ListOptions{LabelSelector: kuscia.LabelController + "=" + kuscia.ControllerName}
+	services, err := s.kube.CoreV1().Services(s.domain).List(s.t.Context(), ours)
+	require.NoError(s.t, err)
+	configMaps, err := s.kube.CoreV1().ConfigMaps(s.domain).List(s.t.Context(), ours)
+	require.NoError(s.t, err)
+	_, err = s.kube.AppsV1().Deployments(s.domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
+	require.True(s.t, apierrors.IsNotFound(err), "%v", err)
+	require.Zero(s.t, len(services.Items)+len(configMaps.Items))
+}
+
+// A namespace that does not invite servings gets none, neither by a check nor by a write; with the label it gets what was refused before.
+func TestAServingHasToBeInvited(t *testing.T) {
+	s := newSite(t)
+	s.withdraw()
+	for _, try := range []func() error{
+		func() error { return s.prepare(s.step(1, false)) }, func() error { return s.apply(s.step(1, false), nil) },
+	} {
+		err := try()
+		requireKind(t, failure.Refused, err)
+		require.ErrorContains(t, err, "namespace "+s.domain+" does not take servings")
+		require.ErrorContains(t, err, "kubectl label namespace "+s.domain+" slipway.io/servings=allowed")
+		s.requireNothing()
+	}
+	s.invite()
+	require.NoError(t, s.prepare(s.step(1, false)))
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	s.requireRuns("one")
+}
+
+// Whoever withdraws the invitation keeps what runs, and gets nothing new: no half update, nothing that cannot be removed.
+func TestAWithdrawnInvitationLeavesWhatRuns(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	s.withdraw()
+	for _, try := range []error{s.prepare(s.step(2, false)), s.apply(s.step(2, false), nil)} {
+		requireKind(t, failure.Refused, try)
+		s.requireRuns("one")
+	}
+	s.patch("kubectl-edit", image("theirs"))
+	again := s.step(1, false)
+	again.Started++
+	require.NoError(t, s.apply(again, nil), "what others have changed is restored")
+	s.requireRuns("one")
+
+	s.invite()
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.requireRuns("two")
+	s.withdraw()
+	require.NoError(t, s.apply(s.step(2, true), nil), "an update is undone")
+	s.requireRuns("one")
+	require.NoError(t, s.remove(s.step(2, false)), "a deletion asks for no invitation")
+	s.requireNothing()
+	requireKind(t, failure.Refused, s.apply(s.step(2, true), nil))
+	s.requireNothing()
+}
+
+// The setting for the former way neither reads the label nor needs the permission to.
+func TestServingsInAnyNamespace(t *testing.T) {
+	s := newSite(t)
+	s.withdraw()
+	s.settings.AnyNamespace = true
+	s.as(harness.SharedStack(t), false)
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	s.requireRuns("one")
+}
+
+// A worker with the permissions of deploy/rbac may read its namespace; one without that permission says so, as of every other one.
+func TestAWorkerThatMayNotReadItsNamespace(t *testing.T) {
+	s := newSite(t)
+	s.as(harness.SharedStack(t), true)
+	require.NoError(t, s.prepare(s.step(1, false)))
+	s.as(harness.SharedStack(t), false)
+	err := s.apply(s.step(1, false), nil)
+	requireKind(t, failure.Forbidden, err)
+	require.ErrorContains(t, err, `lacks a permission, which has to be granted: namespaces "`+s.domain+`" is forbidden`)
+	s.requireNothing()
+}
+
+// as has the worker act with an account that has the permissions of deploy/rbac, with or without the one to read its namespace.
+func (s *site) as(stack harness.Stack, readsNamespace bool) {
+	s.t.Helper()
+	ctx, roles := s.t.Context(), s.kube.RbacV1().Roles(s.domain)
+	if s.config.Impersonate.UserName == "" {
+		account := stack.Grant(s.t, "party.yaml", s.domain)
+		stack.Grant(s.t, "party-servings.yaml", s.domain)
+		s.config = rest.CopyConfig(s.config)
+		s.config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + s.domain + ":" + account,
+			Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	}
+	if !readsNamespace {
+		role, err := roles.Get(ctx, "slipway-party-servings", metav1.GetOptions{})
+		require.NoError(s.t, err)
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "namespaces") })
+		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+		require.NoError(s.t, err)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: s.config.Impersonate.UserName,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Namespace: s.domain, Name: s.domain}}}
+	require.Eventually(s.t, func() bool {
+		said, err := s.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && said.Status.Allowed == readsNamespace
+	}, harness.Patience, harness.Tick, "the API server has read the rules")
+}
