@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/serving/admission"
 )
 
 // Options of the activities. The zero value is usable.
@@ -30,6 +31,8 @@ type Options struct {
 	Queues []string
 	// AnyNamespace brings servings into namespaces that do not invite them too.
 	AnyNamespace bool
+	// Policy is what the party allows the pods of servings.
+	Policy admission.Policy
 	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the
 	// same cluster is that one's news.
 	Engine string

@@ -6,16 +6,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
 )
 
 // admit refuses, before anything is written, what the party does not take, and what is not the operation's to write.
-func (w *writer) admit(ctx context.Context) error {
+func (w *writer) admit(ctx context.Context, o serving.Objects) error {
 	is, err := w.standing(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.invited(ctx, is); err != nil || is == nil {
+	if err := w.invited(ctx, is); err != nil {
+		return err
+	}
+	if err := w.a.options.Policy.Check(o.Deployment); err != nil || is == nil {
 		return err
 	}
 	return w.mayWrite("Deployment", is)

@@ -134,3 +134,22 @@ func (s *site) as(stack harness.Stack, readsNamespace bool) {
 		return err == nil && said.Status.Allowed == readsNamespace
 	}, harness.Patience, harness.Tick, "the API server has read the rules")
 }
+
+// The party's policy looks at what is about to be written, whoever asks for it: also at what runs there already, and at the way back.
+func TestThePartysPolicyHasTheLastWord(t *testing.T) {
+	s := newSite(t)
+	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"registry.example/"}}
+	for _, try := range []error{s.prepare(s.step(1, false)), s.apply(s.step(1, false), nil)} {
+		requireKind(t, failure.Refused, try)
+		require.ErrorContains(t, try, "the party's policy refuses Deployment "+s.domain+"/s1: container main: image app:one comes from none of registry.example/ (rule images.allowedPrefixes)")
+		s.requireNothing()
+	}
+	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"app"}}
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"registry.example/"}}
+	requireKind(t, failure.Refused, s.apply(s.step(2, true), nil))
+	s.requireRuns("two")
+	require.NoError(t, s.remove(s.step(2, false)), "what the policy does not allow can be removed")
+	s.requireNothing()
+}

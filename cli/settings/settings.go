@@ -37,6 +37,7 @@ type Settings struct {
 	Parties                []string
 	WatchNamespaces        []string
 	ServingsInAnyNamespace bool
+	ServingPolicyFile      string
 	MaxConcurrentServices  int
 	MaxConcurrentWorkloads int
 	UnreachableBudget      time.Duration
@@ -187,6 +188,8 @@ func definitions(s *Settings) []definition {
 			description: "watch workloads in these namespaces only; empty: in all"},
 		{name: "servings-in-any-namespace", fallback: "false", groups: workers, into: &s.ServingsInAnyNamespace,
 			description: "bring servings also into namespaces without the label slipway.io/servings=allowed"},
+		{name: "serving-policy-file", groups: workers, into: &s.ServingPolicyFile,
+			description: "YAML file of what the party allows the pods of servings; empty: everything but privileges"},
 		{name: "max-concurrent-services", fallback: "50", groups: frontEnd, into: &s.MaxConcurrentServices,
 			description: "how many services of one task are released at once at most"},
 		{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000), into: &s.MaxConcurrentWorkloads,

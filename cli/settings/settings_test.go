@@ -187,6 +187,7 @@ install-crds: true
 party: [alice]
 watch-namespaces: shop, bank
 servings-in-any-namespace: true
+serving-policy-file: /etc/slipway/servings.yaml
 max-concurrent-services: 7
 max-concurrent-workloads: 11
 unreachable-budget: 30s
@@ -204,7 +205,7 @@ api: http://slipway.example:80/
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
 		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		ServingNamespace: "servings", InstallCRDs: true,
-		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
+		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
 		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
 		API: "http://slipway.example:80",

@@ -32,6 +32,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
@@ -164,13 +165,17 @@ var partyServingModule = fx.Module("party-servings",
 		if err != nil {
 			return nil, err
 		}
+		policy, err := servingPolicy(s.ServingPolicyFile)
+		if err != nil {
+			return nil, err
+		}
 		watch, err := partyservings.NewWatch(typed, s.WatchNamespaces, log)
 		if err != nil {
 			return nil, err
 		}
 		activities := partyservings.New(typed, reader, watch, partyservings.Options{
-			Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Queues: partyQueueNames(s), Engine: s.TemporalNamespace,
-			Logger: log,
+			Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy, Queues: partyQueueNames(s),
+			Engine: s.TemporalNamespace, Logger: log,
 		})
 		observer := partyservings.NewObserver(activities, temporal)
 		lc.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
@@ -178,6 +183,22 @@ var partyServingModule = fx.Module("party-servings",
 		return activities, nil
 	}),
 )
+
+// servingPolicy reads what the party allows the pods of servings; without a file that is the default.
+func servingPolicy(file string) (admission.Policy, error) {
+	if file == "" {
+		return admission.Policy{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return admission.Policy{}, fmt.Errorf("serving-policy-file: %w", err)
+	}
+	policy, wrong := admission.Decode(text)
+	if err := wrong.Err(); err != nil {
+		return admission.Policy{}, fmt.Errorf("serving-policy-file: %s is not a policy for servings:\n%w", file, err)
+	}
+	return policy, nil
+}
 
 var servingControllerModule = fx.Module("serving-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings,

@@ -1,0 +1,71 @@
+package admission
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// Decode reads a policy from YAML or JSON, strictly: every error at once. A key without a value is an error: a rule that somebody has begun
+// to write is not taken for one that allows everything.
+func Decode(data []byte) (Policy, strictyaml.Errors) {
+	root, found, ok := strictyaml.Parse(data)
+	if !ok {
+		return Policy{}, found.Sorted()
+	}
+	m := root.Mapping("images", "privileged", "secrets")
+	p := Policy{Privileged: m.Field("privileged").Truth()}
+	if images := m.Field("images"); images.Present() {
+		p.ImagePrefixes = decodeList(found, images, "allowedPrefixes", wrongPrefix)
+		if images.Has("allowedPrefixes") && len(p.ImagePrefixes) == 0 {
+			found.Refuse(0, ruleImages, "allows no image, and so no serving: name at least one prefix, or leave out images")
+		}
+	}
+	if secrets := m.Field("secrets"); secrets.Present() {
+		p.Secrets = decodeList(found, secrets, "allowed", wrongSecret)
+	}
+	return p, found.Sorted()
+}
+
+// decodeList reads a rule that is a list of texts under one key, which has to be there. wrong says what is wrong with an entry, "" when
+// nothing is. The list is never nil: it allows what it names.
+func decodeList(found *strictyaml.Findings, rule strictyaml.Value, key string, wrong func(string) string) []string {
+	field := rule.Mapping(key).Field(key)
+	if !field.Present() {
+		found.Refuse(0, rule.Path(), "needs the key %s", key)
+	}
+	all := []string{}
+	for _, entry := range field.List() {
+		text := entry.Text()
+		if reason := wrong(text); text != "" && reason != "" {
+			found.Refuse(0, entry.Path(), "%s %s", strictyaml.Quote(text), reason)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// wrongPrefix is why no image could come from a prefix.
+func wrongPrefix(prefix string) string {
+	switch {
+	case strings.Contains(prefix, "://"):
+		return "is a URL: leave out what stands before the registry's name"
+	case strings.Contains(prefix, "@"):
+		return "names a digest: leave out the @ and what follows"
+	case tagAt(prefix) >= 0:
+		return "names a tag: leave out the colon and what follows; a registry with a port ends with /, as in localhost:5000/"
+	case strings.ContainsAny(prefix, " \t\n*?") || strings.HasPrefix(prefix, "/") || strings.Contains(prefix, "//"):
+		return "is no beginning of an image's name: write it as in registry.example/team/, without blanks and wildcards"
+	}
+	return ""
+}
+
+// wrongSecret is why no Secret has a name.
+func wrongSecret(name string) string {
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "is not the name of a Secret: " + bad[0]
+	}
+	return ""
+}
