@@ -3,11 +3,14 @@ package serving_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -152,4 +155,56 @@ func TestThePartysPolicyHasTheLastWord(t *testing.T) {
 	s.requireRuns("two")
 	require.NoError(t, s.remove(s.step(2, false)), "what the policy does not allow can be removed")
 	s.requireNothing()
+}
+
+// What a namespace does not allow of pods is told within seconds, in the API server's words, and not at the deadline; once it is allowed, the same version
+// is brought about although the word of before still stands.
+func TestAPodThatTheNamespaceForbids(t *testing.T) {
+	const enforce = "pod-security.kubernetes.io/enforce"
+	for name, tc := range map[string]struct {
+		reason, says  string
+		forbid, allow func(s *site)
+		deadline      int64
+	}{
+		"pod security": {reason: "Pod Security looks at pods, not at what makes them", says: `violates PodSecurity "restricted:latest"`, deadline: 600,
+			forbid: func(s *site) { harness.LabelNamespace(s.t, s.kube, s.domain, enforce, "restricted") },
+			allow:  func(s *site) { harness.LabelNamespace(s.t, s.kube, s.domain, enforce, "") }},
+		"quota": {reason: "a quota may make room: it has half the deadline", says: "exceeded quota", deadline: 30,
+			forbid: func(s *site) { s.quota() },
+			allow: func(s *site) {
+				require.NoError(s.t, s.kube.CoreV1().ResourceQuotas(s.domain).Delete(s.t.Context(), "none", metav1.DeleteOptions{}))
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			tc.forbid(s)
+			req := s.step(1, false)
+			req.DeadlineSeconds = tc.deadline
+			require.NoError(t, s.prepare(req), "the Deployment itself is allowed")
+			began := time.Now()
+			err := s.apply(req, nil)
+			requireKind(t, failure.Refused, err)
+			require.Less(t, time.Since(began), time.Minute, tc.reason)
+			require.ErrorContains(t, err, "namespace "+s.domain+" does not allow the pods of Deployment s1: pods ", tc.reason)
+			require.ErrorContains(t, err, tc.says, tc.reason)
+
+			tc.allow(s)
+			again := s.step(1, false)
+			again.Started++
+			require.NoError(t, s.apply(again, nil), tc.reason)
+			s.requireRuns("one")
+		})
+	}
+}
+
+// quota makes one that allows no pods, and waits until it is in force.
+func (s *site) quota() {
+	s.t.Helper()
+	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
+	_, err := s.kube.CoreV1().ResourceQuotas(s.domain).Create(s.t.Context(), none, metav1.CreateOptions{})
+	require.NoError(s.t, err)
+	require.Eventually(s.t, func() bool {
+		found, err := s.kube.CoreV1().ResourceQuotas(s.domain).Get(s.t.Context(), "none", metav1.GetOptions{})
+		return err == nil && len(found.Status.Hard) > 0
+	}, harness.Patience, harness.Tick, "the quota is not in force")
 }

@@ -75,6 +75,10 @@ func (b *bringing) round(ctx context.Context, j *job) (next attempt.Next, err er
 		b.written = false // somebody has changed or deleted it since
 	case serving.DeployedComing:
 		next.Listen = func(context.Context) (<-chan struct{}, error) { return b.wake, nil }
+		deadline := time.Duration(j.req.DeadlineSeconds) * time.Second
+		if err := serving.CheckPodsAllowed(d, j.Progress().Elapsed(), deadline, j.Now()); err != nil {
+			return next, err
+		}
 		if j.Overdue() {
 			return next, j.stuck(ctx, d, fmt.Sprintf("%s after %d s", why, j.req.DeadlineSeconds))
 		}

@@ -212,10 +212,8 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 		reason, message = podstatus.Reason(newest)
 		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return c.Reason, kube.Line(c.Message), nil
-		}
+	if c := serving.CreationFailure(d); c != nil {
+		return c.Reason, kube.Line(c.Message), nil
 	}
 	return "", "", nil
 }

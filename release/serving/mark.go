@@ -174,13 +174,13 @@ func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
 	asked, st := askedReplicas(d), d.Status
 	text := fmt.Sprintf("%d of %d pods are new; of all %d pods %d are available", st.UpdatedReplicas, asked, st.Replicas, st.AvailableReplicas)
 	for _, c := range st.Conditions {
-		switch {
-		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse:
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			// It is no verdict: the serving's policy has the deadline, and Kubernetes keeps saying so for a moment after a way back has begun.
 			text += ": " + c.Message
-		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
-			text += ": its pods cannot be created: " + c.Message
 		}
+	}
+	if c := CreationFailure(d); c != nil {
+		text += ": its pods cannot be created: " + c.Message
 	}
 	if st.UpdatedReplicas == asked && st.AvailableReplicas == asked && st.Replicas == asked {
 		return DeployedWhole, fmt.Sprintf("all %d pods run it", asked)

@@ -42,3 +42,46 @@ func TestServingIsInvited(t *testing.T) {
 	require.Eventually(t, func() bool { return u.Serving(u.Home, "guest") == nil }, harness.Patience, harness.Tick, "a deletion asks for no invitation")
 	require.Zero(t, leftOf(t, u.Engine, u.alice, "guest")+leftOf(t, u.Engine, u.bob, "guest"))
 }
+
+// What a party's namespace forbids of pods is the party's refusal, in the API server's words and within seconds; everybody goes back.
+func TestServingOfPodsThatAPartyForbids(t *testing.T) {
+	t.Parallel()
+	u := unite(t, harness.Shared(t))
+	u.create("strict", serving.Policy{})
+	u.WaitServing("strict", "Available", harness.ServingAvailable)
+	harness.LabelNamespace(t, u.Kube, u.bob, "pod-security.kubernetes.io/enforce", "restricted")
+	u.update("strict", u.better, u.better)
+	kd := u.WaitServing("strict", "the version of before", func(kd *kuscia.KusciaDeployment) bool {
+		return harness.ServingDone(kd) && kd.Status.Phase == kuscia.PhaseAvailable
+	})
+	require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason)
+	require.Contains(t, kd.Status.Message, "party "+u.bob+": namespace "+u.bob+" does not allow the pods of Deployment strict")
+	require.Contains(t, kd.Status.Message, `violates PodSecurity "restricted:latest"`)
+	require.Contains(t, u.query("strict").Status.Message, "violates PodSecurity")
+	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "strict"), u.tag(u.bob, "strict")})
+}
+
+// A party's worker with a policy of its own refuses what the policy names, whoever is at the centre; the status and Kuscia's answer name the rule.
+func TestServingAgainstAPartysPolicy(t *testing.T) {
+	t.Parallel()
+	policy := writeFile(t, "images:\n  allowedPrefixes: [x]\nsecrets:\n  allowed: []\n")
+	u := unite(t, harness.Start(t, harness.Options{Args: []string{"--serving-policy-file", policy}}))
+	const id = "ruled"
+	u.create(id, serving.Policy{})
+	u.WaitServing(id, "Available", harness.ServingAvailable)
+	for rule, spec := range map[string]string{
+		"images.allowedPrefixes": `{"image":{"name":"evil.example/x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app"}]}}]}`,
+		"privileged":             `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","securityContext":{"privileged":true}}]}}]}`,
+		"secrets.allowed":        `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","envFrom":[{"secretRef":{"name":"db"}}]}]}}]}`,
+	} {
+		image := harness.RandomName("image")
+		u.Kubectl("apply", "-f", writeFile(t, `{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"AppImage","metadata":{"name":"`+image+`"},"spec":`+spec+`}`))
+		u.dropAfter(image)
+		u.update(id, u.better, image)
+		kd := u.WaitServing(id, "the refusal by "+rule, harness.ServingDone)
+		require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason, "%s: %+v", rule, kd.Status)
+		require.Contains(t, kd.Status.Message, "the party's policy refuses Deployment "+u.bob+"/"+id+": container app: ")
+		require.Contains(t, u.query(id).Status.Message, "(rule "+rule+")")
+		require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, id), u.tag(u.bob, id)}, "nobody was touched")
+	}
+}
