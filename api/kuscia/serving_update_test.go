@@ -283,3 +283,26 @@ func TestDelete(t *testing.T) {
 	delete(m.servings, "s1")
 	require.Zero(t, create(t, m, `{"serving_id":"s1","initiator":"alice","parties":[{"domain_id":"alice","app_image":"sf-serving-image"}]}`).GetCode())
 }
+
+func TestUpdateTriesAFailedCreationAgain(t *testing.T) {
+	t.Parallel()
+	const again = `{"serving_id":"s1","serving_input_config":"{\"a\":1}"}`
+	m := running(t)
+	kd := m.servings["s1"]
+	ask := func(writes int, reason string) {
+		t.Helper()
+		m.writes = 0
+		require.Equal(t, "success", update(t, m, again).GetMessage())
+		require.Equal(t, writes, m.writes, reason)
+		kd = m.servings["s1"]
+	}
+	for range 2 {
+		kd.Status.ObservedGeneration, kd.Status.Operation = kd.Generation, &kuscia.Operation{Kind: serving.KindCreate, Generation: kd.Generation}
+		ask(0, "the creation is under way")
+		before := kd.Generation
+		kd.Status.Operation.Done, kd.Status.Operation.Reason = true, serving.ReasonPartyFailed
+		ask(1, "a party refused it: whoever has put that right sends it again")
+		require.Greater(t, kd.Generation, before, "it is a new generation, which is begun with")
+		ask(0, "nobody has begun with it yet")
+	}
+}

@@ -109,10 +109,15 @@ func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 }
 
 // Revision is the revision that the spec needs for its AppImages to be run as they are now: a digest of them if they were edited since
-// the version that serves, else its own. An update that is sent twice is one.
+// the version that serves, else its own. A creation that a party has failed at is tried again. An update that is sent twice is one.
 func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (string, error) {
-	stays := kd.Spec.Revision
-	if kd.Status.Served == nil || Outdated(kd) { // what has not been begun with yet takes the AppImages as they are then
+	stays, op := kd.Spec.Revision, kd.Status.Operation
+	switch {
+	case Outdated(kd): // what has not been begun with yet takes the AppImages as they are then
+		return stays, nil
+	case kd.Status.Served == nil && op != nil && op.Done && op.Reason == ReasonPartyFailed:
+		return fmt.Sprintf("after-%d", op.Generation), nil
+	case kd.Status.Served == nil:
 		return stays, nil
 	}
 	served, err := Unpack(kd.Status.Served.Version)
@@ -123,7 +128,6 @@ func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 	maps.Copy(known, images)
 	version := Snapshot(kd, known)
 	digest, err := version.Digest()
-	op := kd.Status.Operation
 	underWay := op != nil && !op.Done && op.Version == digest
 	if err != nil || digest == kd.Status.Served.Digest || underWay {
 		return stays, err
