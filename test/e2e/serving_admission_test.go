@@ -61,11 +61,13 @@ func TestServingOfPodsThatAPartyForbids(t *testing.T) {
 	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "strict"), u.tag(u.bob, "strict")})
 }
 
-// A party's worker with a policy of its own refuses what the policy names, whoever is at the centre; the status and Kuscia's answer name the rule.
+// A party's worker with a policy of its own refuses what the policy names, whoever is at the centre; the status and Kuscia's answer name the rule. Its
+// other setting brings servings into a namespace that does not invite them.
 func TestServingAgainstAPartysPolicy(t *testing.T) {
 	t.Parallel()
 	policy := writeFile(t, "images:\n  allowedPrefixes: [x]\nsecrets:\n  allowed: []\n")
-	u := unite(t, harness.Start(t, harness.Options{Args: []string{"--serving-policy-file", policy}}))
+	u := unite(t, harness.Start(t, harness.Options{Args: []string{"--serving-policy-file", policy, "--servings-in-any-namespace"}}))
+	harness.LabelNamespace(t, u.Kube, u.bob, admission.LabelServings, "")
 	const id = "ruled"
 	u.create(id, serving.Policy{})
 	u.WaitServing(id, "Available", harness.ServingAvailable)
