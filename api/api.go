@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"go.temporal.io/sdk/client"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/parties"
 	"slipway.io/slipway/api/plans"
@@ -35,6 +36,10 @@ type Deps struct {
 	Metrics http.Handler
 	// Kuscia answers Kuscia's own paths, which it also answers on listeners of their own.
 	Kuscia http.Handler
+	// Guard decides which requests are answered.
+	Guard auth.Guard
+	// MaxEventStreams is how many event streams are open at once at most.
+	MaxEventStreams int
 }
 
 // API is the HTTP front door: an http.Handler with event streams behind it.
@@ -60,7 +65,7 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
-	e.Use(identify, h.logged, h.recovered, sameSite, knownQuery(spec))
+	e.Use(identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec))
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
@@ -100,6 +105,9 @@ func (d *Deps) complete() error {
 	if d.MaxConcurrentWorkloads == 0 {
 		d.MaxConcurrentWorkloads = workflows.DefaultConcurrentWorkloads
 	}
+	if d.MaxEventStreams == 0 {
+		d.MaxEventStreams = 1000
+	}
 	if d.UnreachableBudget == 0 {
 		d.UnreachableBudget = 120 * time.Second
 	}
@@ -132,7 +140,7 @@ type (
 var _ ServerInterface = (*handlers)(nil)
 
 func newHandlers(deps Deps, docs []byte) *handlers {
-	b, streams := &deps.Backend, stream.NewHub()
+	b, streams := &deps.Backend, stream.NewHub(deps.MaxEventStreams)
 	return &handlers{
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),

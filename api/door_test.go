@@ -57,7 +57,7 @@ func TestErrorsOfTheDoorItself(t *testing.T) {
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			request := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+			request := httptest.NewRequest(c.method, "http://127.0.0.1"+c.path, strings.NewReader(c.body))
 			for _, header := range c.headers {
 				name, value, _ := strings.Cut(header, ": ")
 				request.Header[http.CanonicalHeaderKey(name)] = []string{value}

@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/strictyaml"
@@ -75,16 +76,38 @@ func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// sameSite refuses what a browser sends on behalf of another site's page: the engine has no logins yet, so that any page that somebody on
-// this machine looks at could otherwise start releases.
-func sameSite(next echo.HandlerFunc) echo.HandlerFunc {
-	protection := http.NewCrossOriginProtection()
-	return func(c echo.Context) error {
-		if err := protection.Check(c.Request()); err != nil {
-			return problem.CrossSite.Because("a browser sent this request for a page of another site: %v", err)
+// guarded refuses what the guard does, whatever the address. Credentials are asked for everywhere but where the description leaves an
+// operation open, so that a route that it doesn't know is closed.
+func guarded(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
+	open := openOperations(spec)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := guard.Admit(c.Request()); err != nil {
+				return err
+			}
+			if open[c.Request().Method+" "+c.Path()] {
+				return next(c)
+			}
+			if err := guard.Authenticate(c.Request()); err != nil {
+				c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="slipway"`)
+				return err
+			}
+			return next(c)
 		}
-		return next(c)
 	}
+}
+
+// openOperations are those that the description asks for no credentials, as "METHOD /path/of/:echo".
+func openOperations(spec *openapi3.T) map[string]bool {
+	open := map[string]bool{}
+	for path, item := range spec.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if operation.Security != nil && len(*operation.Security) == 0 {
+				open[method+" "+echoPath(path)] = true
+			}
+		}
+	}
+	return open
 }
 
 // knownQuery refuses query parameters that the operation does not have, and repeats of one that has a single value: they would be ignored.

@@ -36,7 +36,7 @@ func bareAPI(t *testing.T) *API {
 
 func get(t *testing.T, a *API, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequest(http.MethodGet, path, nil)
+	request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)

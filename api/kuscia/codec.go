@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"slipway.io/slipway/api/auth"
 )
 
 // The types of bodies.
@@ -44,6 +46,16 @@ func formOf(contentType string) form {
 		return formProtobuf
 	}
 	return formNone
+}
+
+// refuseBrowser refuses a body whose type a page of any site may send without being asked first, text/plain above all, if a browser sends it.
+// Scripts that use such types are no browsers.
+func refuseBrowser(r *http.Request) error {
+	contentType := r.Header.Get("Content-Type")
+	if strings.HasPrefix(contentType, typeJSON) || strings.HasPrefix(contentType, typeProtobuf) || !auth.FromBrowser(r.Header) {
+		return nil
+	}
+	return invalid("a browser sent this request, with the Content-Type %q, which any page may send: send %s", contentType, typeJSON)
 }
 
 func decode(f form, body []byte, into proto.Message) error {

@@ -106,7 +106,7 @@ type served struct {
 func serve(t *testing.T, m *memory, security Security) served {
 	t.Helper()
 	service := m.service()
-	web := httptest.NewUnstartedServer(NewHandler(service, security.Token))
+	web := httptest.NewUnstartedServer(NewHandler(service, security))
 	if security.TLS != nil {
 		web.TLS = security.TLS.Clone()
 		web.StartTLS()
@@ -203,8 +203,8 @@ func TestTheThreeProtocols(t *testing.T) {
 		security, err := LoadSecurity(protocol, files)
 		require.NoError(t, err)
 		require.Len(t, security.Token, 32)
-		require.True(t, secret == "" || secret == security.Token, "a token that is there is kept")
-		secret = security.Token
+		require.True(t, secret == "" || secret == string(security.Token), "a token that is there is kept")
+		secret = string(security.Token)
 	}
 	info, err := os.Stat(token)
 	require.NoError(t, err)
@@ -312,7 +312,7 @@ func TestWhatIsWrongWithTheFiles(t *testing.T) {
 	}{
 		"NoCertificate": {"A path that leads nowhere.", Files{missing, key, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
 		"OtherKey":      {"A key of another certificate.", Files{cert, ca.file, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
-		"NoCA":          {"No CA.", Files{cert, key, missing, good}, "the CA of Kuscia's clients cannot be read: "},
+		"NoCA":          {"No CA.", Files{cert, key, missing, good}, "the CA of the clients of Kuscia's API cannot be read: "},
 		"BadCA":         {"No certificate in it.", Files{cert, key, good, good}, "holds no certificate in PEM form"},
 		"NoFolder":      {"A token file that cannot be made.", Files{cert, key, ca.file, missing}, "the token file of Kuscia's API cannot be made: "},
 		"EmptyToken":    {"An empty token would let everybody in.", Files{cert, key, ca.file, text("")}, "is empty: write a token to it, or delete it to have one made"},
@@ -327,5 +327,5 @@ func TestWhatIsWrongWithTheFiles(t *testing.T) {
 	}
 	security, err := LoadSecurity(TLS, Files{Certificate: cert, Key: key, Token: good})
 	require.NoError(t, err)
-	require.Equal(t, "secret", security.Token, "a token that is there is taken as it is, however long")
+	require.EqualValues(t, "secret", security.Token, "a token that is there is taken as it is, however long")
 }

@@ -2,7 +2,7 @@ package kuscia
 
 import (
 	"context"
-	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"google.golang.org/protobuf/proto"
+
+	"slipway.io/slipway/api/auth"
 )
 
 // HeaderToken is the header, and in gRPC the metadata, that a client shows its token in.
@@ -22,16 +24,21 @@ const HeaderToken = "Token"
 type Handler struct {
 	echo  *echo.Echo
 	paths map[string]bool
-	token string
-	log   *slog.Logger
+	guard auth.Guard
+	token auth.Token
+	// authorities are the CAs that a client's certificate has to come from; nil: none is asked for.
+	authorities *x509.CertPool
+	log         *slog.Logger
 }
 
-// NewHandler makes the handler. token is what every request has to show; "": none.
-func NewHandler(service *Service, token string) *Handler {
-	h := &Handler{echo: echo.New(), paths: map[string]bool{}, token: token, log: service.log}
+// NewHandler makes the handler. It asks for all that the security asks for, whichever listener a request came to: the HTTP API serves the
+// same paths, and must not open what is closed here.
+func NewHandler(service *Service, security Security) *Handler {
+	h := &Handler{echo: echo.New(), paths: map[string]bool{}, guard: security.guard(), token: security.Token,
+		authorities: security.authorities(), log: service.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
 	h.echo.HTTPErrorHandler = h.notServed
-	h.echo.Pre(h.logged, h.redirected, h.permitted)
+	h.echo.Pre(h.logged, h.admitted, h.redirected, h.permitted)
 	for _, route := range routes(service) {
 		h.paths[route.path] = true
 		h.echo.POST(route.path, func(c echo.Context) error {
@@ -108,6 +115,9 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route rou
 			err = fmt.Errorf("doBizProcess panic, err: %v", value)
 		}
 	}()
+	if err := refuseBrowser(r); err != nil {
+		return nil, err
+	}
 	raw, err := readBody(w, r)
 	if err != nil {
 		return nil, err
@@ -136,19 +146,28 @@ func (h *Handler) redirected(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// permitted answers 401 to who does not show the token, whatever they ask for.
-func (h *Handler) permitted(next echo.HandlerFunc) echo.HandlerFunc {
+// admitted refuses requests to other hosts, and what a browser sends for a page of another site.
+func (h *Handler) admitted(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !matches(h.token, c.Request().Header.Get(HeaderToken)) {
-			return c.NoContent(http.StatusUnauthorized)
+		if err := h.guard.Admit(c.Request()); err != nil {
+			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, err.Error()))
 		}
 		return next(c)
 	}
 }
 
-// matches says whether what was shown is the token, byte for byte; with no token, everything is.
-func matches(token, shown string) bool {
-	return token == "" || subtle.ConstantTimeCompare([]byte(token), []byte(shown)) == 1
+// permitted answers 401 to who does not show the token, and 403 to who does not show the certificate, whatever they ask for.
+func (h *Handler) permitted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !h.token.Matches(c.Request().Header.Get(HeaderToken)) {
+			return c.NoContent(http.StatusUnauthorized)
+		}
+		if h.authorities != nil && !auth.ShowsCertificate(c.Request(), h.authorities) {
+			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, "Kuscia's API asks for a client certificate "+
+				"(--kuscia-protocol MTLS), and this connection has shown none of its CA: use the address of --kuscia-listen"))
+		}
+		return next(c)
+	}
 }
 
 // notServed answers what has no operation, another method of a path that has one included.

@@ -25,7 +25,7 @@ func ask(h http.Handler, path, body string) *httptest.ResponseRecorder {
 }
 
 func askAs(h http.Handler, path, contentType string, body io.Reader) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, path, body)
+	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+path, body)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -34,7 +34,7 @@ func askAs(h http.Handler, path, contentType string, body io.Reader) *httptest.R
 	return w
 }
 
-func handler(m *memory) http.Handler { return NewHandler(m.service(), "") }
+func handler(m *memory) http.Handler { return NewHandler(m.service(), Security{}) }
 
 // document is a body of the document kuscia-serving-api.
 func document(t testing.TB, name string) string {
@@ -226,11 +226,11 @@ func TestPathsAndMethods(t *testing.T) {
 		"Slash":          {"The method and the body are kept.", http.MethodPost, queryPath + "/?a=b", "secret", 307, "", "", queryPath + "?a=b"},
 		"SlashElsewhere": {"Only where there is something without it.", http.MethodPost, "/api/v1/other/", "secret", 404, "404 page not found", "text/plain", ""},
 	}
-	h := NewHandler(sample(t).service(), "secret")
+	h := NewHandler(sample(t).service(), Security{Token: "secret"})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := httptest.NewRequest(c.method, c.path, nil)
+			r := httptest.NewRequest(c.method, "http://127.0.0.1"+c.path, nil)
 			if c.token != "" {
 				r.Header.Set("Token", c.token)
 			}

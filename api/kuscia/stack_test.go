@@ -41,7 +41,7 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, s.store.EnsureCRDs(ctx))
 	require.NoError(t, s.store.EnsureNamespace(ctx))
 	s.alice, s.bob = local.Namespace(t, "alice"), local.Namespace(t, "bob")
-	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)), ""))
+	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)), kuscia.Security{}))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"go.temporal.io/api/serviceerror"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
 )
@@ -18,6 +19,10 @@ func Of(err error) *Error {
 	var ready *Error
 	if errors.As(err, &ready) {
 		return ready
+	}
+	var turnedAway *auth.Refusal
+	if errors.As(err, &turnedAway) {
+		return ofRefusal(turnedAway)
 	}
 	var typed *failure.Error
 	if errors.As(err, &typed) {
@@ -35,6 +40,16 @@ func Of(err error) *Error {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}
 	return Internal.Because("the engine could not answer: look up the request's ID in its log")
+}
+
+func ofRefusal(err *auth.Refusal) *Error {
+	switch err.Reason {
+	case auth.UnknownHost:
+		return UnknownHost.Because("%v", err)
+	case auth.CrossOrigin:
+		return CrossSite.Because("%v", err)
+	}
+	return Unauthenticated.Because("%v", err)
 }
 
 func ofFailure(err *failure.Error) *Error {

@@ -46,9 +46,13 @@ type Kind struct {
 
 // The kinds of problems: a status, a title, and what to do.
 var (
-	Malformed = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
+	Malformed       = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
+	Unauthenticated = Kind{"unauthenticated", http.StatusUnauthorized, "The request shows no credentials, or wrong ones",
+		"Send the token in `Authorization: Bearer TOKEN`, or show a client certificate; `detail` says which."}
 	CrossSite = Kind{"cross-site", http.StatusForbidden, "The request comes from another site",
 		"Send it from a program, or from a page that this engine serves."}
+	UnknownHost = Kind{"unknown-host", http.StatusForbidden, "The request is addressed to an unknown host",
+		"Use an address of the engine, or add the name to its setting `allowed-hosts`."}
 	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing", "Check the address; lists show what there is."}
 	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method is not allowed here",
 		"The header `Allow` says which are."}
@@ -61,6 +65,8 @@ var (
 		"Set `Content-Type` to one that `detail` names."}
 	Refused = Kind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out",
 		"Nothing was changed. Correct what `errors` lists and send it again."}
+	TooManyStreams = Kind{"too-many-streams", http.StatusTooManyRequests, "Too many event streams are open",
+		"Repeat it when others have ended, or read the object itself."}
 	Internal = Kind{"internal", http.StatusInternalServerError, "Something went wrong in the engine",
 		"The engine's log says more under the request's ID."}
 	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "Something that is needed cannot be reached",
@@ -69,8 +75,8 @@ var (
 
 // Kinds are all kinds, as the documentation lists them.
 func Kinds() []Kind {
-	return []Kind{Malformed, CrossSite, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge, UnsupportedType,
-		Refused, Internal, Unreachable}
+	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge, UnsupportedType,
+		Refused, TooManyStreams, Internal, Unreachable}
 }
 
 // OfStatus is the kind of problem that has this status.

@@ -960,10 +960,21 @@ type Via = FrontDoor
 // Conflict An error, as RFC 9457 has it.
 type Conflict = Problem
 
+// Forbidden An error, as RFC 9457 has it.
+type Forbidden = Problem
+
 // Kuscia A message of Kuscia's protobuf files, as JSON.
 //
 // Example: {"serving_id":"serving-01"}
 type Kuscia = KusciaMessage
+
+// KusciaForbiddenApplicationJSON A message of Kuscia's protobuf files, as JSON.
+//
+// Example: {"serving_id":"serving-01"}
+type KusciaForbiddenApplicationJSON = KusciaMessage
+
+// KusciaForbiddenApplicationProblemPlusJSON An error, as RFC 9457 has it.
+type KusciaForbiddenApplicationProblemPlusJSON = Problem
 
 // Malformed An error, as RFC 9457 has it.
 type Malformed = Problem
@@ -982,6 +993,12 @@ type Refused = Problem
 
 // TooLarge An error, as RFC 9457 has it.
 type TooLarge = Problem
+
+// TooManyStreams An error, as RFC 9457 has it.
+type TooManyStreams = Problem
+
+// Unauthenticated An error, as RFC 9457 has it.
+type Unauthenticated = Problem
 
 // Unreachable An error, as RFC 9457 has it.
 type Unreachable = Problem

@@ -13,11 +13,19 @@ const (
 	keepAlive = 5 * time.Second
 	// writeTimeout is how long a reader may take to accept one event before it is given up.
 	writeTimeout = 10 * time.Second
+	// retryAfter is when a reader for whom there was no room may come back, in seconds.
+	retryAfter = "10"
 )
 
 // Serve answers with the events of a release, which its subject names among all that are watched. The current state always comes first, so
 // that a reader that comes back needs nothing of what it missed. source is asked for once, for the first reader.
 func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error {
+	end, err := h.admit()
+	if err != nil {
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		return err
+	}
+	defer end()
 	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) { follow(ctx, subject, source(), events) })
 	defer leave()
 	ctx := c.Request().Context()

@@ -16,6 +16,8 @@ type Hub struct {
 	closed    bool
 	followers map[string]*follower
 	running   sync.WaitGroup
+	// open are the streams that are served, most is how many may be.
+	open, most int
 }
 
 // follower keeps the broadcast of one release up to date.
@@ -25,8 +27,25 @@ type follower struct {
 	stop     context.CancelFunc
 }
 
-// NewHub is a hub without readers.
-func NewHub() *Hub { return &Hub{followers: map[string]*follower{}} }
+// NewHub is a hub without readers, for at most so many streams at once.
+func NewHub(most int) *Hub { return &Hub{followers: map[string]*follower{}, most: most} }
+
+// admit counts a stream until it ends, and refuses one too many: each holds a connection and the memory of two buffers for as long as its
+// client likes.
+func (h *Hub) admit() (end func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open >= h.most {
+		return nil, problem.TooManyStreams.Because("%d event streams are open already, which is the most (--max-event-streams): repeat it when "+
+			"others have ended, or read the object itself", h.most)
+	}
+	h.open++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.open--
+	}, nil
+}
 
 // watch joins the readers of a subject; the first has follow run until the last has left. Whoever watches has to leave.
 func (h *Hub) watch(subject string, follow func(ctx context.Context, events *broadcast)) (events *broadcast, leave func()) {

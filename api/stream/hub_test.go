@@ -18,7 +18,7 @@ const (
 func TestOneFollowerHoweverManyWatch(t *testing.T) {
 	t.Parallel()
 	var begun, ended atomic.Int32
-	h := NewHub()
+	h := NewHub(1)
 	follow := func(ctx context.Context, events *broadcast) {
 		begun.Add(1)
 		defer ended.Add(1)
@@ -73,7 +73,7 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 
 func TestNobodyWatchesAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	h := NewHub()
+	h := NewHub(1)
 	follow := func(ctx context.Context, _ *broadcast) { <-ctx.Done() }
 	early, leave := h.watch("a", follow)
 	h.Close()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
 )
 
@@ -25,25 +26,42 @@ const (
 	PageSize = 500
 )
 
-// NewClient is a client of the engine at an address.
-func NewClient(address string) (*client.Client, error) {
+// NewClient is a client of the engine that the settings name, with the credentials that they name.
+func NewClient(s settings.Settings) (*client.Client, error) {
+	encryption, err := TLS(s)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(s.API, "http://") && (s.APICertFile != "" || s.APICAFile != "") {
+		return nil, fmt.Errorf("--api-cert-file and --api-ca-file are for TLS, and %s is without: name the engine with https://", s.API)
+	}
+	token, err := readToken(s.APITokenFile)
+	if err != nil {
+		return nil, err
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	transport.ResponseHeaderTimeout = answerTimeout
-	caller := &Caller{Address: address, HTTP: &http.Client{Transport: transport}}
-	return client.NewClient(address, client.WithHTTPClient(caller))
+	transport.TLSClientConfig = encryption
+	caller := &Caller{Address: s.API, Token: token, HTTP: &http.Client{Transport: transport}}
+	return client.NewClient(s.API, client.WithHTTPClient(caller))
 }
 
 // Caller sends requests and turns whatever is not a success into an error that says what to do: *problemError when the API says why,
 // *unreachableError when it does not answer, *strangerError when something else answers in its place.
 type Caller struct {
 	Address string
-	HTTP    *http.Client
+	// Token is what the engine asks for; "": nothing.
+	Token string
+	HTTP  *http.Client
 }
 
 // Do implements the generated client's HttpRequestDoer.
 func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	request.Header.Set("User-Agent", version.UserAgent())
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	if request.Method != http.MethodGet {
 		request.Header.Set("Slipway-Via", string(client.FrontDoorCLI)) // recorded with what somebody decides
 	}
@@ -64,6 +82,9 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	}
 	problem := &ProblemError{}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &problem.Problem) != nil {
+		if refused := kusciaRefusal(body); refused != nil {
+			return nil, refused
+		}
 		return nil, strangerAt(c.Address, response)
 	}
 	problem.Detail = withoutFirst(problem.Detail, problem.Errors)

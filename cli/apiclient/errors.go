@@ -2,6 +2,7 @@ package apiclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -139,6 +140,7 @@ func Explain(err error, most int) string {
 	var unreachable *UnreachableError
 	var stranger *strangerError
 	var refused *KusciaError
+	var untrusted *tls.CertificateVerificationError
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
 	case errors.As(err, &problem):
@@ -160,17 +162,32 @@ func Explain(err error, most int) string {
 		if problem.Holder != "" {
 			fmt.Fprintf(&text, "In the way: %s\n", render.OneLine(problem.Holder))
 		}
+		text.WriteString(accessHint(problem))
 		if problem.Status >= 500 && problem.RequestID != "" {
 			fmt.Fprintf(&text, "The engine's log has more, under request %s.\n", problem.RequestID)
 		}
 	case errors.As(err, &refused) && refused.hint != "":
 		text.WriteString(refused.hint + "\n")
+	case errors.As(err, &untrusted):
+		text.WriteString("Name the CA of the engine's certificate with --api-ca-file or SLIPWAY_API_CA_FILE.\n")
 	case errors.As(err, &unreachable):
 		text.WriteString("Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n")
 	case errors.As(err, &stranger):
 		text.WriteString("Something else may listen there: check --api or SLIPWAY_API.\n")
 	}
 	return text.String()
+}
+
+// accessHint says what to do about an engine that doesn't let the caller in.
+func accessHint(problem *ProblemError) string {
+	switch {
+	case problem.Status == http.StatusUnauthorized:
+		return "Name the file of the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, a client certificate with --api-cert-file " +
+			"and --api-key-file.\n"
+	case problem.Status == http.StatusForbidden:
+		return "Name another address of the engine with --api or SLIPWAY_API, or add the name in it to the engine's --allowed-hosts.\n"
+	}
+	return ""
 }
 
 // neverSent says whether the connection failed before anything could be sent.

@@ -81,6 +81,15 @@ type kusciaAnswer struct {
 	Data json.RawMessage `json:"data"`
 }
 
+// kusciaRefusal is the error of Kuscia's API that a body holds which is no success for HTTP either; nil when it holds none.
+func kusciaRefusal(body []byte) error {
+	var answer kusciaAnswer
+	if json.Unmarshal(body, &answer) != nil || answer.Status == nil || answer.Status.Code == 0 {
+		return nil
+	}
+	return newKusciaError(answer.Status.Code, answer.Status.Message)
+}
+
 // KusciaData takes the answer of a call of Kuscia's API apart.
 func KusciaData(response *http.Response, err error) (json.RawMessage, error) {
 	answer, err := Read[kusciaAnswer](response, err)

@@ -21,7 +21,7 @@ func Connect(command *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apiclient.NewClient(values.API)
+	return apiclient.NewClient(values)
 }
 
 // ConnectToWrite is Connect for a command that changes something. A person who named no engine is told which one it will be.
@@ -36,7 +36,7 @@ func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 	if !chosen && a.ErrIsTerminal {
 		a.Printf(a.Err, "engine: %s (the default; --api or SLIPWAY_API names another)\n", values.API)
 	}
-	return apiclient.NewClient(values.API)
+	return apiclient.NewClient(values)
 }
 
 // ClientFlags adds the flags of a command that talks to the API.
@@ -78,8 +78,10 @@ func (a *App) calling(command *cobra.Command, check func(args []string) error, c
 func RegisterSettings(command *cobra.Command, groups ...settings.Group) {
 	settings.Register(command.Flags(), groups...)
 	_ = command.MarkFlagFilename(settings.FlagConfig, "yaml", "yml")
-	if command.Flags().Lookup("kubeconfig") != nil {
-		_ = command.MarkFlagFilename("kubeconfig")
+	for _, name := range []string{"kubeconfig", "api-token-file", "api-cert-file", "api-key-file", "api-ca-file"} {
+		if command.Flags().Lookup(name) != nil {
+			_ = command.MarkFlagFilename(name)
+		}
 	}
 	for _, name := range []string{"kuscia-protocol", "log-level", "log-format"} {
 		if command.Flags().Lookup(name) != nil {

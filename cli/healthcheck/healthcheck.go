@@ -3,6 +3,7 @@ package healthcheck
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,21 +37,30 @@ func Command(a *app.App) *cobra.Command {
 		Short: "Ask a server or worker whether it is ready",
 		Long: `Ask a server or worker whether it is ready, for the health checks of containers. The exit code is 0 when the URL
 answers with a status from 200 to 299, and 1 otherwise; what is missing is then written to the error output.
-Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHealthURL + ` by default.`,
+Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHealthURL + ` by default.
+It needs no token.`,
 		Example: `  slipway healthcheck
   slipway healthcheck http://127.0.0.1:9090/readyz   # a worker with --metrics-listen 127.0.0.1:9090`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			address, err := healthURL(c, args)
+			values, err := app.LoadSettings(c)
 			if err != nil {
 				return err
+			}
+			encryption, err := apiclient.TLS(values)
+			if err != nil {
+				return err
+			}
+			address := strings.TrimRight(values.API, "/") + "/readyz"
+			if len(args) == 1 {
+				address = args[0]
 			}
 			if err := checkHealthURL(address, timeout); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
-			status, err := askHealth(ctx, address)
+			status, err := askHealth(ctx, address, encryption)
 			if err != nil {
 				return err
 			}
@@ -61,14 +71,6 @@ Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHea
 	app.ClientFlags(command)
 	command.Flags().DurationVar(&timeout, "timeout", healthTimeout, "how long the answer may take")
 	return command
-}
-
-func healthURL(c *cobra.Command, args []string) (string, error) {
-	if len(args) == 1 {
-		return args[0], nil
-	}
-	values, err := app.LoadSettings(c)
-	return strings.TrimRight(values.API, "/") + "/readyz", err
 }
 
 func checkHealthURL(address string, timeout time.Duration) error {
@@ -83,13 +85,13 @@ func checkHealthURL(address string, timeout time.Duration) error {
 }
 
 // askHealth returns the status line of an answer that says "ready". A redirection is not followed: whoever redirects is not Slipway.
-func askHealth(ctx context.Context, address string) (string, error) {
+func askHealth(ctx context.Context, address string, encryption *tls.Config) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return "", app.Usagef("%s", err)
 	}
 	asker := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: encryption},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := asker.Do(request)

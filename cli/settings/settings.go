@@ -15,6 +15,12 @@ import (
 // does not take (Register) holds its default.
 type Settings struct {
 	Listen                 string
+	APITokenFile           string
+	APICertFile            string
+	APIKeyFile             string
+	APICAFile              string
+	AllowedHosts           []string
+	MaxEventStreams        int
 	KusciaListen           string
 	KusciaGRPCListen       string
 	KusciaProtocol         string
@@ -138,13 +144,30 @@ var (
 	engine   = []Group{Server, Worker, Dev}
 	frontEnd = []Group{Server, Dev}
 	workers  = []Group{Worker, Dev}
+	// bothEnds are the settings that server and client have to agree about.
+	bothEnds = []Group{Server, Dev, Client}
 )
 
 // definitions are all settings, in the order of the documentation, with their values in s.
 func definitions(s *Settings) []definition {
 	return []definition{
 		{name: "listen", fallback: "127.0.0.1:8080", groups: frontEnd, check: listening, into: &s.Listen,
-			description: "address of the HTTP API; port 0 takes a free one"},
+			description: "address of the HTTP API; port 0 takes a free one; one that others can reach needs --api-token-file or --api-ca-file"},
+		{name: "api-token-file", groups: bothEnds, into: &s.APITokenFile,
+			description: "file of the token of the HTTP API: the server asks for it, and makes the file when it does not exist; the other " +
+				"commands send it"},
+		{name: "api-cert-file", groups: bothEnds, into: &s.APICertFile,
+			description: "certificate for TLS with the HTTP API: the server's own, or the client certificate of the other commands"},
+		{name: "api-key-file", groups: bothEnds, into: &s.APIKeyFile,
+			description: "key of that certificate"},
+		{name: "api-ca-file", groups: bothEnds, into: &s.APICAFile,
+			description: "CA that the other side's certificate has to come from: the server then asks every client for one, and the other " +
+				"commands trust the servers of this CA alone"},
+		{name: "allowed-hosts", groups: engine, check: each(hostName), into: &s.AllowedHosts,
+			description: "names and addresses that requests may be addressed to, besides loopback and those that are listened on; a proxy " +
+				"or a Service of Kubernetes needs one"},
+		{name: "max-event-streams", fallback: "1000", groups: frontEnd, check: atMost(100000), into: &s.MaxEventStreams,
+			description: "how many event streams of the HTTP API may be open at once"},
 		{name: "kuscia-listen", fallback: "127.0.0.1:8082", groups: frontEnd, check: orNone(listening), into: &s.KusciaListen,
 			description: "address of Kuscia's API over HTTP; port 0 takes a free one; empty: nowhere"},
 		{name: "kuscia-grpc-listen", fallback: "127.0.0.1:8083", groups: frontEnd, check: orNone(listening), into: &s.KusciaGRPCListen,

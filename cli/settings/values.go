@@ -145,6 +145,14 @@ func namespaceName(text string) error {
 	return nil
 }
 
+// hostName checks the name of a host, or an IP address; ports don't matter.
+func hostName(text string) error {
+	if net.ParseIP(text) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, ".")))) > 0 {
+		return fmt.Errorf("%q is no name of a host and no IP address; examples are slipway.example and 10.0.0.7, without a port", text)
+	}
+	return nil
+}
+
 // parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have
 // no worker.
 func parties(text string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,11 +17,14 @@ import (
 	"google.golang.org/grpc"
 
 	"slipway.io/slipway/api"
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/kuscia"
+	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/worker"
 )
 
 // listener is an API on one address.
@@ -53,35 +57,86 @@ type apiParts struct {
 	Store    *store.Store
 	Temporal client.Client
 	Kuscia   *kuscia.Handler
+	Guard    auth.Guard
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 }
 
 func newAPI(p apiParts) (*api.API, error) {
 	s := p.Settings
-	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{}), Backend: backend.Backend{
+	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
+	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams, Backend: backend.Backend{
 		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
 		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget,
 	}})
 }
 
-// headerTimeout bounds how long a client may take over its headers. Bodies and event streams may take longer.
-const headerTimeout = 10 * time.Second
+type httpParts struct {
+	fx.In
+
+	API      *api.API
+	TLS      apiTLS
+	Settings settings.Settings
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
 
 // newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
-func newHTTPServer(a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner,
-	registry *prometheus.Registry) (*listener, error) {
-	address, err := net.Listen("tcp", s.Listen)
+func newHTTPServer(p httpParts) (*listener, error) {
+	address, err := net.Listen("tcp", p.Settings.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
 	}
-	server := &http.Server{Handler: measured(a, registry), ReadHeaderTimeout: headerTimeout}
+	server, scheme := limits.Default.Server(measured(p.API, p.Registry)), "https://"
+	if p.TLS.Config == nil {
+		scheme = "http://"
+		if !isLoopback(p.Settings.Listen) {
+			p.Log.Warn("the HTTP API is not encrypted: tokens can be read on the way, unless a proxy encrypts it (--api-cert-file)")
+		}
+	}
 	end := func(ctx context.Context) error {
-		a.Close() // event streams would keep a graceful shutdown waiting
+		p.API.Close() // event streams would keep a graceful shutdown waiting
 		return server.Shutdown(ctx)
 	}
-	return &listener{what: "HTTP", where: []any{"address", "http://" + address.Addr().String()}, Listener: address, serve: server.Serve,
-		end: end, log: log, down: down}, nil
+	return &listener{what: "HTTP", where: []any{"address", scheme + address.Addr().String()}, Listener: address,
+		serve: serveHTTP(server, p.TLS.Config), end: end, log: p.Log, down: p.Down}, nil
+}
+
+// serveHTTP serves with TLS where there is a configuration of it.
+func serveHTTP(server *http.Server, encryption *tls.Config) func(net.Listener) error {
+	if encryption == nil {
+		return server.Serve
+	}
+	server.TLSConfig = encryption.Clone()
+	return func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+}
+
+type healthParts struct {
+	fx.In
+
+	Fleet    *worker.Fleet
+	Guard    auth.Guard
+	Settings settings.Settings
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
+
+// newHealthServer is the listener of a worker's health and metrics; nil without an address. It asks for no token: it is metrics' own, and shows
+// nothing else.
+func newHealthServer(p healthParts) (*listener, error) {
+	if p.Settings.MetricsListen == "" {
+		return nil, nil
+	}
+	address, err := net.Listen("tcp", p.Settings.MetricsListen)
+	if err != nil {
+		return nil, fmt.Errorf("metrics-listen: %w", err)
+	}
+	checks := []worker.Check{{Name: "worker", Probe: func(context.Context) error { return p.Fleet.Ready() }}}
+	server := limits.Default.Server(p.Guard.Handler(worker.HealthHandler(checks, p.Registry)))
+	return &listener{what: "health and metrics", where: []any{"address", address.Addr().String()}, Listener: address, serve: server.Serve,
+		end: server.Shutdown, log: p.Log, down: p.Down}, nil
 }
 
 // measured counts and times requests by method and status. An event stream counts when it ends.
@@ -101,7 +156,7 @@ var kusciaModule = fx.Module("kuscia",
 		newKusciaSecurity,
 		func(store *store.Store, log *slog.Logger) *kuscia.Service { return kuscia.NewService(store, log) },
 		func(service *kuscia.Service, security kuscia.Security) *kuscia.Handler {
-			return kuscia.NewHandler(service, security.Token)
+			return kuscia.NewHandler(service, security)
 		},
 	),
 	fx.Invoke(func(lc fx.Lifecycle, p kusciaParts) error {
@@ -129,71 +184,17 @@ type kusciaParts struct {
 	Down     fx.Shutdowner
 }
 
-func newKusciaSecurity(s settings.Settings) (kuscia.Security, error) {
-	if err := checkKuscia(s); err != nil {
-		return kuscia.Security{}, err
-	}
-	files := kuscia.Files{Certificate: s.KusciaCertFile, Key: s.KusciaKeyFile, CA: s.KusciaCAFile, Token: s.KusciaTokenFile}
-	security, err := kuscia.LoadSecurity(kuscia.Protocol(s.KusciaProtocol), files)
-	if err != nil {
-		return kuscia.Security{}, fmt.Errorf("--kuscia-protocol %s: %w", s.KusciaProtocol, err)
-	}
-	return security, nil
+// kusciaLimits are those of Kuscia itself, as far as it has some.
+func kusciaLimits() limits.Limits {
+	l := limits.Default
+	l.Header, l.Body, l.Idle = 20*time.Second, 20*time.Second, 300*time.Second
+	return l
 }
-
-// checkKuscia refuses files that the protocol needs and does not have or would ignore, and an open door that nobody has asked for.
-func checkKuscia(s settings.Settings) error {
-	protocol := kuscia.Protocol(s.KusciaProtocol)
-	for _, file := range []struct {
-		name, path string
-		needed     bool
-	}{
-		{"kuscia-cert-file", s.KusciaCertFile, protocol != kuscia.NOTLS}, {"kuscia-key-file", s.KusciaKeyFile, protocol != kuscia.NOTLS},
-		{"kuscia-ca-file", s.KusciaCAFile, protocol == kuscia.MTLS}, {"kuscia-token-file", s.KusciaTokenFile, protocol != kuscia.NOTLS},
-	} {
-		switch {
-		case file.needed && file.path == "":
-			return fmt.Errorf("--kuscia-protocol %s needs --%s", protocol, file.name)
-		case !file.needed && file.path != "":
-			return fmt.Errorf("--%s is not used with --kuscia-protocol %s: leave it out, or choose another protocol", file.name, protocol)
-		}
-	}
-	if protocol != kuscia.NOTLS || s.KusciaInsecure {
-		return nil
-	}
-	for _, listen := range []struct{ name, address string }{{"kuscia-listen", s.KusciaListen}, {"kuscia-grpc-listen", s.KusciaGRPCListen}} {
-		if listen.address != "" && !isLoopback(listen.address) {
-			return fmt.Errorf("--%s %s can be reached by others, and with --kuscia-protocol NOTLS anybody could change servings: choose "+
-				"TLS or MTLS, "+
-				"listen on 127.0.0.1, or say --kuscia-insecure", listen.name, listen.address)
-		}
-	}
-	return nil
-}
-
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
-}
-
-// How long a client may take over a request, and how long a connection may be without one, as Kuscia has it.
-const (
-	kusciaReadTimeout = 20 * time.Second
-	kusciaIdleTimeout = 300 * time.Second
-)
 
 func newKusciaHTTP(p kusciaParts) (*listener, error) {
-	server := &http.Server{Handler: p.Handler, ReadTimeout: kusciaReadTimeout, ReadHeaderTimeout: kusciaReadTimeout,
-		IdleTimeout: kusciaIdleTimeout}
-	serve := server.Serve
-	if p.Security.TLS != nil {
-		server.TLSConfig = p.Security.TLS.Clone()
-		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
-	}
-	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen, &listener{serve: serve, end: server.Shutdown})
+	server := kusciaLimits().Server(p.Handler)
+	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen,
+		&listener{serve: serveHTTP(server, p.Security.TLS), end: server.Shutdown})
 }
 
 func newKusciaGRPC(p kusciaParts) (*listener, error) {

@@ -23,7 +23,6 @@ import (
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
-	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
@@ -66,7 +65,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions),
+		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
@@ -266,10 +265,9 @@ func partyQueueNames(s settings.Settings) []string {
 }
 
 var serverModule = fx.Module("server",
-	fx.Provide(newAPI),
-	fx.Invoke(func(lc fx.Lifecycle, a *api.API, s settings.Settings, log *slog.Logger, down fx.Shutdowner,
-		registry *prometheus.Registry) error {
-		server, err := newHTTPServer(a, s, log, down, registry)
+	fx.Provide(newAPI, newAPITLS),
+	fx.Invoke(func(lc fx.Lifecycle, p httpParts) error {
+		server, err := newHTTPServer(p)
 		if err != nil {
 			return err
 		}
@@ -279,17 +277,12 @@ var serverModule = fx.Module("server",
 )
 
 // healthModule answers for a worker that serves no API, where --metrics-listen says so.
-var healthModule = fx.Invoke(func(lc fx.Lifecycle, fleet *worker.Fleet, s settings.Settings, registry *prometheus.Registry,
-	log *slog.Logger) error {
-	if s.MetricsListen == "" {
-		return nil
+var healthModule = fx.Invoke(func(lc fx.Lifecycle, p healthParts) error {
+	server, err := newHealthServer(p)
+	if err != nil || server == nil {
+		return err
 	}
-	checks := []worker.Check{{Name: "worker", Probe: func(context.Context) error { return fleet.Ready() }}}
-	health, err := worker.NewHealth(s.MetricsListen, checks, registry, log)
-	if err != nil {
-		return fmt.Errorf("metrics-listen: %w", err)
-	}
-	lc.Append(fx.Hook{OnStart: health.Start, OnStop: health.Stop})
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
 	return nil
 })
 

@@ -23,7 +23,7 @@ var arrangements = map[string][]string{
 	"HostNetwork": {composeFile, hostNetworkFile},
 }
 
-// inEveryArrangement runs a check on the project of each arrangement, with the variables of .env.example and the two that it leaves open.
+// inEveryArrangement runs a check on the project of each arrangement, with the variables of .env.example and the three that it leaves open.
 func inEveryArrangement(t *testing.T, check func(t *testing.T, project *types.Project)) {
 	for name, files := range arrangements {
 		t.Run(name, func(t *testing.T) {
@@ -63,10 +63,14 @@ func example(t testing.TB) map[string]string {
 	variables := exampleFile(t)
 	variables["SLIPWAY_KUBECONFIG"] = "./kubeconfig"
 	variables["POSTGRES_PASSWORD"] = samplePassword
+	variables["SLIPWAY_API_TOKEN_FILE"] = "./api-token"
 	return variables
 }
 
-const samplePassword = "correct-horse.battery_staple~1"
+const (
+	samplePassword = "correct-horse.battery_staple~1"
+	sampleToken    = "a-token-of-the-tests"
+)
 
 // without is a copy of the variables that lacks one.
 func without(variables map[string]string, name string) map[string]string {

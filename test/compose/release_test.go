@@ -42,6 +42,7 @@ func tryCall(method, address, body string) (status int, answer []byte, err error
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/yaml")
+	request.Header.Set("Authorization", "Bearer "+sampleToken)
 	client := http.Client{Timeout: time.Minute}
 	response, err := client.Do(request)
 	if err != nil {

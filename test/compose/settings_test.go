@@ -88,10 +88,11 @@ func TestKubeconfigIsMountedWhereItIsRead(t *testing.T) {
 	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
 		for name := range slipwayServices {
 			service := project.Services[name]
-			require.Len(t, service.Volumes, 1, name)
 			require.Equal(t, *service.Environment["SLIPWAY_KUBECONFIG"], service.Volumes[0].Target, name)
 			require.Equal(t, filepath.Join(root(t), "kubeconfig"), service.Volumes[0].Source, "%s: a relative path begins where the file is", name)
+			require.True(t, service.Volumes[0].ReadOnly, name)
 		}
+		require.Len(t, project.Services["slipway-worker"].Volumes, 1, "a worker serves no API and needs no token")
 	})
 }
 
@@ -103,6 +104,20 @@ func binary(t testing.TB) string {
 		t.Skip("needs slipway's binary: run it by `make test`")
 	}
 	return filepath.Join(folder, "slipway")
+}
+
+// What listens on every address of a container can be reached by whatever is in its network.
+func TestTheAPIAsksForAToken(t *testing.T) {
+	t.Parallel()
+	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+		server := project.Services["slipway-server"]
+		require.Len(t, server.Volumes, 2)
+		token := server.Volumes[1]
+		require.Equal(t, *server.Environment["SLIPWAY_API_TOKEN_FILE"], token.Target, "the token is mounted where it is read")
+		require.Equal(t, filepath.Join(root(t), "api-token"), token.Source)
+		require.True(t, token.ReadOnly)
+		require.False(t, bool(token.Bind.CreateHostPath), "a missing file is an error, not a folder")
+	})
 }
 
 func TestCommandsExist(t *testing.T) {

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ func TestLongTheStackReleases(t *testing.T) {
 	variables["SLIPWAY_KUBECONFIG"] = stack.Kubeconfig
 	variables["SLIPWAY_NAMESPACE"] = stack.Namespace(t, "home")
 	variables["TEMPORAL_NAMESPACE"] = "shop"
+	variables["SLIPWAY_API_TOKEN_FILE"] = filepath.Join(t.TempDir(), "api-token")
+	require.NoError(t, os.WriteFile(variables["SLIPWAY_API_TOKEN_FILE"], []byte(sampleToken), 0o600))
 	r := &running{project: load(t, variables, composeFile), containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
 	bin, apps := programs(t), stack.Namespace(t, "apps")
 	r.build(t, bin, stack.Binary("slipway"))

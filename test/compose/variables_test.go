@@ -64,8 +64,11 @@ func TestWhatHasNoDefaultIsAskedFor(t *testing.T) {
 	require.ErrorContains(t, err, "name the kubeconfig of the home cluster", "an .env that was copied and not filled in is refused too")
 
 	whole := example(t)
-	two := map[string]string{"SLIPWAY_KUBECONFIG": whole["SLIPWAY_KUBECONFIG"], "POSTGRES_PASSWORD": whole["POSTGRES_PASSWORD"]}
-	require.Equal(t, resolved(t, load(t, whole, composeFile)), resolved(t, load(t, two, composeFile)), "the two that have no default are enough")
+	_, err = tryLoad(t, without(whole, "SLIPWAY_API_TOKEN_FILE"), composeFile)
+	require.ErrorContains(t, err, "name the file of the token of the HTTP API", "nor is there an API without a token")
+	three := map[string]string{"SLIPWAY_KUBECONFIG": whole["SLIPWAY_KUBECONFIG"], "POSTGRES_PASSWORD": whole["POSTGRES_PASSWORD"],
+		"SLIPWAY_API_TOKEN_FILE": whole["SLIPWAY_API_TOKEN_FILE"]}
+	require.Equal(t, resolved(t, load(t, whole, composeFile)), resolved(t, load(t, three, composeFile)), "the three that have no default are enough")
 }
 
 // resolved is the file as `docker compose config` shows it.
@@ -83,6 +86,7 @@ func TestVariablesAreHeeded(t *testing.T) {
 		"SLIPWAY_KUBECONFIG": "/home/me/kubeconfig", "POSTGRES_PASSWORD": "other", "SLIPWAY_UID": "1234", "SLIPWAY_GID": "2345", "SLIPWAY_CONTEXT": "prod",
 		"SLIPWAY_NAMESPACE": "releases", "SLIPWAY_INSTALL_CRDS": "false", "SLIPWAY_LOG_LEVEL": "debug", "SLIPWAY_VERSION": "v9.8.7", "SLIPWAY_PORT": "18080",
 		"TEMPORAL_PORT": "17233", "TEMPORAL_UI_PORT": "18233", "SLIPWAY_WORKER_PORT": "19090", "TEMPORAL_NAMESPACE": "shop", "TEMPORAL_RETENTION_DAYS": "77",
+		"SLIPWAY_API_TOKEN_FILE": "/home/me/token-of-the-api", "SLIPWAY_ALLOWED_HOSTS": "slipway.example",
 		"TEMPORAL_LOG_LEVEL": "error", "GOPROXY": "https://modules.example",
 	}
 	text := ""

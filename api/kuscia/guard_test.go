@@ -1,0 +1,226 @@
+package kuscia
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/api/kuscia/kusciapb"
+)
+
+const secret = "a-token-of-this-test"
+
+// send sends a request as JSON with these headers, "Name: value" each.
+func send(h http.Handler, method, host, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://"+host+path, strings.NewReader("{}"))
+	r.Header.Set("Content-Type", typeJSON)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestEveryRouteIsGuarded goes through the routes of the router itself, so that none is open by oversight.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	t.Parallel()
+	h := NewHandler(sample(t).service(), Security{Token: secret, Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
+	routes := h.echo.Routes()
+	require.Len(t, routes, 12)
+	const here, token = "127.0.0.1:8082", "Token: " + secret
+	for _, route := range routes {
+		for _, c := range []struct {
+			reason, host string
+			headers      []string
+			status       int
+		}{
+			{"a page of another site", here, []string{token, "Origin: https://evil.example"}, 403},
+			{"a page of another port", here, []string{token, "Origin: http://127.0.0.1:3000"}, 403},
+			{"a page of another site, as the browser says", here, []string{token, "Sec-Fetch-Site: cross-site"}, 403},
+			{"a page of another port, as the browser says", here, []string{token, "Sec-Fetch-Site: same-site"}, 403},
+			{"a name that resolves to this machine", "evil.example:8082", []string{token}, 403},
+			{"no token", here, nil, 401},
+			{"a wrong token", here, []string{"Token: wrong"}, 401},
+			{"the token where the HTTP API has its own", here, []string{"Authorization: Bearer " + secret}, 401},
+			{"the right token", here, []string{token}, 200},
+			{"the right token by a name of the setting", "kuscia.example", []string{token}, 200},
+			{"a page of this engine", here, []string{token, "Origin: http://127.0.0.1:8082", "Sec-Fetch-Site: same-origin"}, 200},
+		} {
+			for _, path := range []string{route.Path, "/api/v1/nothing"} {
+				want := c.status
+				if path != route.Path && want == 200 {
+					want = 404
+				}
+				answer := send(h, route.Method, c.host, path, c.headers...)
+				require.Equal(t, want, answer.Code, "%s, %s: %s", path, c.reason, answer.Body)
+				if want == 403 {
+					require.Equal(t, "application/json; charset=utf-8", answer.Header().Get("Content-Type"))
+					require.Contains(t, answer.Body.String(), `{"status":{"code":11100,"message":"`, "the refusal has the form of the API")
+				}
+			}
+		}
+	}
+}
+
+// A page of any site may send text/plain and forms, and a body without a type, without being asked first.
+func TestBrowsersSendJSON(t *testing.T) {
+	t.Parallel()
+	party := `{"serving_id":"s9","initiator":"alice","parties":[{"domain_id":"alice","app_image":"sf-serving-image"}]}`
+	for _, c := range []struct {
+		reason, contentType, header string
+		created                     bool
+	}{
+		{"curl and scripts send it.", "text/plain", "User-Agent: curl/8.5.0", true},
+		{"And leave the type out.", "", "User-Agent: python-requests/2.31", true},
+		{"A browser doesn't send a server's page alone.", "text/plain", "Origin: http://127.0.0.1", false},
+		{"A browser that says nothing of sites.", "text/plain", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)", false},
+		{"A page of this very engine.", "text/plain", "Sec-Fetch-Site: same-origin", false},
+		{"A form.", "text/plain", "Sec-Fetch-Mode: navigate", false},
+		{"A body without a type.", "", "Sec-Fetch-Mode: no-cors", false},
+		{"The page that it comes from.", "text/plain", "Referer: http://127.0.0.1/docs", false},
+		{"What a page can't send without being asked.", "application/json", "Sec-Fetch-Site: same-origin", true},
+	} {
+		m := sample(t)
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+createPath, strings.NewReader(party))
+		if c.contentType != "" {
+			r.Header.Set("Content-Type", c.contentType)
+		}
+		name, value, _ := strings.Cut(c.header, ": ")
+		r.Header.Set(name, value)
+		answer := httptest.NewRecorder()
+		handler(m).ServeHTTP(answer, r)
+		require.Equal(t, http.StatusOK, answer.Code, c.reason)
+		_, made := m.servings["s9"]
+		require.Equal(t, c.created, made, "%s: %s", c.reason, answer.Body)
+		if !c.created {
+			require.Contains(t, answer.Body.String(), `{"status":{"code":11100,"message":"a browser sent this request, with the Content-Type`, c.reason)
+		}
+	}
+}
+
+// The HTTP API answers the same paths by the same handler, over connections of its own.
+func TestACertificateIsAskedForWhereverARequestComesFrom(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	cert, key := ours.issue()
+	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.file, Token: t.TempDir() + "/token"})
+	require.NoError(t, err)
+	h := NewHandler(sample(t).service(), security)
+	token := "Token: " + string(security.Token)
+	plain := send(h, http.MethodPost, "127.0.0.1", "/healthZ", token)
+	require.Equal(t, http.StatusForbidden, plain.Code, "8080 must not open what 8082 guards: %s", plain.Body)
+	require.Contains(t, plain.Body.String(), "asks for a client certificate")
+
+	for ca, want := range map[*authority]int{ours: http.StatusOK, theirs: http.StatusForbidden} {
+		other, err := auth.LoadTLS("another API", cert, key, ca.file, tls.VerifyClientCertIfGiven)
+		require.NoError(t, err)
+		server := httptest.NewUnstartedServer(h)
+		server.TLS = other
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.client(ca)}}
+		r, err := http.NewRequest(http.MethodPost, server.URL+"/healthZ", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header.Set("Token", string(security.Token))
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, want, answer.StatusCode, "a certificate that another listener has verified counts if its CA is this API's")
+	}
+}
+
+// serveGRPC serves on a free port.
+func serveGRPC(t *testing.T, server *grpc.Server) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	return l.Addr().String()
+}
+
+func dialAs(t *testing.T, address, authority string) *grpc.ClientConn {
+	t.Helper()
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if authority != "" {
+		options = append(options, grpc.WithAuthority(authority))
+	}
+	conn, err := grpc.NewClient(address, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestEveryMethodIsGuarded(t *testing.T) {
+	t.Parallel()
+	server := NewGRPCServer(sample(t).service(), Security{Token: secret, Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
+	address := serveGRPC(t, server)
+	methods := 0
+	for service, info := range server.GetServiceInfo() {
+		for _, method := range info.Methods {
+			methods++
+			require.False(t, method.IsClientStream || method.IsServerStream, "%s: a stream passes none of the interceptors", method.Name)
+			for _, c := range []struct {
+				reason, authority string
+				shown             []string
+				want              codes.Code
+			}{
+				{"a foreign host", "evil.example:8083", []string{"token", secret}, codes.PermissionDenied},
+				{"a page of another site", "", []string{"token", secret, "origin", "https://evil.example"}, codes.PermissionDenied},
+				{"a page of another site, as the browser says", "", []string{"token", secret, "sec-fetch-site", "cross-site"}, codes.PermissionDenied},
+				{"no token", "", nil, codes.Unauthenticated},
+				{"a wrong token", "", []string{"token", "wrong"}, codes.Unauthenticated},
+				{"the right token", "", []string{"token", secret}, codes.OK},
+				{"by a name of the setting", "kuscia.example", []string{"token", secret}, codes.OK},
+			} {
+				ctx := metadata.AppendToOutgoingContext(t.Context(), c.shown...)
+				// An empty message is a message of every type, and HealthRequest has no field that an answer could break.
+				err := dialAs(t, address, c.authority).Invoke(ctx, "/"+service+"/"+method.Name, &kusciapb.HealthRequest{}, &kusciapb.HealthRequest{})
+				require.Equal(t, c.want, status.Code(err), "%s/%s, %s: %v", service, method.Name, c.reason, err)
+			}
+		}
+	}
+	require.Equal(t, 12, methods)
+}
+
+func TestOpenCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	admit := boundedCalls(2, time.Hour)
+	first, end := context.WithCancel(t.Context())
+	_, err := admit(first, nil)
+	require.NoError(t, err)
+	_, err = admit(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = admit(t.Context(), nil)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "one call too many")
+	end()
+	require.Eventually(t, func() bool {
+		_, err := admit(t.Context(), nil)
+		return err == nil
+	}, 10*time.Second, time.Millisecond, "a call that has ended makes room")
+}
+
+func TestACallWhoseMessageNeverComesEnds(t *testing.T) {
+	t.Parallel()
+	server := grpc.NewServer(callLimits(2, 300*time.Millisecond)...)
+	kusciapb.RegisterHealthServiceServer(server, sample(t).service())
+	stream, err := dialAs(t, serveGRPC(t, server), "").NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true},
+		kusciapb.HealthService_HealthZ_FullMethodName)
+	require.NoError(t, err)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(stream.RecvMsg(&kusciapb.HealthResponse{})), "the server doesn't wait without end")
+}

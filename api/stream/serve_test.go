@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/api/problem"
+)
+
+// counted is a source that changes at every look.
+func counted() Source {
+	var looks atomic.Int64
+	return Source{
+		Look: func(context.Context) (Snapshot, error) { return Snapshot{Value: looks.Add(1)}, nil },
+		Tail: func(ctx context.Context, _ func()) { <-ctx.Done() }, Every: 20 * time.Millisecond,
+	}
+}
+
+// serveStreams serves events within limits, and answers a refusal by its status.
+func serveStreams(t *testing.T, h *Hub, l limits.Limits) (url string) {
+	t.Helper()
+	e := echo.New()
+	e.HTTPErrorHandler = func(err error, c echo.Context) { _ = c.JSON(problem.Of(err).Status, problem.Of(err).Problem) }
+	e.GET("/", func(c echo.Context) error { return h.Serve(c, "a", counted) })
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = l.Server(e)
+	server.Start()
+	t.Cleanup(func() {
+		h.Close()
+		server.Close()
+	})
+	return server.URL
+}
+
+func open(t *testing.T, url string) (answer *http.Response, leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	require.NoError(t, err)
+	answer, err = http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return answer, cancel
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	url := serveStreams(t, NewHub(2), limits.Default)
+	first, leave := open(t, url)
+	second, _ := open(t, url)
+	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{first.StatusCode, second.StatusCode})
+	third, _ := open(t, url)
+	require.Equal(t, http.StatusTooManyRequests, third.StatusCode)
+	require.Equal(t, "10", third.Header.Get("Retry-After"))
+	text, err := io.ReadAll(third.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "2 event streams are open already, which is the most (--max-event-streams)")
+	leave()
+	require.Eventually(t, func() bool {
+		answer, leave := open(t, url)
+		defer leave()
+		return answer.StatusCode == http.StatusOK
+	}, hubPatience, 10*hubTick, "one that has ended makes room")
+}
+
+// An event stream outlives every limit of the listener: each event has a deadline of its own.
+func TestNoLimitCutsAStreamOff(t *testing.T) {
+	t.Parallel()
+	l := limits.Limits{Header: 100 * time.Millisecond, Body: 100 * time.Millisecond, Answer: 100 * time.Millisecond, Idle: 100 * time.Millisecond,
+		HeaderBytes: 4 << 10, BodyBytes: 1 << 10}
+	answer, leave := open(t, serveStreams(t, NewHub(1), l))
+	defer leave()
+	began, events := time.Now(), bufio.NewScanner(answer.Body)
+	for events.Scan() && time.Since(began) < 5*l.Answer {
+		if text := events.Text(); text != "" {
+			require.True(t, strings.HasPrefix(text, "event: ") || strings.HasPrefix(text, "id: ") || strings.HasPrefix(text, "data: "), text)
+		}
+	}
+	require.NoError(t, events.Err(), fmt.Sprint("cut off after ", time.Since(began)))
+	require.GreaterOrEqual(t, time.Since(began), 5*l.Answer, "the stream ended early")
+}

@@ -1,0 +1,50 @@
+package apiclient
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/cli/settings"
+)
+
+// TLS is how the engine's certificate is checked, and which certificate it is shown.
+func TLS(s settings.Settings) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if (s.APICertFile == "") != (s.APIKeyFile == "") {
+		return nil, errors.New("--api-cert-file and --api-key-file belong together: give both, or neither")
+	}
+	if s.APICertFile != "" {
+		own, err := tls.LoadX509KeyPair(s.APICertFile, s.APIKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--api-cert-file: the client certificate cannot be used: %w", err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	if s.APICAFile != "" {
+		var err error
+		if config.RootCAs, err = auth.ReadCA("the CA of the engine", s.APICAFile); err != nil {
+			return nil, fmt.Errorf("--api-ca-file: %w", err)
+		}
+	}
+	return config, nil
+}
+
+// readToken reads what the engine asks for; an empty path is no token.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--api-token-file: %w", err)
+	}
+	token := strings.TrimRight(string(text), "\r\n")
+	if token == "" {
+		return "", fmt.Errorf("--api-token-file: %s is empty: give the file of the engine's token, or none", path)
+	}
+	return token, nil
+}

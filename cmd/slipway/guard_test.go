@@ -1,0 +1,172 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/api/kuscia"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/store"
+	"slipway.io/slipway/worker"
+)
+
+func TestTheGuardOfTheHTTPAPI(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason string
+		s      settings.Settings
+		want   string
+	}{
+		"Default":   {"This machine alone needs no guard.", settings.Settings{Listen: "127.0.0.1:8080"}, ""},
+		"IPv6":      {"::1 is this machine too.", settings.Settings{Listen: "[::1]:8080"}, ""},
+		"Open":      {"An open door is refused.", settings.Settings{Listen: "0.0.0.0:8080"}, "--listen 0.0.0.0:8080 can be reached by others"},
+		"Every":     {"No host is every interface.", settings.Settings{Listen: ":8080"}, "--listen :8080 can be reached by others"},
+		"Name":      {"A name may be anybody's.", settings.Settings{Listen: "slipway.example:8080"}, "give --api-token-file"},
+		"Token":     {"A token is enough.", settings.Settings{Listen: ":8080", APITokenFile: "t"}, ""},
+		"Mutual":    {"Client certificates are enough.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APICAFile: "a"}, ""},
+		"TLS":       {"Encryption alone lets everybody in.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k"}, "can be reached by others"},
+		"TokenTLS":  {"Encryption and a token.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APITokenFile: "t"}, ""},
+		"NoKey":     {"What is missing is named.", settings.Settings{Listen: "127.0.0.1:1", APICertFile: "c"}, "--api-cert-file and --api-key-file belong together"},
+		"NoCert":    {"What is missing is named.", settings.Settings{Listen: "127.0.0.1:1", APIKeyFile: "k"}, "--api-cert-file and --api-key-file belong together"},
+		"CAOnly":    {"Without TLS nobody can show a certificate.", settings.Settings{Listen: ":8080", APICAFile: "a"}, "--api-ca-file asks clients for certificates"},
+		"KusciaToo": {"Kuscia's token opens Kuscia's API only.", settings.Settings{Listen: ":8080", KusciaTokenFile: "t"}, "can be reached by others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := checkAPI(c.s)
+			if c.want == "" {
+				require.NoError(t, err, c.reason)
+			} else {
+				require.ErrorContains(t, err, c.want, c.reason)
+			}
+		})
+	}
+}
+
+// assembled are the listeners of a server and of a worker as the modules make them, in front of a cluster and a Temporal that are away.
+type assembled struct{ api, kuscia, health string }
+
+func assemble(t *testing.T, s settings.Settings) assembled {
+	t.Helper()
+	s.Listen, s.KusciaListen, s.MetricsListen, s.KusciaProtocol = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "NOTLS"
+	log, down := slog.New(slog.DiscardHandler), shutdowner(func() error { return nil })
+	home, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
+	require.NoError(t, err)
+	temporal, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1"})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	guard, err := newGuard(s)
+	require.NoError(t, err)
+	security, err := newKusciaSecurity(s, guard)
+	require.NoError(t, err)
+	encryption, err := newAPITLS(s)
+	require.NoError(t, err)
+	service := kuscia.NewService(home, log)
+	parts := kusciaParts{Settings: s, Security: security, Service: service, Handler: kuscia.NewHandler(service, security), Log: log, Down: down}
+	registry := prometheus.NewRegistry()
+	a, err := newAPI(apiParts{Settings: s, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard, Registry: registry, Log: log})
+	require.NoError(t, err)
+	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Settings: s, Registry: registry, Log: log, Down: down})
+	require.NoError(t, err)
+	foreign, err := newKusciaHTTP(parts)
+	require.NoError(t, err)
+	health, err := newHealthServer(healthParts{Fleet: &worker.Fleet{}, Guard: guard, Settings: s, Registry: registry, Log: log, Down: down})
+	require.NoError(t, err)
+	for _, l := range []*listener{web, foreign, health} {
+		require.NoError(t, l.start(t.Context()))
+		t.Cleanup(func() { _ = l.end(t.Context()) })
+	}
+	return assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(), "http://" + health.Addr().String()}
+}
+
+// described are the routes of api/openapi.yaml, which package api holds against its router.
+func described(t *testing.T) (routes [][2]string) {
+	t.Helper()
+	spec, err := openapi3.NewLoader().LoadFromFile("../../api/openapi.yaml")
+	require.NoError(t, err)
+	for path, item := range spec.Paths.Map() {
+		for method := range item.Operations() {
+			routes = append(routes, [2]string{method, path})
+		}
+	}
+	require.Greater(t, len(routes), 50)
+	return routes
+}
+
+// request sends a request with these headers, "Name: value" each; Host is one of them.
+func request(t *testing.T, method, address string, headers ...string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader("{}"))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		if name == "Host" {
+			r.Host = value
+		}
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text)
+}
+
+// TestEveryRouteOfEveryListener sends what nobody may send to every route, on the listeners as a process has them.
+func TestEveryRouteOfEveryListener(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	on := assemble(t, settings.Settings{APITokenFile: file, AllowedHosts: []string{"slipway.example"}})
+	token, err := os.ReadFile(file)
+	require.NoError(t, err, "a token file that does not exist is made")
+	right := "Authorization: Bearer " + string(token)
+	routes := described(t)
+	all := map[string][][2]string{on.api: routes, on.health: {{"GET", "/healthz"}, {"GET", "/readyz"}, {"GET", "/metrics"}, {"GET", "/nothing"}}}
+	for _, route := range routes {
+		if strings.HasPrefix(route[1], "/api/v1/appimage/") || strings.HasPrefix(route[1], "/api/v1/serving/") || route[1] == "/healthZ" {
+			all[on.kuscia] = append(all[on.kuscia], route)
+		}
+	}
+	require.Len(t, all[on.kuscia], 12)
+	for address, routes := range all {
+		for _, route := range routes {
+			for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Host: evil.example"} {
+				status, body := request(t, route[0], address+route[1], right, header)
+				require.Equal(t, http.StatusForbidden, status, "%s %s%s, %s: %s", route[0], address, route[1], header, body)
+			}
+			if address != on.api || route[1] == "/healthz" || route[1] == "/readyz" {
+				continue
+			}
+			for _, credentials := range []string{"Accept: */*", "Authorization: Bearer wrong", "Token: " + string(token)} {
+				status, body := request(t, route[0], address+route[1], credentials)
+				require.Equal(t, http.StatusUnauthorized, status, "%s %s, %s: %s", route[0], route[1], credentials, body)
+			}
+		}
+	}
+	for _, open := range []string{on.api + "/healthz", on.health + "/healthz", on.health + "/metrics"} {
+		status, body := request(t, "GET", open)
+		require.Equal(t, http.StatusOK, status, "%s: %s", open, body)
+	}
+	for _, shown := range []string{"/docs", "/openapi.yaml", "/metrics"} {
+		status, _ := request(t, "GET", on.api+shown, right)
+		require.Equal(t, http.StatusOK, status, shown)
+		status, _ = request(t, "GET", on.api+shown, right, "Host: slipway.example")
+		require.Equal(t, http.StatusOK, status, "%s by a name of the setting", shown)
+	}
+	status, body := request(t, "POST", on.api+"/api/v1/serving/query", right)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, `"code":11100`, "Kuscia's paths are answered by its own handler")
+}
