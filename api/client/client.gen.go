@@ -9503,11 +9503,6 @@ func (r UpdateKusciaAppImageResponse) ContentType() string {
 	return ""
 }
 
-// ListPartiesResponse401Headers the declared response headers of an HTTP 401 response for ListParties
-type ListPartiesResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListPartiesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9523,8 +9518,6 @@ type ListPartiesResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListPartiesResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -9586,11 +9579,6 @@ func (r ListPartiesResponse) ContentType() string {
 	return ""
 }
 
-// DeletePartyResponse401Headers the declared response headers of an HTTP 401 response for DeleteParty
-type DeletePartyResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type DeletePartyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9606,8 +9594,6 @@ type DeletePartyResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *DeletePartyResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -9669,11 +9655,6 @@ func (r DeletePartyResponse) ContentType() string {
 	return ""
 }
 
-// GetPartyResponse401Headers the declared response headers of an HTTP 401 response for GetParty
-type GetPartyResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetPartyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9689,8 +9670,6 @@ type GetPartyResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetPartyResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -9752,11 +9731,6 @@ func (r GetPartyResponse) ContentType() string {
 	return ""
 }
 
-// PutPartyResponse401Headers the declared response headers of an HTTP 401 response for PutParty
-type PutPartyResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PutPartyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9780,8 +9754,6 @@ type PutPartyResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PutPartyResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -9863,11 +9835,6 @@ func (r PutPartyResponse) ContentType() string {
 	return ""
 }
 
-// ListPlansResponse401Headers the declared response headers of an HTTP 401 response for ListPlans
-type ListPlansResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListPlansResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9883,8 +9850,6 @@ type ListPlansResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListPlansResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -9946,11 +9911,6 @@ func (r ListPlansResponse) ContentType() string {
 	return ""
 }
 
-// ValidatePlanResponse401Headers the declared response headers of an HTTP 401 response for ValidatePlan
-type ValidatePlanResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ValidatePlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9968,8 +9928,6 @@ type ValidatePlanResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ValidatePlanResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10036,11 +9994,6 @@ func (r ValidatePlanResponse) ContentType() string {
 	return ""
 }
 
-// DeletePlanResponse401Headers the declared response headers of an HTTP 401 response for DeletePlan
-type DeletePlanResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type DeletePlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10056,8 +10009,6 @@ type DeletePlanResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *DeletePlanResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -10119,11 +10070,6 @@ func (r DeletePlanResponse) ContentType() string {
 	return ""
 }
 
-// GetPlanResponse401Headers the declared response headers of an HTTP 401 response for GetPlan
-type GetPlanResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetPlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10141,8 +10087,6 @@ type GetPlanResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetPlanResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10209,11 +10153,6 @@ func (r GetPlanResponse) ContentType() string {
 	return ""
 }
 
-// PutPlanResponse401Headers the declared response headers of an HTTP 401 response for PutPlan
-type PutPlanResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PutPlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10237,8 +10176,6 @@ type PutPlanResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PutPlanResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10325,11 +10262,6 @@ type ExecutePlanResponse202Headers struct {
 	Location *string
 }
 
-// ExecutePlanResponse401Headers the declared response headers of an HTTP 401 response for ExecutePlan
-type ExecutePlanResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ExecutePlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10357,8 +10289,6 @@ type ExecutePlanResponse struct {
 	ApplicationProblemJSONDefault *Other
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *ExecutePlanResponse202Headers
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ExecutePlanResponse401Headers
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -10445,11 +10375,6 @@ func (r ExecutePlanResponse) ContentType() string {
 	return ""
 }
 
-// ListRolloutsResponse401Headers the declared response headers of an HTTP 401 response for ListRollouts
-type ListRolloutsResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListRolloutsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10465,8 +10390,6 @@ type ListRolloutsResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListRolloutsResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10533,11 +10456,6 @@ type StartRolloutResponse202Headers struct {
 	Location *string
 }
 
-// StartRolloutResponse401Headers the declared response headers of an HTTP 401 response for StartRollout
-type StartRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type StartRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10563,8 +10481,6 @@ type StartRolloutResponse struct {
 	ApplicationProblemJSONDefault *Other
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *StartRolloutResponse202Headers
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *StartRolloutResponse401Headers
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -10646,11 +10562,6 @@ func (r StartRolloutResponse) ContentType() string {
 	return ""
 }
 
-// ValidateRolloutResponse401Headers the declared response headers of an HTTP 401 response for ValidateRollout
-type ValidateRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ValidateRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10670,8 +10581,6 @@ type ValidateRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ValidateRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10743,11 +10652,6 @@ func (r ValidateRolloutResponse) ContentType() string {
 	return ""
 }
 
-// GetRolloutResponse401Headers the declared response headers of an HTTP 401 response for GetRollout
-type GetRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10763,8 +10667,6 @@ type GetRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10826,11 +10728,6 @@ func (r GetRolloutResponse) ContentType() string {
 	return ""
 }
 
-// ApproveRolloutResponse401Headers the declared response headers of an HTTP 401 response for ApproveRollout
-type ApproveRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ApproveRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10854,8 +10751,6 @@ type ApproveRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ApproveRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10937,16 +10832,6 @@ func (r ApproveRolloutResponse) ContentType() string {
 	return ""
 }
 
-// WatchRolloutResponse401Headers the declared response headers of an HTTP 401 response for WatchRollout
-type WatchRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
-// WatchRolloutResponse429Headers the declared response headers of an HTTP 429 response for WatchRollout
-type WatchRolloutResponse429Headers struct {
-	RetryAfter *string
-}
-
 type WatchRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10962,10 +10847,6 @@ type WatchRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *WatchRolloutResponse401Headers
-	// Headers429 the parsed response headers for an HTTP 429 response
-	Headers429 *WatchRolloutResponse429Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -11027,11 +10908,6 @@ func (r WatchRolloutResponse) ContentType() string {
 	return ""
 }
 
-// GetRolloutHistoryResponse401Headers the declared response headers of an HTTP 401 response for GetRolloutHistory
-type GetRolloutHistoryResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetRolloutHistoryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11049,8 +10925,6 @@ type GetRolloutHistoryResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetRolloutHistoryResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11117,11 +10991,6 @@ func (r GetRolloutHistoryResponse) ContentType() string {
 	return ""
 }
 
-// JumpRolloutResponse401Headers the declared response headers of an HTTP 401 response for JumpRollout
-type JumpRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type JumpRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11145,8 +11014,6 @@ type JumpRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *JumpRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11228,11 +11095,6 @@ func (r JumpRolloutResponse) ContentType() string {
 	return ""
 }
 
-// PauseRolloutResponse401Headers the declared response headers of an HTTP 401 response for PauseRollout
-type PauseRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PauseRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11256,8 +11118,6 @@ type PauseRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PauseRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11339,11 +11199,6 @@ func (r PauseRolloutResponse) ContentType() string {
 	return ""
 }
 
-// PromoteRolloutResponse401Headers the declared response headers of an HTTP 401 response for PromoteRollout
-type PromoteRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PromoteRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11367,8 +11222,6 @@ type PromoteRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PromoteRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11450,11 +11303,6 @@ func (r PromoteRolloutResponse) ContentType() string {
 	return ""
 }
 
-// ResumeRolloutResponse401Headers the declared response headers of an HTTP 401 response for ResumeRollout
-type ResumeRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ResumeRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11478,8 +11326,6 @@ type ResumeRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ResumeRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11561,11 +11407,6 @@ func (r ResumeRolloutResponse) ContentType() string {
 	return ""
 }
 
-// RetryRolloutResponse401Headers the declared response headers of an HTTP 401 response for RetryRollout
-type RetryRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type RetryRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11589,8 +11430,6 @@ type RetryRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *RetryRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11672,11 +11511,6 @@ func (r RetryRolloutResponse) ContentType() string {
 	return ""
 }
 
-// RollbackRolloutResponse401Headers the declared response headers of an HTTP 401 response for RollbackRollout
-type RollbackRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type RollbackRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11700,8 +11534,6 @@ type RollbackRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *RollbackRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11783,11 +11615,6 @@ func (r RollbackRolloutResponse) ContentType() string {
 	return ""
 }
 
-// StopRolloutResponse401Headers the declared response headers of an HTTP 401 response for StopRollout
-type StopRolloutResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type StopRolloutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11811,8 +11638,6 @@ type StopRolloutResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *StopRolloutResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11894,11 +11719,6 @@ func (r StopRolloutResponse) ContentType() string {
 	return ""
 }
 
-// ListServicesResponse401Headers the declared response headers of an HTTP 401 response for ListServices
-type ListServicesResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListServicesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11914,8 +11734,6 @@ type ListServicesResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListServicesResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11977,11 +11795,6 @@ func (r ListServicesResponse) ContentType() string {
 	return ""
 }
 
-// DeleteServiceResponse401Headers the declared response headers of an HTTP 401 response for DeleteService
-type DeleteServiceResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type DeleteServiceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11997,8 +11810,6 @@ type DeleteServiceResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *DeleteServiceResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -12060,11 +11871,6 @@ func (r DeleteServiceResponse) ContentType() string {
 	return ""
 }
 
-// GetServiceResponse401Headers the declared response headers of an HTTP 401 response for GetService
-type GetServiceResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetServiceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12082,8 +11888,6 @@ type GetServiceResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetServiceResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12150,11 +11954,6 @@ func (r GetServiceResponse) ContentType() string {
 	return ""
 }
 
-// PutServiceResponse401Headers the declared response headers of an HTTP 401 response for PutService
-type PutServiceResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PutServiceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12178,8 +11977,6 @@ type PutServiceResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PutServiceResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12571,11 +12368,6 @@ func (r UpdateKusciaServingResponse) ContentType() string {
 	return ""
 }
 
-// ListServingsResponse401Headers the declared response headers of an HTTP 401 response for ListServings
-type ListServingsResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListServingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12591,8 +12383,6 @@ type ListServingsResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListServingsResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12654,11 +12444,6 @@ func (r ListServingsResponse) ContentType() string {
 	return ""
 }
 
-// GetServingResponse401Headers the declared response headers of an HTTP 401 response for GetServing
-type GetServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12674,8 +12459,6 @@ type GetServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetServingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12737,11 +12520,6 @@ func (r GetServingResponse) ContentType() string {
 	return ""
 }
 
-// ApproveServingResponse401Headers the declared response headers of an HTTP 401 response for ApproveServing
-type ApproveServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ApproveServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12765,8 +12543,6 @@ type ApproveServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ApproveServingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12848,16 +12624,6 @@ func (r ApproveServingResponse) ContentType() string {
 	return ""
 }
 
-// WatchServingResponse401Headers the declared response headers of an HTTP 401 response for WatchServing
-type WatchServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
-// WatchServingResponse429Headers the declared response headers of an HTTP 429 response for WatchServing
-type WatchServingResponse429Headers struct {
-	RetryAfter *string
-}
-
 type WatchServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12873,10 +12639,6 @@ type WatchServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *WatchServingResponse401Headers
-	// Headers429 the parsed response headers for an HTTP 429 response
-	Headers429 *WatchServingResponse429Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -12938,11 +12700,6 @@ func (r WatchServingResponse) ContentType() string {
 	return ""
 }
 
-// GetServingHistoryResponse401Headers the declared response headers of an HTTP 401 response for GetServingHistory
-type GetServingHistoryResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetServingHistoryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12960,8 +12717,6 @@ type GetServingHistoryResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetServingHistoryResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13028,11 +12783,6 @@ func (r GetServingHistoryResponse) ContentType() string {
 	return ""
 }
 
-// PauseServingResponse401Headers the declared response headers of an HTTP 401 response for PauseServing
-type PauseServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PauseServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13056,8 +12806,6 @@ type PauseServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PauseServingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13139,11 +12887,6 @@ func (r PauseServingResponse) ContentType() string {
 	return ""
 }
 
-// PutServingPolicyResponse401Headers the declared response headers of an HTTP 401 response for PutServingPolicy
-type PutServingPolicyResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PutServingPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13171,8 +12914,6 @@ type PutServingPolicyResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PutServingPolicyResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13264,11 +13005,6 @@ func (r PutServingPolicyResponse) ContentType() string {
 	return ""
 }
 
-// ResumeServingResponse401Headers the declared response headers of an HTTP 401 response for ResumeServing
-type ResumeServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ResumeServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13292,8 +13028,6 @@ type ResumeServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ResumeServingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13375,11 +13109,6 @@ func (r ResumeServingResponse) ContentType() string {
 	return ""
 }
 
-// StopServingResponse401Headers the declared response headers of an HTTP 401 response for StopServing
-type StopServingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type StopServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13403,8 +13132,6 @@ type StopServingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *StopServingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13486,11 +13213,6 @@ func (r StopServingResponse) ContentType() string {
 	return ""
 }
 
-// ListTasksResponse401Headers the declared response headers of an HTTP 401 response for ListTasks
-type ListTasksResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListTasksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13506,8 +13228,6 @@ type ListTasksResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListTasksResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13569,11 +13289,6 @@ func (r ListTasksResponse) ContentType() string {
 	return ""
 }
 
-// DeleteTaskResponse401Headers the declared response headers of an HTTP 401 response for DeleteTask
-type DeleteTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type DeleteTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13589,8 +13304,6 @@ type DeleteTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *DeleteTaskResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -13652,11 +13365,6 @@ func (r DeleteTaskResponse) ContentType() string {
 	return ""
 }
 
-// GetTaskResponse401Headers the declared response headers of an HTTP 401 response for GetTask
-type GetTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13672,8 +13380,6 @@ type GetTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetTaskResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13735,16 +13441,6 @@ func (r GetTaskResponse) ContentType() string {
 	return ""
 }
 
-// WatchTaskResponse401Headers the declared response headers of an HTTP 401 response for WatchTask
-type WatchTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
-// WatchTaskResponse429Headers the declared response headers of an HTTP 429 response for WatchTask
-type WatchTaskResponse429Headers struct {
-	RetryAfter *string
-}
-
 type WatchTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13760,10 +13456,6 @@ type WatchTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *WatchTaskResponse401Headers
-	// Headers429 the parsed response headers for an HTTP 429 response
-	Headers429 *WatchTaskResponse429Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -13825,11 +13517,6 @@ func (r WatchTaskResponse) ContentType() string {
 	return ""
 }
 
-// PauseTaskResponse401Headers the declared response headers of an HTTP 401 response for PauseTask
-type PauseTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PauseTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13853,8 +13540,6 @@ type PauseTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PauseTaskResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13936,11 +13621,6 @@ func (r PauseTaskResponse) ContentType() string {
 	return ""
 }
 
-// GetTaskReportResponse401Headers the declared response headers of an HTTP 401 response for GetTaskReport
-type GetTaskReportResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetTaskReportResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13960,8 +13640,6 @@ type GetTaskReportResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetTaskReportResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14033,11 +13711,6 @@ func (r GetTaskReportResponse) ContentType() string {
 	return ""
 }
 
-// ResumeTaskResponse401Headers the declared response headers of an HTTP 401 response for ResumeTask
-type ResumeTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ResumeTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14061,8 +13734,6 @@ type ResumeTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ResumeTaskResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14144,11 +13815,6 @@ func (r ResumeTaskResponse) ContentType() string {
 	return ""
 }
 
-// StopTaskResponse401Headers the declared response headers of an HTTP 401 response for StopTask
-type StopTaskResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type StopTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14172,8 +13838,6 @@ type StopTaskResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *StopTaskResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14255,11 +13919,6 @@ func (r StopTaskResponse) ContentType() string {
 	return ""
 }
 
-// ListTrafficRoutingsResponse401Headers the declared response headers of an HTTP 401 response for ListTrafficRoutings
-type ListTrafficRoutingsResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type ListTrafficRoutingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14275,8 +13934,6 @@ type ListTrafficRoutingsResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *ListTrafficRoutingsResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14338,11 +13995,6 @@ func (r ListTrafficRoutingsResponse) ContentType() string {
 	return ""
 }
 
-// DeleteTrafficRoutingResponse401Headers the declared response headers of an HTTP 401 response for DeleteTrafficRouting
-type DeleteTrafficRoutingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type DeleteTrafficRoutingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14358,8 +14010,6 @@ type DeleteTrafficRoutingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *DeleteTrafficRoutingResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -14421,11 +14071,6 @@ func (r DeleteTrafficRoutingResponse) ContentType() string {
 	return ""
 }
 
-// GetTrafficRoutingResponse401Headers the declared response headers of an HTTP 401 response for GetTrafficRouting
-type GetTrafficRoutingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetTrafficRoutingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14441,8 +14086,6 @@ type GetTrafficRoutingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetTrafficRoutingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14504,11 +14147,6 @@ func (r GetTrafficRoutingResponse) ContentType() string {
 	return ""
 }
 
-// PutTrafficRoutingResponse401Headers the declared response headers of an HTTP 401 response for PutTrafficRouting
-type PutTrafficRoutingResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type PutTrafficRoutingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14534,8 +14172,6 @@ type PutTrafficRoutingResponse struct {
 	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *PutTrafficRoutingResponse401Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14622,11 +14258,6 @@ func (r PutTrafficRoutingResponse) ContentType() string {
 	return ""
 }
 
-// GetDocsResponse401Headers the declared response headers of an HTTP 401 response for GetDocs
-type GetDocsResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetDocsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14636,8 +14267,6 @@ type GetDocsResponse struct {
 	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetDocsResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -14801,11 +14430,6 @@ func (r GetHealthResponse) ContentType() string {
 	return ""
 }
 
-// GetMetricsResponse401Headers the declared response headers of an HTTP 401 response for GetMetrics
-type GetMetricsResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetMetricsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14815,8 +14439,6 @@ type GetMetricsResponse struct {
 	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetMetricsResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -14863,11 +14485,6 @@ func (r GetMetricsResponse) ContentType() string {
 	return ""
 }
 
-// GetOpenAPIResponse401Headers the declared response headers of an HTTP 401 response for GetOpenAPI
-type GetOpenAPIResponse401Headers struct {
-	WWWAuthenticate *string
-}
-
 type GetOpenAPIResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14877,8 +14494,6 @@ type GetOpenAPIResponse struct {
 	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetOpenAPIResponse401Headers
 }
 
 // GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
@@ -16930,19 +16545,6 @@ func ParseListPartiesResponse(rsp *http.Response) (*ListPartiesResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListPartiesResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -17007,19 +16609,6 @@ func ParseDeletePartyResponse(rsp *http.Response) (*DeletePartyResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers DeletePartyResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -17079,19 +16668,6 @@ func ParseGetPartyResponse(rsp *http.Response) (*GetPartyResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetPartyResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17183,19 +16759,6 @@ func ParsePutPartyResponse(rsp *http.Response) (*PutPartyResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PutPartyResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -17255,19 +16818,6 @@ func ParseListPlansResponse(rsp *http.Response) (*ListPlansResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListPlansResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17338,19 +16888,6 @@ func ParseValidatePlanResponse(rsp *http.Response) (*ValidatePlanResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ValidatePlanResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -17413,19 +16950,6 @@ func ParseDeletePlanResponse(rsp *http.Response) (*DeletePlanResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers DeletePlanResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17494,19 +17018,6 @@ func ParseGetPlanResponse(rsp *http.Response) (*GetPlanResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetPlanResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17596,19 +17107,6 @@ func ParsePutPlanResponse(rsp *http.Response) (*PutPlanResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PutPlanResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17718,16 +17216,6 @@ func ParseExecutePlanResponse(rsp *http.Response) (*ExecutePlanResponse, error) 
 			headers.Location = &value
 		}
 		response.Headers202 = &headers
-	case rsp.StatusCode == 401:
-		var headers ExecutePlanResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17789,19 +17277,6 @@ func ParseListRolloutsResponse(rsp *http.Response) (*ListRolloutsResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListRolloutsResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17904,16 +17379,6 @@ func ParseStartRolloutResponse(rsp *http.Response) (*StartRolloutResponse, error
 			headers.Location = &value
 		}
 		response.Headers202 = &headers
-	case rsp.StatusCode == 401:
-		var headers StartRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -17991,19 +17456,6 @@ func ParseValidateRolloutResponse(rsp *http.Response) (*ValidateRolloutResponse,
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ValidateRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -18063,19 +17515,6 @@ func ParseGetRolloutResponse(rsp *http.Response) (*GetRolloutResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -18167,19 +17606,6 @@ func ParseApproveRolloutResponse(rsp *http.Response) (*ApproveRolloutResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ApproveRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -18239,29 +17665,6 @@ func ParseWatchRolloutResponse(rsp *http.Response) (*WatchRolloutResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers WatchRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	case rsp.StatusCode == 429:
-		var headers WatchRolloutResponse429Headers
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -18330,19 +17733,6 @@ func ParseGetRolloutHistoryResponse(rsp *http.Response) (*GetRolloutHistoryRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetRolloutHistoryResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -18434,19 +17824,6 @@ func ParseJumpRolloutResponse(rsp *http.Response) (*JumpRolloutResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers JumpRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -18534,19 +17911,6 @@ func ParsePauseRolloutResponse(rsp *http.Response) (*PauseRolloutResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PauseRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -18638,19 +18002,6 @@ func ParsePromoteRolloutResponse(rsp *http.Response) (*PromoteRolloutResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PromoteRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -18738,19 +18089,6 @@ func ParseResumeRolloutResponse(rsp *http.Response) (*ResumeRolloutResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ResumeRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -18842,19 +18180,6 @@ func ParseRetryRolloutResponse(rsp *http.Response) (*RetryRolloutResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers RetryRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -18942,19 +18267,6 @@ func ParseRollbackRolloutResponse(rsp *http.Response) (*RollbackRolloutResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers RollbackRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19046,19 +18358,6 @@ func ParseStopRolloutResponse(rsp *http.Response) (*StopRolloutResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers StopRolloutResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -19118,19 +18417,6 @@ func ParseListServicesResponse(rsp *http.Response) (*ListServicesResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListServicesResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19195,19 +18481,6 @@ func ParseDeleteServiceResponse(rsp *http.Response) (*DeleteServiceResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers DeleteServiceResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19276,19 +18549,6 @@ func ParseGetServiceResponse(rsp *http.Response) (*GetServiceResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetServiceResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19378,19 +18638,6 @@ func ParsePutServiceResponse(rsp *http.Response) (*PutServiceResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PutServiceResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19704,19 +18951,6 @@ func ParseListServingsResponse(rsp *http.Response) (*ListServingsResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListServingsResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -19776,19 +19010,6 @@ func ParseGetServingResponse(rsp *http.Response) (*GetServingResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -19880,19 +19101,6 @@ func ParseApproveServingResponse(rsp *http.Response) (*ApproveServingResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ApproveServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -19952,29 +19160,6 @@ func ParseWatchServingResponse(rsp *http.Response) (*WatchServingResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers WatchServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	case rsp.StatusCode == 429:
-		var headers WatchServingResponse429Headers
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -20043,19 +19228,6 @@ func ParseGetServingHistoryResponse(rsp *http.Response) (*GetServingHistoryRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetServingHistoryResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -20145,19 +19317,6 @@ func ParsePauseServingResponse(rsp *http.Response) (*PauseServingResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PauseServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -20263,19 +19422,6 @@ func ParsePutServingPolicyResponse(rsp *http.Response) (*PutServingPolicyRespons
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PutServingPolicyResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -20363,19 +19509,6 @@ func ParseResumeServingResponse(rsp *http.Response) (*ResumeServingResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ResumeServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -20467,19 +19600,6 @@ func ParseStopServingResponse(rsp *http.Response) (*StopServingResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers StopServingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -20539,19 +19659,6 @@ func ParseListTasksResponse(rsp *http.Response) (*ListTasksResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListTasksResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -20618,19 +19725,6 @@ func ParseDeleteTaskResponse(rsp *http.Response) (*DeleteTaskResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers DeleteTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -20692,19 +19786,6 @@ func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -20764,29 +19845,6 @@ func ParseWatchTaskResponse(rsp *http.Response) (*WatchTaskResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers WatchTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	case rsp.StatusCode == 429:
-		var headers WatchTaskResponse429Headers
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -20878,19 +19936,6 @@ func ParsePauseTaskResponse(rsp *http.Response) (*PauseTaskResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PauseTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -20967,19 +20012,6 @@ func ParseGetTaskReportResponse(rsp *http.Response) (*GetTaskReportResponse, err
 	case rsp.StatusCode == 200:
 		// Content-type (text/markdown) unsupported
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetTaskReportResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -21071,19 +20103,6 @@ func ParseResumeTaskResponse(rsp *http.Response) (*ResumeTaskResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ResumeTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -21173,19 +20192,6 @@ func ParseStopTaskResponse(rsp *http.Response) (*StopTaskResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers StopTaskResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -21245,19 +20251,6 @@ func ParseListTrafficRoutingsResponse(rsp *http.Response) (*ListTrafficRoutingsR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers ListTrafficRoutingsResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -21324,19 +20317,6 @@ func ParseDeleteTrafficRoutingResponse(rsp *http.Response) (*DeleteTrafficRoutin
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers DeleteTrafficRoutingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -21396,19 +20376,6 @@ func ParseGetTrafficRoutingResponse(rsp *http.Response) (*GetTrafficRoutingRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetTrafficRoutingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -21507,19 +20474,6 @@ func ParsePutTrafficRoutingResponse(rsp *http.Response) (*PutTrafficRoutingRespo
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers PutTrafficRoutingResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -21558,19 +20512,6 @@ func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetDocsResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -21703,19 +20644,6 @@ func ParseGetMetricsResponse(rsp *http.Response) (*GetMetricsResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetMetricsResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
-	}
-
 	return response, nil
 }
 
@@ -21757,19 +20685,6 @@ func ParseGetOpenAPIResponse(rsp *http.Response) (*GetOpenAPIResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetOpenAPIResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.Headers401 = &headers
 	}
 
 	return response, nil

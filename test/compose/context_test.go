@@ -100,6 +100,7 @@ func TestWhatTheImageIsNotBuiltFrom(t *testing.T) {
 		".env":                      "it has a password",
 		".env.example":              "it changes nothing in the image",
 		"kubeconfig":                "it has credentials",
+		"api-token":                 "it is one",
 		"docker-compose.yml":        "a change of the stack does not build the image anew",
 		"docs":                      "a change of the documentation does not build the image anew",
 		"README.md":                 "a change of the documentation does not build the image anew",
