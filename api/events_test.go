@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/test/harness"
 )
 
 // event is one server-sent event.
@@ -201,4 +202,33 @@ func TestCloseEndsStreams(t *testing.T) {
 	}
 	e.call("GET", "/api/v1/tasks/"+id+"/events", "").is(http.StatusServiceUnavailable, "no stream begins while the engine ends")
 	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusOK, "other requests are still answered")
+}
+
+// Whoever asks for 10,000 streams gets as many as there may be; the engine goes on serving everybody else.
+func TestLongTenThousandStreams(t *testing.T) {
+	harness.Long(t)
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	e.party.hold("111")
+	id := e.execute("shop")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	answers := map[int]int{}
+	for range 10_000 {
+		response, err := http.DefaultClient.Do(e.request(ctx, http.MethodGet, "/api/v1/tasks/"+id+"/events", ""))
+		require.NoError(t, err)
+		answers[response.StatusCode]++
+		if response.StatusCode != http.StatusOK {
+			require.NoError(t, response.Body.Close())
+		}
+	}
+	require.Equal(t, map[int]int{http.StatusOK: 1000, http.StatusTooManyRequests: 9000}, answers)
+	require.Equal(t, plan.TaskRunning, e.task(id).State, "the task can be read")
+	leave()
+	require.Eventually(t, func() bool {
+		response, err := http.DefaultClient.Do(e.request(t.Context(), http.MethodGet, "/api/v1/tasks/"+id+"/events", ""))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, patience, tick, "there is room again")
 }

@@ -3,9 +3,11 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,6 +110,16 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	})
 	t.Cleanup(f.Close)
 	return f
+}
+
+// newTLSServer is the same API behind TLS.
+func newTLSServer(t *testing.T, f *fakeAPI, config *tls.Config) (url string) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(f)
+	server.TLS, server.Config.ErrorLog = config, log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func (f *fakeAPI) on(route string, answers func(request) answer) { f.routes[route] = answers }

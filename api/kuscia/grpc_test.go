@@ -2,15 +2,8 @@ package kuscia
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,74 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/test/harness"
 )
-
-// authority makes certificates for a test.
-type authority struct {
-	t    testing.TB
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	// file is the CA's certificate.
-	file string
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{t: t}
-	var raw []byte
-	a.key, raw = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
-	var err error
-	a.cert, err = x509.ParseCertificate(raw)
-	require.NoError(t, err)
-	a.file = a.write("CERTIFICATE", raw)
-	return a
-}
-
-func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) (*ecdsa.PrivateKey, []byte) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(a.t, err)
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	signer := a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(a.t, err)
-	return key, raw
-}
-
-func (a *authority) write(kind string, raw []byte) string {
-	a.t.Helper()
-	path := filepath.Join(a.t.TempDir(), "part.pem")
-	require.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
-	return path
-}
-
-// issue makes a certificate that is good for a server on this machine, and for a client.
-func (a *authority) issue() (certFile, keyFile string) {
-	a.t.Helper()
-	key, raw := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "kusciaapi"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert)
-	text, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(a.t, err)
-	return a.write("CERTIFICATE", raw), a.write("PRIVATE KEY", text)
-}
-
-// client is how a client connects that trusts the authority; with a certificate of its own if signer is not nil.
-func (a *authority) client(signer *authority) *tls.Config {
-	a.t.Helper()
-	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	config.RootCAs.AddCert(a.cert)
-	if signer != nil {
-		pair, err := tls.LoadX509KeyPair(signer.issue())
-		require.NoError(a.t, err)
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config
-}
 
 // served is Kuscia's API over HTTP and gRPC, as its listeners serve it.
 type served struct {
@@ -175,10 +102,10 @@ func (s served) overGRPC(t *testing.T, config *tls.Config, token string) codes.C
 
 func TestTheThreeProtocols(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t), newAuthority(t)
-	cert, key := ours.issue()
+	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
+	cert, key := ours.Issue()
 	token := filepath.Join(t.TempDir(), "token")
-	files := Files{Certificate: cert, Key: key, CA: ours.file, Token: token}
+	files := Files{Certificate: cert, Key: key, CA: ours.File, Token: token}
 	cases := map[string]struct {
 		reason    string
 		protocol  Protocol
@@ -189,14 +116,14 @@ func TestTheThreeProtocols(t *testing.T) {
 	}{
 		"Plain":           {"Neither encrypted nor with a token.", NOTLS, nil, false, true, true},
 		"PlainToken":      {"A token that nobody asks for does no harm.", NOTLS, nil, true, true, true},
-		"TLS":             {"Encrypted, and the token is shown.", TLS, ours.client(nil), true, true, true},
-		"TLSNoToken":      {"Without it, nothing is answered.", TLS, ours.client(nil), false, true, false},
+		"TLS":             {"Encrypted, and the token is shown.", TLS, ours.Client(nil), true, true, true},
+		"TLSNoToken":      {"Without it, nothing is answered.", TLS, ours.Client(nil), false, true, false},
 		"TLSPlain":        {"Nobody gets in without encryption.", TLS, nil, true, false, false},
-		"TLSStranger":     {"Nor who trusts somebody else.", TLS, theirs.client(nil), true, false, false},
-		"MTLS":            {"With a certificate of the CA and the token.", MTLS, ours.client(ours), true, true, true},
-		"MTLSNoToken":     {"The certificate is not enough.", MTLS, ours.client(ours), false, true, false},
-		"MTLSNoCert":      {"Nor is the token.", MTLS, ours.client(nil), true, false, false},
-		"MTLSForeignCert": {"A certificate of another CA is none.", MTLS, ours.client(theirs), true, false, false},
+		"TLSStranger":     {"Nor who trusts somebody else.", TLS, theirs.Client(nil), true, false, false},
+		"MTLS":            {"With a certificate of the CA and the token.", MTLS, ours.Client(ours), true, true, true},
+		"MTLSNoToken":     {"The certificate is not enough.", MTLS, ours.Client(ours), false, true, false},
+		"MTLSNoCert":      {"Nor is the token.", MTLS, ours.Client(nil), true, false, false},
+		"MTLSForeignCert": {"A certificate of another CA is none.", MTLS, ours.Client(theirs), true, false, false},
 	}
 	secret := ""
 	for _, protocol := range []Protocol{TLS, MTLS} {
@@ -296,8 +223,8 @@ func updateConfig(ctx context.Context, images kusciapb.AppImageServiceClient, te
 
 func TestWhatIsWrongWithTheFiles(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue()
+	ca := harness.NewAuthority(t)
+	cert, key := ca.Issue()
 	text := func(content string) string {
 		path := filepath.Join(t.TempDir(), "file")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
@@ -310,13 +237,13 @@ func TestWhatIsWrongWithTheFiles(t *testing.T) {
 		files  Files
 		want   string
 	}{
-		"NoCertificate": {"A path that leads nowhere.", Files{missing, key, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
-		"OtherKey":      {"A key of another certificate.", Files{cert, ca.file, ca.file, good}, "the certificate of Kuscia's API cannot be used: "},
+		"NoCertificate": {"A path that leads nowhere.", Files{missing, key, ca.File, good}, "the certificate of Kuscia's API cannot be used: "},
+		"OtherKey":      {"A key of another certificate.", Files{cert, ca.File, ca.File, good}, "the certificate of Kuscia's API cannot be used: "},
 		"NoCA":          {"No CA.", Files{cert, key, missing, good}, "the CA of the clients of Kuscia's API cannot be read: "},
 		"BadCA":         {"No certificate in it.", Files{cert, key, good, good}, "holds no certificate in PEM form"},
-		"NoFolder":      {"A token file that cannot be made.", Files{cert, key, ca.file, missing}, "the token file of Kuscia's API cannot be made: "},
-		"EmptyToken":    {"An empty token would let everybody in.", Files{cert, key, ca.file, text("")}, "is empty: write a token to it, or delete it to have one made"},
-		"NewLine":       {"No header carries a new line: nobody would ever get in.", Files{cert, key, ca.file, text("secret\n")}, "begins or ends with a blank or a new line"},
+		"NoFolder":      {"A token file that cannot be made.", Files{cert, key, ca.File, missing}, "the token file of Kuscia's API cannot be made: "},
+		"EmptyToken":    {"An empty token would let everybody in.", Files{cert, key, ca.File, text("")}, "is empty: write a token to it, or delete it to have one made"},
+		"NewLine":       {"No header carries a new line: nobody would ever get in.", Files{cert, key, ca.File, text("secret\n")}, "begins or ends with a blank or a new line"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

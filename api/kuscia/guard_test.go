@@ -19,6 +19,7 @@ import (
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/test/harness"
 )
 
 const secret = "a-token-of-this-test"
@@ -116,9 +117,9 @@ func TestBrowsersSendJSON(t *testing.T) {
 // The HTTP API answers the same paths by the same handler, over connections of its own.
 func TestACertificateIsAskedForWhereverARequestComesFrom(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t), newAuthority(t)
-	cert, key := ours.issue()
-	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.file, Token: t.TempDir() + "/token"})
+	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
+	cert, key := ours.Issue()
+	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.File, Token: t.TempDir() + "/token"})
 	require.NoError(t, err)
 	h := NewHandler(sample(t).service(), security)
 	token := "Token: " + string(security.Token)
@@ -126,14 +127,14 @@ func TestACertificateIsAskedForWhereverARequestComesFrom(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, plain.Code, "8080 must not open what 8082 guards: %s", plain.Body)
 	require.Contains(t, plain.Body.String(), "asks for a client certificate")
 
-	for ca, want := range map[*authority]int{ours: http.StatusOK, theirs: http.StatusForbidden} {
-		other, err := auth.LoadTLS("another API", cert, key, ca.file, tls.VerifyClientCertIfGiven)
+	for ca, want := range map[*harness.Authority]int{ours: http.StatusOK, theirs: http.StatusForbidden} {
+		other, err := auth.LoadTLS("another API", cert, key, ca.File, tls.VerifyClientCertIfGiven)
 		require.NoError(t, err)
 		server := httptest.NewUnstartedServer(h)
 		server.TLS = other
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.client(ca)}}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(ca)}}
 		r, err := http.NewRequest(http.MethodPost, server.URL+"/healthZ", strings.NewReader("{}"))
 		require.NoError(t, err)
 		r.Header.Set("Token", string(security.Token))

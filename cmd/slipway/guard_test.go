@@ -3,11 +3,13 @@ package main
 import (
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +20,7 @@ import (
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/worker"
 )
 
@@ -55,11 +58,12 @@ func TestTheGuardOfTheHTTPAPI(t *testing.T) {
 }
 
 // assembled are the listeners of a server and of a worker as the modules make them, in front of a cluster and a Temporal that are away.
-type assembled struct{ api, kuscia, health string }
+type assembled struct{ api, kuscia, health, grpc string }
 
 func assemble(t *testing.T, s settings.Settings) assembled {
 	t.Helper()
 	s.Listen, s.KusciaListen, s.MetricsListen, s.KusciaProtocol = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "NOTLS"
+	s.KusciaGRPCListen = "127.0.0.1:0"
 	log, down := slog.New(slog.DiscardHandler), shutdowner(func() error { return nil })
 	home, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
 	require.NoError(t, err)
@@ -83,11 +87,17 @@ func assemble(t *testing.T, s settings.Settings) assembled {
 	require.NoError(t, err)
 	health, err := newHealthServer(healthParts{Fleet: &worker.Fleet{}, Guard: guard, Settings: s, Registry: registry, Log: log, Down: down})
 	require.NoError(t, err)
-	for _, l := range []*listener{web, foreign, health} {
+	remote, err := newKusciaGRPC(parts)
+	require.NoError(t, err)
+	for _, l := range []*listener{web, foreign, health, remote} {
 		require.NoError(t, l.start(t.Context()))
 		t.Cleanup(func() { _ = l.end(t.Context()) })
 	}
-	return assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(), "http://" + health.Addr().String()}
+	on := assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(), "http://" + health.Addr().String(), remote.Addr().String()}
+	if encryption.Config != nil {
+		on.api = "https://" + web.Addr().String()
+	}
+	return on
 }
 
 // described are the routes of api/openapi.yaml, which package api holds against its router.
@@ -169,4 +179,69 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 	status, body := request(t, "POST", on.api+"/api/v1/serving/query", right)
 	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, body, `"code":11100`, "Kuscia's paths are answered by its own handler")
+}
+
+func TestClientCertificatesOfTheHTTPAPI(t *testing.T) {
+	t.Parallel()
+	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
+	cert, key := ours.Issue()
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("secret"), 0o600))
+	s := settings.Settings{APICertFile: cert, APIKeyFile: key, APICAFile: ours.File}
+	alone := assemble(t, s).api
+	s.APITokenFile = file
+	both := assemble(t, s).api
+	for _, c := range []struct {
+		reason, address string
+		signer          *harness.Authority
+		token           string
+		status          int
+	}{
+		{"a certificate", alone + "/openapi.yaml", ours, "", http.StatusOK},
+		{"none", alone + "/openapi.yaml", nil, "", http.StatusUnauthorized},
+		{"none, by Kuscia's paths", alone + "/api/v1/serving/query", nil, "", http.StatusUnauthorized},
+		{"a probe shows none", alone + "/healthz", nil, "", http.StatusOK},
+		{"one of another CA", alone + "/openapi.yaml", theirs, "", 0},
+		{"both are asked for", both + "/openapi.yaml", ours, "secret", http.StatusOK},
+		{"the certificate is not enough then", both + "/openapi.yaml", ours, "", http.StatusUnauthorized},
+		{"nor is the token", both + "/openapi.yaml", nil, "secret", http.StatusUnauthorized},
+	} {
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(c.signer), ForceAttemptHTTP2: true}}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address, nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		answer, err := client.Do(r)
+		if c.status == 0 {
+			require.Error(t, err, c.reason)
+			continue
+		}
+		require.NoError(t, err, c.reason)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, c.status, answer.StatusCode, c.reason)
+	}
+}
+
+// TestLongSlowClientsOfEveryListener waits for the limits that a process has: the slowest takes half a minute.
+func TestLongSlowClientsOfEveryListener(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	on := assemble(t, settings.Settings{})
+	for name, address := range map[string]string{"api": on.api, "kuscia": on.kuscia, "health": on.health, "grpc": on.grpc} {
+		for client, begin := range map[string]string{
+			"Silent": "", "Header": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+			"Body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+		} {
+			t.Run(name+"/"+client, func(t *testing.T) {
+				t.Parallel()
+				conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+				require.NoError(t, err)
+				defer conn.Close()
+				require.NoError(t, conn.SetDeadline(time.Now().Add(45*time.Second)))
+				_, err = io.WriteString(conn, begin)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, conn)
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is still open")
+			})
+		}
+	}
 }
