@@ -72,8 +72,13 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, err)
 	server := newTLSServer(t, f, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own},
 		ClientCAs: ours.Client(nil).RootCAs, ClientAuth: tls.RequireAndVerifyClientCert})
+	f.on("GET /readyz", func(request) answer {
+		return answerJSON(http.StatusOK, client.Readiness{Ready: true, Checks: []client.Check{}})
+	})
 	cert, key := ours.Issue()
 	shown := []string{"--api", server, "--api-cert-file", cert, "--api-key-file", key}
+	healthy := slipway(t, nil, append([]string{"healthcheck"}, append(shown, "--api-ca-file", ours.File)...)...)
+	require.Equal(t, app.ExitOK, healthy.code, "a health check goes by TLS too: %s", healthy.err)
 	for name, c := range map[string]struct {
 		reason string
 		args   []string

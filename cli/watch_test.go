@@ -270,6 +270,19 @@ func TestWatchNoticesADeadConnection(t *testing.T) {
 	require.Equal(t, []string{"nothing was heard for 50ms"}, lost, "a connection on which nothing comes is given up and opened again")
 }
 
+func TestWatchWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	full := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_ = json.NewEncoder(w).Encode(client.Problem{Status: http.StatusTooManyRequests, Detail: "1000 event streams are open already"})
+	}
+	api := watchedAPI(t, full, ending(t, shopTaskIn(plan.TaskSucceeded, "done")))
+	got := newSession(t, "").run("task", "watch", "shop-1", "--api", api.URL)
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	require.Contains(t, got.err, "trying again: 1000 event streams are open already\n")
+}
+
 func TestWatchEndsWhenTheTaskIsGone(t *testing.T) {
 	t.Parallel()
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -3,11 +3,9 @@ package stream
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,27 +27,31 @@ func counted() Source {
 }
 
 // serveStreams serves events within limits, and answers a refusal by its status.
-func serveStreams(t *testing.T, h *Hub, l limits.Limits) (url string) {
+func serveStreams(t *testing.T, h *Hub, l limits.Limits, http2 bool) (url string, asker *http.Client) {
 	t.Helper()
 	e := echo.New()
 	e.HTTPErrorHandler = func(err error, c echo.Context) { _ = c.JSON(problem.Of(err).Status, problem.Of(err).Problem) }
 	e.GET("/", func(c echo.Context) error { return h.Serve(c, "a", counted) })
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = l.Server(e)
-	server.Start()
+	if server.EnableHTTP2 = http2; http2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
 	t.Cleanup(func() {
 		h.Close()
 		server.Close()
 	})
-	return server.URL
+	return server.URL, server.Client()
 }
 
-func open(t *testing.T, url string) (answer *http.Response, leave func()) {
+func open(t *testing.T, url string, asker *http.Client) (answer *http.Response, leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
-	answer, err = http.DefaultClient.Do(request)
+	answer, err = asker.Do(request)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = answer.Body.Close() })
 	return answer, cancel
@@ -57,11 +59,11 @@ func open(t *testing.T, url string) (answer *http.Response, leave func()) {
 
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	url := serveStreams(t, NewHub(2), limits.Default)
-	first, leave := open(t, url)
-	second, _ := open(t, url)
+	url, asker := serveStreams(t, NewHub(2), limits.Default, false)
+	first, leave := open(t, url, asker)
+	second, _ := open(t, url, asker)
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{first.StatusCode, second.StatusCode})
-	third, _ := open(t, url)
+	third, _ := open(t, url, asker)
 	require.Equal(t, http.StatusTooManyRequests, third.StatusCode)
 	require.Equal(t, "10", third.Header.Get("Retry-After"))
 	text, err := io.ReadAll(third.Body)
@@ -69,7 +71,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	require.Contains(t, string(text), "2 event streams are open already, which is the most (--max-event-streams)")
 	leave()
 	require.Eventually(t, func() bool {
-		answer, leave := open(t, url)
+		answer, leave := open(t, url, asker)
 		defer leave()
 		return answer.StatusCode == http.StatusOK
 	}, hubPatience, 10*hubTick, "one that has ended makes room")
@@ -78,16 +80,23 @@ func TestStreamsAreBounded(t *testing.T) {
 // An event stream outlives every limit of the listener: each event has a deadline of its own.
 func TestNoLimitCutsAStreamOff(t *testing.T) {
 	t.Parallel()
-	l := limits.Limits{Header: 100 * time.Millisecond, Body: 100 * time.Millisecond, Answer: 100 * time.Millisecond, Idle: 100 * time.Millisecond,
+	l := limits.Limits{Header: time.Second, Body: 100 * time.Millisecond, Answer: 300 * time.Millisecond, Idle: 100 * time.Millisecond,
 		HeaderBytes: 4 << 10, BodyBytes: 1 << 10}
-	answer, leave := open(t, serveStreams(t, NewHub(1), l))
-	defer leave()
-	began, events := time.Now(), bufio.NewScanner(answer.Body)
-	for events.Scan() && time.Since(began) < 5*l.Answer {
-		if text := events.Text(); text != "" {
-			require.True(t, strings.HasPrefix(text, "event: ") || strings.HasPrefix(text, "id: ") || strings.HasPrefix(text, "data: "), text)
-		}
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			url, asker := serveStreams(t, NewHub(1), l, http2)
+			answer, leave := open(t, url, asker)
+			defer leave()
+			require.Equal(t, protocol, answer.Proto)
+			began, events := time.Now(), bufio.NewScanner(answer.Body)
+			for events.Scan() && time.Since(began) < 5*l.Answer {
+				if text := events.Text(); text != "" {
+					require.Regexp(t, "^(event|id|data): ", text)
+				}
+			}
+			require.NoError(t, events.Err(), "cut off after %s", time.Since(began))
+			require.GreaterOrEqual(t, time.Since(began), 5*l.Answer, "the stream ended early")
+		})
 	}
-	require.NoError(t, events.Err(), fmt.Sprint("cut off after ", time.Since(began)))
-	require.GreaterOrEqual(t, time.Since(began), 5*l.Answer, "the stream ended early")
 }

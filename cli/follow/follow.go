@@ -60,7 +60,7 @@ func (f *Follower[T]) Run(ctx context.Context, tell func(Update[T])) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &problem) && problem.Status < http.StatusInternalServerError:
+		case errors.As(err, &problem) && refused(problem.Status):
 			return err
 		}
 		if seen {
@@ -71,6 +71,11 @@ func (f *Follower[T]) Run(ctx context.Context, tell func(Update[T])) error {
 		f.Wait(ctx, pause+rand.N(pause/4))
 		pause = min(2*pause, LastBackoff)
 	}
+}
+
+// refused says whether an answer stays as it is, however often it is asked for. Room for another stream may come.
+func refused(status int) bool {
+	return status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 }
 
 func lostBecause(err error) string {

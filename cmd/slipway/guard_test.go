@@ -225,23 +225,60 @@ func TestClientCertificatesOfTheHTTPAPI(t *testing.T) {
 func TestLongSlowClientsOfEveryListener(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	on := assemble(t, settings.Settings{})
+	on, patience := assemble(t, settings.Settings{}), time.Now().Add(45*time.Second)
+	open := map[string]net.Conn{}
 	for name, address := range map[string]string{"api": on.api, "kuscia": on.kuscia, "health": on.health, "grpc": on.grpc} {
 		for client, begin := range map[string]string{
-			"Silent": "", "Header": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n",
-			"Body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+			"nothing": "", "headers": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+			"a body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
 		} {
-			t.Run(name+"/"+client, func(t *testing.T) {
-				t.Parallel()
-				conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-				require.NoError(t, err)
-				defer conn.Close()
-				require.NoError(t, conn.SetDeadline(time.Now().Add(45*time.Second)))
-				_, err = io.WriteString(conn, begin)
-				require.NoError(t, err)
-				_, err = io.Copy(io.Discard, conn)
-				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is still open")
-			})
+			conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			require.NoError(t, conn.SetDeadline(patience))
+			_, err = io.WriteString(conn, begin)
+			require.NoError(t, err)
+			open[name+": "+client] = conn
 		}
+	}
+	for what, conn := range open {
+		_, err := io.Copy(io.Discard, conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%s: the connection is still open", what)
+	}
+}
+
+func TestLargeBodiesOfEveryListener(t *testing.T) {
+	t.Parallel()
+	on := assemble(t, settings.Settings{})
+	for _, c := range []struct {
+		method, address, contentType string
+		status                       int
+		answer                       string
+	}{
+		{"PUT", on.api + "/api/v1/plans/shop", "application/yaml", http.StatusRequestEntityTooLarge, "larger than 4 MiB"},
+		{"POST", on.api + "/api/v1/serving/create", "application/json", http.StatusOK, "the body is larger than 2097152 bytes"},
+		{"POST", on.kuscia + "/api/v1/serving/create", "application/json", http.StatusOK, "the body is larger than 2097152 bytes"},
+		{"POST", on.health + "/metrics", "application/json", http.StatusMethodNotAllowed, "Method Not Allowed"},
+	} {
+		// A body without an end: what is read of it is the server's decision.
+		endless, writer := io.Pipe()
+		go func() {
+			for {
+				if _, err := writer.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		}()
+		r, err := http.NewRequestWithContext(t.Context(), c.method, c.address, endless)
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", c.contentType)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err, c.address)
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, c.status, answer.StatusCode, "%s: %s", c.address, text)
+		require.Contains(t, string(text), c.answer, c.address)
+		require.NoError(t, endless.Close())
 	}
 }
