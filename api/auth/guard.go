@@ -56,8 +56,8 @@ func (g Guard) Admit(r *http.Request) error {
 // AdmitCall is Admit for what is no http.Request: authority is the host that it names, and local the address that it arrived at.
 func (g Guard) AdmitCall(authority string, values func(header string) []string, local net.Addr) error {
 	if !g.Hosts.Know(authority, local) {
-		return refuse(UnknownHost, "the request is addressed to the host %q, which this engine doesn't know: use a loopback address, or start the "+
-			"engine with --allowed-hosts and that name", authority)
+		return refuse(UnknownHost, "the request is addressed to the host %q, which this engine doesn't know: use a loopback address, or start "+
+			"the engine with --allowed-hosts and that name", authority)
 	}
 	for _, site := range values("Sec-Fetch-Site") {
 		// "none" is what somebody typed into the address bar; "same-site" is another port of the same machine, which is no friend.
@@ -100,12 +100,14 @@ func bearer(header string) string {
 	return strings.TrimSpace(token)
 }
 
-// ShowsCertificate says whether the client of a request has shown a certificate of these CAs. Its listener may have asked for one of others.
+// ShowsCertificate says whether the client of a request has shown a certificate of these CAs. Its listener may have asked for one of
+// others.
 func ShowsCertificate(r *http.Request, authorities *x509.CertPool) bool {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return false
 	}
-	options := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	options := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, between := range r.TLS.PeerCertificates[1:] {
 		options.Intermediates.AddCert(between)
 	}
@@ -113,8 +115,8 @@ func ShowsCertificate(r *http.Request, authorities *x509.CertPool) bool {
 	return err == nil
 }
 
-// FromBrowser says whether a request looks like one of a browser's. A program can look so too; a browser cannot look otherwise, since a page
-// can't take these headers away.
+// FromBrowser says whether a request looks like one of a browser's. A program can look so too; a browser cannot look otherwise, since a
+// page can't take these headers away.
 func FromBrowser(header http.Header) bool {
 	if header.Get("Origin") != "" || header.Get("Referer") != "" || strings.HasPrefix(header.Get("User-Agent"), "Mozilla/") {
 		return true

@@ -26,8 +26,8 @@ func (t Token) Matches(shown string) bool {
 // tokenLength is how many characters a token has that is made here, as Kuscia's have.
 const tokenLength = 32
 
-// LoadToken reads the token of an API, all bytes of the file, or makes one. Several servers may start at once with one file: the first makes
-// it.
+// LoadToken reads the token of an API, all bytes of the file, or makes one. Several servers may start at once with one file: the first
+// makes it.
 func LoadToken(api, path string) (Token, error) {
 	made, err := makeToken(path)
 	if err == nil {

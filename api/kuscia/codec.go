@@ -48,8 +48,8 @@ func formOf(contentType string) form {
 	return formNone
 }
 
-// refuseBrowser refuses a body whose type a page of any site may send without being asked first, text/plain above all, if a browser sends it.
-// Scripts that use such types are no browsers.
+// refuseBrowser refuses a body whose type a page of any site may send without being asked first, text/plain above all, if a browser sends
+// it. Scripts that use such types are no browsers.
 func refuseBrowser(r *http.Request) error {
 	contentType := r.Header.Get("Content-Type")
 	if strings.HasPrefix(contentType, typeJSON) || strings.HasPrefix(contentType, typeProtobuf) || !auth.FromBrowser(r.Header) {

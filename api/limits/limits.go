@@ -1,5 +1,5 @@
-// Package limits bounds what a client can hold of an HTTP server: how long headers, bodies, answers and idle connections take, and how large
-// headers and bodies are.
+// Package limits bounds what a client can hold of an HTTP server: how long headers, bodies, answers and idle connections take, and how
+// large headers and bodies are.
 package limits
 
 import (
@@ -23,10 +23,11 @@ type Limits struct {
 	BodyBytes   int64
 }
 
-// Default are the limits of a listener that has no reason for others. An answer may take twice as long as the command line waits for one, and
-// a body of 4 MiB is ten times that of a plan of 1,000 items.
+// Default are the limits of a listener that has no reason for others. An answer may take twice as long as the command line waits for one,
+// and a body of 4 MiB is ten times that of a plan of 1,000 items.
 var Default = Limits{
-	Header: 10 * time.Second, Body: 30 * time.Second, Answer: 2 * time.Minute, Idle: 2 * time.Minute, HeaderBytes: 64 << 10, BodyBytes: 4 << 20,
+	Header: 10 * time.Second, Body: 30 * time.Second, Answer: 2 * time.Minute, Idle: 2 * time.Minute,
+	HeaderBytes: 64 << 10, BodyBytes: 4 << 20,
 }
 
 // Server serves the handler within the limits.
@@ -35,8 +36,8 @@ func (l Limits) Server(handler http.Handler) *http.Server {
 		MaxHeaderBytes: l.HeaderBytes}
 }
 
-// bodies bounds bodies in size and time, those included that the handler doesn't read. http.Server.ReadTimeout would do so too, but it would also
-// end the context of every request that takes longer, event streams above all.
+// bodies bounds bodies in size and time, those included that the handler doesn't read. http.Server.ReadTimeout would do so too, but it
+// would also end the context of every request that takes longer, event streams above all.
 func (l Limits) bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {

@@ -75,8 +75,8 @@ var (
 
 // Kinds are all kinds, as the documentation lists them.
 func Kinds() []Kind {
-	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge, UnsupportedType,
-		Refused, TooManyStreams, Internal, Unreachable}
+	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge,
+		UnsupportedType, Refused, TooManyStreams, Internal, Unreachable}
 }
 
 // OfStatus is the kind of problem that has this status.

@@ -51,8 +51,8 @@ func checkAPI(s settings.Settings) error {
 	case s.APICAFile != "" && s.APICertFile == "":
 		return errors.New("--api-ca-file asks clients for certificates, which takes TLS: give --api-cert-file and --api-key-file too")
 	case !isLoopback(s.Listen) && s.APITokenFile == "" && s.APICAFile == "":
-		return fmt.Errorf("--listen %s can be reached by others, and anybody could release: give --api-token-file (the file is made when it does "+
-			"not exist), or --api-cert-file, --api-key-file and --api-ca-file for client certificates, or listen on 127.0.0.1", s.Listen)
+		return fmt.Errorf("--listen %s can be reached by others, and anybody could release: give --api-token-file (the file is made when it "+
+			"does not exist), or --api-cert-file, --api-key-file and --api-ca-file for client certificates, or listen on 127.0.0.1", s.Listen)
 	}
 	return nil
 }

@@ -123,8 +123,8 @@ type healthParts struct {
 	Down     fx.Shutdowner
 }
 
-// newHealthServer is the listener of a worker's health and metrics; nil without an address. It asks for no token: it is metrics' own, and shows
-// nothing else.
+// newHealthServer is the listener of a worker's health and metrics; nil without an address. It asks for no token: it is metrics' own, and
+// shows nothing else.
 func newHealthServer(p healthParts) (*listener, error) {
 	if p.Settings.MetricsListen == "" {
 		return nil, nil
