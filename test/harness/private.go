@@ -21,7 +21,6 @@ type PrivateStack struct {
 const (
 	PartTemporal  = "temporal"
 	PartAPIServer = "kube-apiserver"
-	partKWOK      = "kwok-controller"
 )
 
 // privateStacks bounds how many private stacks there are at once: each is a control plane that takes a core while it starts. Two tests that have two of them
@@ -65,15 +64,8 @@ const logEnd = 3000
 // Kill ends a part as a crash does.
 func (p *PrivateStack) Kill(part string) { p.control("kill", part) }
 
-// StartPart starts a part again with its data and waits until it serves. KWOK drops a stage of a pod whose patch the API server's death cut
-// off (it repeats refused connections only), and the pod would never be ready: a new KWOK looks at all pods.
-func (p *PrivateStack) StartPart(part string) {
-	p.control("start", part)
-	if part == PartAPIServer {
-		p.Kill(partKWOK)
-		p.control("start", partKWOK)
-	}
-}
+// StartPart starts a part again with its data and waits until it serves; behind the API server, also what follows it.
+func (p *PrivateStack) StartPart(part string) { p.control("start", part) }
 
 func (p *PrivateStack) control(args ...string) {
 	p.t.Helper()

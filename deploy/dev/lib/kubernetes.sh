@@ -132,18 +132,19 @@ apply_definitions() {
 }
 
 # start_component NAME: and wait until it serves. The API server's clients try again only after up to a minute when it was
-# away for long: they are started anew, so that the cluster is at work when this returns.
+# away for long: they are started anew, so that the cluster is at work when this returns. KWOK comes first: a pod that is made or bound while
+# KWOK begins to watch pods and has not taken in its node yet is passed over, and would never be ready.
 start_component() {
   local part clients=
   spawn_component "$1"
   wait_for_component "$1"
   if [ "$1" != kube-apiserver ]; then return 0; fi
-  for part in kube-controller-manager kube-scheduler kwok-controller; do
+  for part in kwok-controller kube-scheduler kube-controller-manager; do
     if running "$part"; then clients="$clients $part"; fi
   done
   for part in $clients; do kill -KILL "$(pid_of "$part")"; done
-  for part in $clients; do wait_until_gone "$part" 50 && spawn_component "$part"; done
-  for part in $clients; do wait_for_component "$part"; done
+  for part in $clients; do wait_until_gone "$part" 50 || fail "$part is still there after kill -9"; done
+  for part in $clients; do spawn_component "$part" && wait_for_component "$part"; done
 }
 
 # spawn_component NAME: with the binary and arguments that kwokctl has put down for it.
