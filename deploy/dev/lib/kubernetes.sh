@@ -145,6 +145,8 @@ start_component() {
   for part in $clients; do kill -KILL "$(pid_of "$part")"; done
   for part in $clients; do wait_until_gone "$part" 50 || fail "$part is still there after kill -9"; done
   for part in $clients; do spawn_component "$part" && wait_for_component "$part"; done
+  # It may have passed over one that was there already: a change of the pod has it look again.
+  kubectl annotate pods --all --all-namespaces --overwrite "dev.slipway.io/looked-at=$(date +%s)" >/dev/null || true
 }
 
 # spawn_component NAME: with the binary and arguments that kwokctl has put down for it.
