@@ -48,7 +48,7 @@ func dial(t *testing.T, address, begin string) net.Conn {
 func requireCut(t *testing.T, conn net.Conn, why string) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, conn)
-	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "%s: the connection is still open", why)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%s: the connection is still open", why)
 }
 
 // trickle sends a byte now and then, until nobody takes it any more.
