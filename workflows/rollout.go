@@ -109,11 +109,15 @@ func (r *rolloutRun) settle(now time.Time, _ bool) {
 }
 
 // hear takes what the party's watch has noticed: a hint only, for the workload itself is looked at.
-func (r *rolloutRun) hear(s *signal, _ time.Time) bool {
+func (r *rolloutRun) hear(s *signal, now time.Time) bool {
 	if s.SignalName != rollout.SignalObserved {
 		return false
 	}
-	r.machine.Observed()
+	var o rollout.Observed
+	if err := decodePayload(s.Arg, &o); err != nil {
+		o = rollout.Observed{} // it is a hint all the same
+	}
+	r.machine.Observed(o, now)
 	return true
 }
 

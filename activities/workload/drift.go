@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +97,7 @@ func (s *DriftDetector) tell(ctx context.Context, t target) error {
 	s.mu.Lock()
 	difference := ""
 	if observed != nil {
-		difference = fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), observed.What, r.template, r.size)
+		difference = fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), observed.Message, r.template, r.size)
 	}
 	known := s.told[t] == difference
 	if difference == "" {
@@ -174,6 +175,9 @@ type resting struct {
 	template string
 	size     int32
 	sized    bool
+	// disturbed are the borrowed fields that are not as the rest left them, by whom the last.
+	disturbed []string
+	by        string
 }
 
 // String names a workload: "Deployment shop/order".
@@ -193,6 +197,10 @@ func newResting(o *unstructured.Unstructured) *resting {
 	var rest rollout.Rest
 	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
+		r.disturbed = rest.Disturbed(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
+		if len(r.disturbed) > 0 {
+			r.by, _ = managerOf(o, r.disturbed[0])
+		}
 		if _, extra := o.GetLabels()[strategy.LabelCanaryOf]; extra {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
 		}
@@ -205,7 +213,7 @@ func (r *resting) changed(t target) *rollout.Observed {
 	switch {
 	case r.claim != "" && r.doubt:
 		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("the %s may have been edited while nobody watched", t)}
-	case r.rest == nil || r.claim == "" || *r.rest == rollout.Rest{}:
+	case r.rest == nil || r.claim == "" || r.rest.Template == "":
 		return nil
 	case r.DeletionTimestamp != nil:
 		return &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else is deleting the %s", t)}
@@ -214,6 +222,10 @@ func (r *resting) changed(t target) *rollout.Observed {
 	case r.sized && r.rest.Replicas > 0 && r.size != r.rest.Replicas:
 		return &rollout.Observed{What: "scaled",
 			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
+	case len(r.disturbed) > 0:
+		fields := strings.ReplaceAll(strings.TrimPrefix(strings.Join(r.disturbed, ", "), "/"), ", /", ", ")
+		return &rollout.Observed{What: rollout.ObservedSettings, By: r.by,
+			Message: fmt.Sprintf("somebody else has changed %s of the %s", strings.ReplaceAll(fields, "/", "."), t)}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -120,7 +122,7 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Counted: true,
 			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
-			Available: count(r, "availableReplicas")}, template
+			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationRest]}, template
 	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	template := pods.Stripped(raw)
@@ -166,7 +168,7 @@ func (t *rolloutJob) edited(l *snapshot) string {
 	if fields == "" { // it is something else that has drifted
 		return ""
 	}
-	manager, at := templateManager(l.object)
+	manager, at := managerOf(l.object, "/spec/template")
 	if manager == "" {
 		return ": " + fields
 	}
@@ -192,18 +194,18 @@ func (t *rolloutJob) written(l *snapshot) map[string]any {
 	return nil
 }
 
-// templateManager is the field manager that wrote to the pod template last: the name of the tool, "kubectl-edit" for example.
-func templateManager(o *unstructured.Unstructured) (name string, at metav1.Time) {
+// managerOf is the field manager that wrote last at or below a JSON Pointer: the name of the tool, "kubectl-edit" for example.
+func managerOf(o *unstructured.Unstructured, pointer string) (name string, at metav1.Time) {
+	owned := strings.ReplaceAll(pointer, "/", "/f:") // as FieldsV1 writes the fields that somebody owns
 	for _, entry := range o.GetManagedFields() {
 		if entry.Subresource != "" || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&at) {
 			continue
 		}
-		var fields struct {
-			Spec struct {
-				Template map[string]any `json:"f:template"`
-			} `json:"f:spec"`
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
 		}
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && len(fields.Spec.Template) > 0 {
+		if _, there := jsonpatch.At(fields, owned); there {
 			name, at = entry.Manager, *entry.Time
 		}
 	}

@@ -143,7 +143,7 @@ type MoveRequest struct {
 	// PutBack has a template that somebody else has edited replaced by ours again (verb retry after drift).
 	PutBack          bool                `json:"putBack,omitempty"`
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
-	// Rest says that the step rests afterwards: nothing but the gate stays on the workload, and AnnotationRest is written.
+	// Rest says that the step rests afterwards: a Deployment is paused, with its own settings, and AnnotationRest is written.
 	Rest bool `json:"rest,omitempty"`
 	// Halt only brings to rest what an interrupted Move has left: no pod is moved on, and nothing of the step is waited for.
 	Halt bool `json:"halt,omitempty"`
@@ -311,11 +311,16 @@ const SignalObserved = "slipway.observed"
 
 // Observed is what was noticed. It is a hint: the workflow has the workload looked at.
 type Observed struct {
-	// What is "edited", "scaled" or "deleted".
+	// What is "edited", "scaled", "deleted" or ObservedSettings.
 	What string `json:"what"`
 	// Message says it in a sentence.
 	Message string `json:"message"`
+	// By is the tool that did it, as the object's managedFields name it; "" when they do not tell.
+	By string `json:"by,omitempty"`
 }
+
+// ObservedSettings says that somebody else has changed fields that the release has borrowed: they are put back.
+const ObservedSettings = "settings"
 
 // RevisionLabel is the label of a workload's pods that tells their revision.
 func RevisionLabel(kind string) string {

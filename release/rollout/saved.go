@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Names that a rollout writes on objects, beside AnnotationClaimedBy and LabelClaimed of release/workloadops.
@@ -69,6 +70,22 @@ type Rest struct {
 	// Template is the digest of the pod template, Replicas the size asked for (0 for a kind without a size).
 	Template string `json:"template"`
 	Replicas int32  `json:"replicas"`
+	// Surge is how many pods beyond its size a Deployment came to rest with: a move that was halted had brought them up beside the others.
+	Surge int32 `json:"surge,omitempty"`
+	// GateSeen is the generation of a Deployment when the gate was seen in force on its ReplicaSet, on the way from a rest to the next move.
+	GateSeen int64 `json:"gateSeen,omitempty"`
+	// Settings are the borrowed fields as they stand at rest, by JSON Pointer; null: the field is absent. None while pods move.
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
+}
+
+// Disturbed are the fields of a rest that somebody else has changed, in order. live are the workload's, without those that are absent.
+func (r Rest) Disturbed(live map[string]json.RawMessage) (paths []string) {
+	for _, path := range slices.Sorted(maps.Keys(r.Settings)) {
+		if !workloadops.SameJSON(r.Settings[path], live[path]) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // ParseSaved reads the annotation AnnotationSaved.

@@ -121,13 +121,20 @@ func SameJSON(a, b json.RawMessage) bool {
 	if AbsentJSON(a) || AbsentJSON(b) {
 		return AbsentJSON(a) == AbsentJSON(b)
 	}
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return bytes.Equal(a, b)
+	return bytes.Equal(Canonical(a), Canonical(b))
+}
+
+// Canonical is JSON with its keys in order and without blanks; null for nothing, and what is no JSON as it is.
+func Canonical(raw json.RawMessage) json.RawMessage {
+	var v any
+	if AbsentJSON(raw) {
+		return json.RawMessage("null")
 	}
-	p, _ := json.Marshal(x)
-	q, _ := json.Marshal(y)
-	return bytes.Equal(p, q)
+	if json.Unmarshal(raw, &v) != nil {
+		return raw
+	}
+	out, _ := json.Marshal(v)
+	return out
 }
 
 // AbsentJSON says whether a value says that a field is not set.

@@ -20,7 +20,7 @@ func TestLongUndoAfterARollout(t *testing.T) {
 	r.approve(1)
 	r.approveAll(2)
 	r.endsNew()
-	r.undo()
+	r.Kubectl("rollout", "undo", "deployment/"+r.rollout.Name, "-n", r.Apps)
 	r.Kubectl("rollout", "status", "deployment/"+r.rollout.Name, "-n", r.Apps, "--timeout=60s")
 	r.PutService("order-"+r.Apps, "", "Deployment/order")
 	r.PutPlan("restart-"+r.Apps, fmt.Sprintf("deployPlanItems: [{serviceId: order-%s, deployment: RESTART}]", r.Apps))

@@ -84,7 +84,7 @@ func TestScalingToOnePodUnpinsFirst(t *testing.T) {
 	w := resting(t, strategy.StylePartition)
 	look := func(size, updated int32) {
 		w.size, w.actions = size, nil
-		w.m.Observed()
+		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 		a := w.acts()
 		require.True(t, a.Move.Look)
 		w.m.Done(Result{Pods: rollout.MoveResult{Replicas: size, Updated: updated, UpdatedReady: updated, Canary: "canary", CanaryHash: "c", Template: "digest"}}, w.now)
@@ -136,7 +136,7 @@ func TestAHintOutlivesTroubleOfTheSystem(t *testing.T) {
 	for ; a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure; a = w.acts() {
 		w.do(a)
 	}
-	w.m.Observed()
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 	w.fail(failure.Unreachable, "party alice does not answer")
 	a = w.acts()
 	require.Equal(t, rollout.RouteEnsure, a.Route.Action)

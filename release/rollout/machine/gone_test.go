@@ -35,7 +35,7 @@ func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
 		{
 			reason: "its traffic is given back first", reach: func() *world {
 				w := resting(t, strategy.StyleBlueGreen)
-				w.m.Observed()
+				w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 				require.Equal(t, ActMove, w.next().Kind)
 				return w
 			},

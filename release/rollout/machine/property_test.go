@@ -70,7 +70,7 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 			case "verb":
 				w.command(t, i, gates)
 			case "observed":
-				w.m.Observed()
+				w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 			case "fail":
 				if a != nil {
 					lost = w.failure(t, i, *a) || lost

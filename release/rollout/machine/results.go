@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -245,11 +247,25 @@ func (m *Machine) Stopped() {
 }
 
 // Observed takes a hint that somebody else has changed the workload: it is looked at when the step rests. Several hints are one look.
-func (m *Machine) Observed() {
-	if m.s.Moved && m.inSteps() {
-		m.s.Observed = true
+func (m *Machine) Observed(o rollout.Observed, now time.Time) {
+	if !m.s.Moved || !m.inSteps() {
+		return
+	}
+	m.s.Observed = true
+	if o.What != rollout.ObservedSettings || m.s.Trouble != nil {
+		return
+	}
+	m.s.Disturbed++
+	m.note(rollout.Command{Verb: verbRestored, Actor: cmp.Or(o.By, "unknown"), Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
+	if m.s.Disturbed > mostDisturbed {
+		m.s.Observed = false
+		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: true,
+			Message: fmt.Sprintf("%s for the %dth time at this step: have it leave these fields alone", o.Message, m.s.Disturbed)}
 	}
 }
+
+// mostDisturbed is how often borrowed fields are put back while a step rests. Who changes them more often is not argued with.
+const mostDisturbed = 5
 
 // lookAgain has the pods looked at when a step rests and a hint came meanwhile.
 func (m *Machine) lookAgain() bool {

@@ -47,6 +47,8 @@ type State struct {
 	UID string `json:"uid,omitempty"`
 	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.
 	Observed bool `json:"observed,omitempty"`
+	// Disturbed is how often somebody else has changed borrowed fields since the step was entered.
+	Disturbed int `json:"disturbed,omitempty"`
 	// PutBack has the next write replace what somebody else has edited (verb retry after drift).
 	PutBack bool `json:"putBack,omitempty"`
 	// PutBackPods says that it is the workload that was edited: routes that are made before its pods are put back do not count.

@@ -10,10 +10,12 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// What a rollout's history tells beside the verbs that people send: who started it, and that the pause of a step has elapsed.
+// What a rollout's history tells beside the verbs that people send: who started it, that the pause of a step has elapsed, and that fields which
+// somebody else has changed were put back.
 const (
-	verbStart   rollout.Verb = "start"
-	verbElapsed rollout.Verb = "elapsed"
+	verbStart    rollout.Verb = "start"
+	verbElapsed  rollout.Verb = "elapsed"
+	verbRestored rollout.Verb = "restored"
 )
 
 // Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
@@ -189,7 +191,7 @@ func (m *Machine) retry() (done, refusal string) {
 	case lost(t.Kind):
 		return "", "there is nothing to retry: " + m.held().why
 	}
-	m.s.Trouble, m.s.Status.Phase = nil, rollout.PhaseProgressing
+	m.s.Trouble, m.s.Disturbed, m.s.Status.Phase = nil, 0, rollout.PhaseProgressing
 	if t.Kind == failure.Drift { // what an earlier retry was to put back, and has not, stays to be put back
 		m.s.PutBack, m.s.PutBackPods = true, m.s.PutBackPods || t.Pods
 	}

@@ -212,7 +212,7 @@ func TestRetryAfterADrift(t *testing.T) {
 	} {
 		w := resting(t, style)
 		w.actions = nil
-		w.m.Observed()
+		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 		require.Equal(t, ActMove, w.next().Kind, "%s: it is looked at", style)
 		w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: new(w.numbers())}, w.now)
 		w.drive()
@@ -231,6 +231,40 @@ func TestRetryAfterADrift(t *testing.T) {
 	}
 }
 
+// Fields that somebody else changes at rest are put back, with a word in the history for each time. Who goes on is not argued with: somebody has to decide.
+func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "argocd", Message: "somebody else has changed spec.paused of the Deployment shop/order"}
+	for range mostDisturbed {
+		w.m.Observed(theirs, w.now)
+		a := w.next()
+		require.Equal(t, ActMove, a.Kind)
+		require.True(t, a.Move.Look, "it is looked at, and put back")
+		w.do(a)
+		w.drive()
+		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, "the approval that waits is the same")
+	}
+	history := w.m.Status().History
+	last := history[len(history)-1]
+	require.Equal(t, "argocd", last.Actor)
+	require.EqualValues(t, verbRestored, last.Verb)
+	require.Contains(t, last.Message, "spec.paused")
+	w.m.Observed(theirs, w.now)
+	w.drive()
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
+	require.Contains(t, w.m.Status().Reason, "spec.paused of the Deployment shop/order for the 6th time")
+	require.Zero(t, w.share, "traffic goes where pods are sure to be")
+	w.m.Observed(theirs, w.now)
+	w.drive()
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, "no duel")
+	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	w.now = w.now.Add(time.Hour)
+	w.drive()
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+}
+
 // A hint that comes while something else is done is not lost: nobody gives it a second time.
 func TestAHintIsRememberedWhateverRuns(t *testing.T) {
 	t.Parallel()
@@ -238,7 +272,7 @@ func TestAHintIsRememberedWhateverRuns(t *testing.T) {
 	for {
 		a := w.next()
 		if a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure {
-			w.m.Observed()
+			w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 			w.do(a)
 			break
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -18,8 +19,8 @@ const (
 	pathStrategy         = "/spec/strategy"
 	pathMinReadySeconds  = "/spec/minReadySeconds"
 	pathProgressDeadline = "/spec/progressDeadlineSeconds"
-	// pathPaused is read, never written.
-	pathPaused = "/spec/paused"
+	pathPaused           = "/spec/paused"
+	pathHistory          = "/spec/revisionHistoryLimit"
 )
 
 // The gate: pods that get ready serve, but never count as available, so that the Deployment's controller waits before it takes the next old
@@ -30,7 +31,12 @@ var (
 )
 
 func rolling(unavailable, surge int32) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, unavailable))
+	return rollingShare(intstr.FromInt32(unavailable), surge)
+}
+
+func rollingShare(unavailable intstr.IntOrString, surge int32) json.RawMessage {
+	share, _ := json.Marshal(unavailable)
+	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%s}}`, surge, share))
 }
 
 // recreates says whether a strategy takes all old pods down before new ones come up.
@@ -39,23 +45,30 @@ func recreates(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &s) == nil && s.Type == workloadops.UpdateRecreate
 }
 
-// limits are a strategy's limits in pods, as the Deployment's controller resolves them (both zero mean one unavailable). Recreate knows no
-// limits: its pods are moved by a quarter at a time, which is Kubernetes' own default.
-func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
-	var s appsv1.DeploymentStrategy
-	if workloadops.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.Type == workloadops.UpdateRecreate || s.RollingUpdate == nil {
-		return max(size/4, 1), 0
-	}
+// rollingUpdateOf are the limits of a strategy; what it does not say is a quarter, Kubernetes' own default.
+func rollingUpdateOf(raw json.RawMessage) appsv1.RollingUpdateDeployment {
 	quarter := intstr.FromString("25%")
-	unavailable, surge = strategy.OwnLimits(*cmp.Or(s.RollingUpdate.MaxUnavailable, &quarter), *cmp.Or(s.RollingUpdate.MaxSurge, &quarter),
-		size)
+	var s appsv1.DeploymentStrategy
+	if workloadops.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.RollingUpdate == nil {
+		none := intstr.FromInt32(0)
+		return appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &none}
+	}
+	return appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(s.RollingUpdate.MaxUnavailable, &quarter),
+		MaxSurge: cmp.Or(s.RollingUpdate.MaxSurge, &quarter)}
+}
+
+// limits are a strategy's limits in pods, as the Deployment's controller resolves them (both zero mean one unavailable). Recreate knows no
+// limits: its pods are moved by a quarter at a time, without a surge.
+func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
+	u := rollingUpdateOf(raw)
+	unavailable, surge = strategy.OwnLimits(*u.MaxUnavailable, *u.MaxSurge, size)
 	return min(unavailable, size), surge
 }
 
 type deployment struct{ inPlace }
 
 func (deployment) Pointers() []string {
-	return []string{pathStrategy, pathMinReadySeconds, pathProgressDeadline}
+	return []string{pathStrategy, pathMinReadySeconds, pathProgressDeadline, pathPaused, pathHistory}
 }
 
 // stable is the ReplicaSet of the live template, once every pod is of it.
@@ -70,16 +83,20 @@ func (deployment) stable(seen Observed) (Revision, bool) {
 
 // refuses a paused Deployment: its own update would never end.
 func (deployment) refuses(seen Observed) string {
-	if string(seen.Settings[pathPaused]) == "true" {
+	if paused(seen) {
 		return "is paused: resume it with `kubectl rollout resume` first"
 	}
 	return ""
 }
 
+func paused(seen Observed) bool { return string(seen.Settings[pathPaused]) == "true" }
+
 // home gives back what was saved; a type of Recreate comes last, since it would take all old pods down at once.
 func (k deployment) home(seen Observed) (first, last []workloadops.Setting) {
 	for _, path := range k.Pointers() {
-		first = append(first, workloadops.Setting{Path: path, Value: seen.own(path)})
+		if _, saved := seen.Saved.Settings[path]; saved || path == pathPaused { // an earlier version of Slipway has saved fewer
+			first = append(first, workloadops.Setting{Path: path, Value: seen.own(path)})
+		}
 	}
 	if own := seen.own(pathStrategy); recreates(own) {
 		first[0].Value, last = rolling(limits(own, seen.Replicas)), []workloadops.Setting{first[0]}
@@ -90,10 +107,35 @@ func (k deployment) home(seen Observed) (first, last []workloadops.Setting) {
 // gate keeps pods that get ready from counting as available.
 var gate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
 
-// gated are the borrowed fields while pods move.
-func gated(unavailable, surge int32) []workloadops.Setting {
-	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, gate,
-		{Path: pathProgressDeadline, Value: gateDeadline}}
+// moving are the borrowed fields while pods move, but for the pause.
+func moving(unavailable, surge int32, seen Observed) []workloadops.Setting {
+	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, gate, {Path: pathProgressDeadline, Value: gateDeadline}, history(seen)}
+}
+
+// resting are the borrowed fields at rest, when nothing that could move a pod may stand on the workload: it is paused, and all else is its
+// own. Only its surge is the number of pods that stand beyond its size, since a paused Deployment is scaled to its size and its surge; and
+// its type stays RollingUpdate, since one that is Recreate is not scaled while it is paused.
+func resting(surge int32, seen Observed) []workloadops.Setting {
+	own := rollingUpdateOf(seen.own(pathStrategy))
+	unavailable := *own.MaxUnavailable
+	if surge == 0 && (unavailable == intstr.FromInt32(0) || unavailable == intstr.FromString("0%")) {
+		unavailable = intstr.FromInt32(1) // the API server wants one of the two
+	}
+	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}, {Path: pathStrategy, Value: rollingShare(unavailable, surge)},
+		{Path: pathMinReadySeconds, Value: seen.own(pathMinReadySeconds)},
+		{Path: pathProgressDeadline, Value: seen.own(pathProgressDeadline)}, history(seen)}
+}
+
+// history keeps the stable ReplicaSet for the way back where the workload would keep none: a Deployment that is paused cleans up as well.
+func history(seen Observed) workloadops.Setting {
+	own, saved := seen.Saved.Settings[pathHistory]
+	if !saved { // what an earlier version of Slipway has saved
+		own = seen.Settings[pathHistory]
+	}
+	if string(own) == "0" {
+		own = json.RawMessage("1")
+	}
+	return workloadops.Setting{Path: pathHistory, Value: own}
 }
 
 // deploymentPartition replaces a Deployment's own pods: behind the gate its controller stops at as many new pods as maxUnavailable says.
@@ -105,10 +147,15 @@ type deploymentPartition struct{ deployment }
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
+	case paused(seen):
+		return wake(t, seen)
+	case t.Placed && !seen.has(gate):
+		rest := rollout.Rest{Surge: deploymentPartition{}.surplus(seen)}
+		w := t.write("pause", seen.changed(resting(rest.Surge, seen)...))
+		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+		return set("pause it: somebody else has taken the gate away", w)
 	case !t.Placed:
 		return place(t, seen)
-	case !seen.has(gate):
-		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated(max(t.Total, 1), 0)...)))
 	case t.Aim.Available > 0:
 		// The gate has just been put on pods that were there before; until their ReplicaSet has seen it, more of the others would go than asked.
 		return wait("the gate is not in force yet")
@@ -125,6 +172,78 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	}
 	return grow(t, seen)
 }
+
+// wake moves on from a rest. The gate comes back while the Deployment is still paused, and the limits with it that count its pods as out,
+// so that it stays Available. It is unpaused when its controller is known to have heard of it.
+func wake(t task, seen Observed) NextAction {
+	surplus := min(surplusAtRest(seen), max(asked(seen)-t.Size, 0))
+	unavailable, surge := max(t.Total-surplus, 0), surplus
+	if surplus == 0 {
+		unavailable = max(t.Total, 1)
+	}
+	stays := surplus == 0 && t.Total >= t.Target
+	switch rested := seen.changed(resting(surplusAtRest(seen), seen)...); {
+	case !seen.has(gate) && len(rested) > 0:
+		w := &workloadops.Write{Step: "undisturb", Settings: rested, Annotations: map[string]string{}}
+		if seen.Rest != nil {
+			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()
+		}
+		return set("give back its own settings, which somebody else has changed", w)
+	case stays && (t.Placed || t.Total == 0 || t.Request.Back):
+		return done("")
+	case stays:
+		return set("put its template back", t.write("put-back", nil))
+	case asked(seen) < t.Size || asked(seen) > t.Size+surplus:
+		return wait("its controller is still replacing a pod")
+	case !t.Placed, !seen.has(gate):
+		w := t.write("gate", seen.changed(moving(unavailable, surge, seen)...))
+		if seen.Rest != nil { // what changes from now on is our own doing, and nobody was asked yet
+			rest := *seen.Rest
+			rest.Settings, rest.GateSeen = nil, 0
+			w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+		}
+		return set("put the gate back, before its pods move on", w)
+	case seen.Lagging(), t.Aim.Available > 0:
+		return wait("the gate is not in force yet")
+	case t.Aim.Hash != "" && !heard(t, seen):
+		return ask(seen)
+	}
+	if surplus == 0 {
+		unavailable, surge = nextLimits(t, seen)
+	}
+	settings := append(moving(unavailable, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+	return set(growing(unavailable, surge), t.write("wake", seen.changed(settings...)))
+}
+
+// surplusAtRest is how many pods beyond the size were left standing when it came to rest.
+func surplusAtRest(seen Observed) int32 {
+	if seen.Rest == nil {
+		return 0
+	}
+	return seen.Rest.Surge
+}
+
+// ask notes on the Deployment that the gate is in force. Deployments and ReplicaSets reach the controller by separate watches, and by a count
+// from before the gate it would take up to as many of the other pods as there are of the version aimed at. It copies annotations to the newest
+// ReplicaSet, and the API server takes that write only from somebody who has the ReplicaSet as it is: with none of its pods available.
+func ask(seen Observed) NextAction {
+	if gateSeen(seen) {
+		return wait("its controller has not heard of the gate yet")
+	}
+	var rest rollout.Rest
+	if seen.Rest != nil {
+		rest = *seen.Rest
+	}
+	rest.GateSeen = seen.Generation
+	return set("ask whether its controller has heard of the gate",
+		&workloadops.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
+}
+
+// gateSeen says that the controller was asked since the gate was put on.
+func gateSeen(seen Observed) bool { return seen.Rest != nil && seen.Rest.GateSeen > 0 }
+
+// heard says that the controller has answered.
+func heard(t task, seen Observed) bool { return gateSeen(seen) && t.Aim.Rest == seen.Rest.String() }
 
 // asked is how many pods all revisions together are to have.
 func asked(seen Observed) int32 {
@@ -151,12 +270,12 @@ func place(t task, seen Observed) NextAction {
 	} else if t.Aim.Available > 0 {
 		unavailable = 0
 	}
-	return set(growing(unavailable, surge), t.write("place", gated(unavailable, surge)))
+	return set(growing(unavailable, surge), t.write("place", moving(unavailable, surge, seen)))
 }
 
 func grow(t task, seen Observed) NextAction {
 	unavailable, surge := nextLimits(t, seen)
-	return set(growing(unavailable, surge), t.write("grow", seen.changed(gated(unavailable, surge)...)))
+	return set(growing(unavailable, surge), t.write("grow", seen.changed(moving(unavailable, surge, seen)...)))
 }
 
 // nextLimits are the limits with which the next pods come.
@@ -194,7 +313,7 @@ func endSurge(t task, seen Observed, unavailable, surge int32) NextAction {
 // exchange has as many of the others go as there are pods beyond the workload's size.
 func exchange(t task, seen Observed) NextAction {
 	return set(fmt.Sprintf("%d pods of that version are ready: as many of the others may go", t.Ready),
-		t.write("exchange", seen.changed(gated(max(t.Total, 1), 0)...)))
+		t.write("exchange", seen.changed(moving(max(t.Total, 1), 0, seen)...)))
 }
 
 // currentLimits are the limits that stand on the workload now; they are plain numbers, since this rollout wrote them.
@@ -202,18 +321,24 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 	return limits(seen.Settings[pathStrategy], seen.Replicas)
 }
 
-// rest leaves the gate only: one pod at a time. More would hold the split too, but the new pods shrink when the workload is scaled down,
-// and only one is never above them. Where the gate stands it is ours to bring to rest, whatever the template is. Beside interrupted pods
-// that surge none may be out: the first to go would be one that they do not stand in for yet.
-func (deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
-	stands := seen.has(gate)
-	if !t.Placed && !stands {
-		return nil
+// rest parks nothing that could move a pod. Where the gate or a pause stands it is ours to bring to rest, whatever the template is.
+func (k deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
+	if t.Placed || paused(seen) || seen.has(gate) {
+		return resting(k.surplus(seen), seen)
 	}
-	if _, surge := currentLimits(seen); stands && surge > 0 {
-		return gated(0, surge)
+	return nil
+}
+
+// surplus are the pods that an interrupted move has brought up beside the others.
+func (deploymentPartition) surplus(seen Observed) int32 {
+	_, surge := currentLimits(seen)
+	switch {
+	case paused(seen):
+		return surplusAtRest(seen)
+	case seen.has(gate):
+		return surge
 	}
-	return gated(1, 0)
+	return max(asked(seen)-seen.Replicas, 0)
 }
 
 // deploymentBlueGreen adds new pods and keeps every old one: at rest none goes, while maxUnavailable is 0.
@@ -225,8 +350,10 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	switch {
 	case !t.Placed && t.Target == 0:
 		return done("no pod is asked for yet")
+	case t.Placed && !seen.has(gate):
+		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(moving(0, max(surge, t.Target, 1), seen)...)))
 	case !t.Placed, surge < t.Target:
-		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(gated(0, max(t.Target, 1))...)))
+		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(moving(0, max(t.Target, 1), seen)...)))
 	}
 	return done("")
 }

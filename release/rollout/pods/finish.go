@@ -46,7 +46,7 @@ func (f *finish) next() NextAction {
 	switch f.req.Action {
 	case rollout.FinishFreeze:
 		f.numbers.Message = "the split holds: the claim is given back, everything else stays"
-		// Where it stops in mid-step, nothing but the gate may stay either: nobody looks after it from now on.
+		// Where it stops in mid-step it is brought to rest as well: nobody looks after it from now on.
 		rest := f.tech.rest(task{Placed: f.ours != "" && f.seen.Template == f.ours}, f.seen)
 		return f.last(f.numbers.Message, &workloadops.Write{Step: "freeze", Settings: f.seen.changed(rest...)})
 	case rollout.FinishResume:

@@ -3,6 +3,7 @@ package pods_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,17 +27,19 @@ func TestAHaltInMidStep(t *testing.T) {
 		reason, template string
 		back             bool
 		live, want       string
+		rest             *rollout.Rest
 	}{
-		{"as many may be out as are new: one at rest", newTemplate, false, rolling(8, 0), rolling(1, 0)},
-		{"on the way back", stableTemplate, true, rolling(6, 0), rolling(1, 0)},
-		{"somebody else's template with our limits is the least that may keep them", "t-other", false, rolling(8, 0), rolling(1, 0)},
-		{"pods that came beside the others stay until they are ready: no other may go for them", newTemplate, false, rolling(4, 2), rolling(0, 2)},
-		{"it rests already", newTemplate, false, rolling(1, 0), ""},
+		{"as many may be out as are new: its own limit at rest", newTemplate, false, rolling(8, 0), rolling(3, 0), nil},
+		{"on the way back", stableTemplate, true, rolling(6, 0), rolling(3, 0), nil},
+		{"somebody else's template with our limits is paused as well", "t-other", false, rolling(8, 0), rolling(3, 0), nil},
+		{"pods that came beside the others stay: a paused Deployment is scaled to its size and its surge", newTemplate, false, rolling(4, 2), rolling(3, 2),
+			&rollout.Rest{Surge: 2}},
 	} {
 		w := newToy(10, rolling(3, 0))
 		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 		require.True(t, w.write(begun.Write, w.generation))
+		before := maps.Clone(w.settings)
 		w.template = tc.template
 		w.settings["/spec/strategy"], w.settings["/spec/minReadySeconds"] = json.RawMessage(tc.live), json.RawMessage("2147483646")
 		w.settings["/spec/progressDeadlineSeconds"] = json.RawMessage("2147483647")
@@ -44,16 +47,15 @@ func TestAHaltInMidStep(t *testing.T) {
 		d := pods.Move(tech, req, w.observe())
 		require.NotEmpty(t, d.Reason, tc.reason)
 		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its numbers are told", tc.reason)
-		if tc.want == "" {
-			require.Equal(t, workloadops.ActDone, d.Action, tc.reason)
-			continue
-		}
 		require.Equal(t, workloadops.ActWrite, d.Action, tc.reason)
 		require.True(t, d.Ends, "%s: nothing is waited for", tc.reason)
 		require.Nil(t, d.Write.Template, tc.reason)
 		require.Equal(t, ourClaim, d.Write.Held, tc.reason)
-		require.Len(t, d.Write.Settings, 1, tc.reason)
-		require.JSONEq(t, tc.want, string(d.Write.Settings[0].Value), tc.reason)
+		require.True(t, w.write(d.Write, w.generation), tc.reason)
+		require.Equal(t, tc.rest, w.observe().Rest, tc.reason)
+		before["/spec/paused"], before["/spec/strategy"] = json.RawMessage("true"), json.RawMessage(tc.want)
+		require.Equal(t, before, w.settings, "%s: all else is its own again", tc.reason)
+		require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "%s: then it rests", tc.reason)
 	}
 }
 
@@ -108,17 +110,24 @@ func TestAnyHalt(t *testing.T) {
 			}
 			return
 		}
-		r.floor = min(r.floor, size-1) // at rest one may be out, whatever its own limits
+		moved, begun := w.pods(), string(w.settings["/spec/paused"]) == "true" // where no pod has moved, nothing of ours stands on it
 		w.template = rapid.SampledFrom([]string{stableTemplate, "t-other"}).Draw(t, "edited to")
 		w.generation++
 		r.stuck("edited")
 		r.quiet("edited")
+		if whole := w.set(w.template); whole != nil && whole.asked == w.replicas {
+			return // a paused Deployment whose newest ReplicaSet is whole takes the others down: only a surge that was halted comes to that
+		}
+		if now := w.pods(); begun && now != moved {
+			t.Fatalf("an edit at rest moves no pod: %s were asked for, now %s", moved, now)
+		}
 	})
 }
 
 // stuck lets the controllers move on while no pod gets ready any more.
 func (r *run) stuck(what string) {
 	for range 20 {
+		r.w.hear()
 		r.w.sync()
 		r.check(what)
 		for _, s := range r.w.sets {
@@ -136,7 +145,7 @@ func (r *run) interrupted(req rollout.MoveRequest, moves int) {
 		case m < 3:
 			r.step("interrupted", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
 		case m < 5:
-			r.w.sync()
+			r.sync()
 		case m < 8:
 			r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")].settle()
 			r.w.report()

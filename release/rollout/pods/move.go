@@ -2,6 +2,7 @@ package pods
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -44,6 +45,9 @@ func (m *move) next() NextAction {
 		return drifted(m.req.Subject, m.seen)
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
+	}
+	if d, disturbed := m.disturbed(); disturbed {
+		return d
 	}
 	if a, ok := m.unpinned(); ok {
 		return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
@@ -163,11 +167,16 @@ func (m *move) complete(d NextAction) NextAction {
 		next.Canary = m.numbers.Canary
 	}
 	next.Retracting = m.req.Back
+	if w.Annotations == nil {
+		w.Annotations = map[string]string{}
+	}
 	if next.String() != m.seen.Saved.String() {
-		if w.Annotations == nil {
-			w.Annotations = map[string]string{}
-		}
 		w.Annotations[rollout.AnnotationSaved] = next.String()
+	}
+	if _, rests := w.Annotations[rollout.AnnotationRest]; !rests && m.seen.Rest != nil && len(m.seen.Rest.Settings) > 0 && len(w.Settings) > 0 {
+		moving := *m.seen.Rest // what changes from now on is our own doing
+		moving.Settings = nil
+		w.Annotations[rollout.AnnotationRest] = moving.String()
 	}
 	return d
 }
@@ -182,17 +191,52 @@ func (m *move) arrived() NextAction {
 	if !m.req.Rest {
 		return done(m.numbers.Message)
 	}
-	w := &workloadops.Write{Step: "rest", Settings: m.seen.changed(m.tech.rest(t, m.seen)...)}
-	if rest := (rollout.Rest{Template: m.seen.Template, Replicas: m.seen.Replicas}); m.seen.Rest == nil || *m.seen.Rest != rest {
+	settings := m.tech.rest(t, m.seen)
+	w := &workloadops.Write{Step: "rest", Settings: m.seen.changed(slices.Clone(settings)...)}
+	rest := rollout.Rest{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen), Settings: m.left(settings)}
+	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
 	return m.last(w, m.numbers.Message+": it rests")
 }
 
+// left are the borrowed fields as these settings leave them, in the one form that their JSON has in the annotation.
+func (m *move) left(settings []workloadops.Setting) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	for _, path := range m.tech.Pointers() {
+		fields[path] = workloadops.Canonical(m.seen.Settings[path])
+	}
+	for _, s := range settings {
+		fields[s.Path] = workloadops.Canonical(s.Value)
+	}
+	return fields
+}
+
+// disturbed puts back what somebody else has changed of the fields that were left at rest. A technique with settings of its own for a rest
+// sees to them in its next step.
+func (m *move) disturbed() (NextAction, bool) {
+	if !m.req.Look && !m.req.PutBack || m.seen.Rest == nil || m.tech.rest(m.task, m.seen) != nil {
+		return NextAction{}, false
+	}
+	var settings []workloadops.Setting
+	for _, path := range m.seen.Rest.Disturbed(m.seen.Settings) {
+		settings = append(settings, workloadops.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
+	}
+	if len(settings) == 0 {
+		return NextAction{}, false
+	}
+	d := set("put back the fields that somebody else has changed at rest", &workloadops.Write{Step: "undisturb", Settings: settings, Held: m.req.Claim})
+	return d, true
+}
+
 // halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided.
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
-	return m.last(&workloadops.Write{Step: "halt", Settings: m.seen.changed(m.tech.rest(m.task, m.seen)...)}, m.numbers.Message)
+	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(m.tech.rest(m.task, m.seen)...)}
+	if surplus := m.tech.surplus(m.seen); surplus > 0 && (m.seen.Rest == nil || m.seen.Rest.Surge != surplus) {
+		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{Surge: surplus}.String()}
+	}
+	return m.last(w, m.numbers.Message)
 }
 
 // last ends the move with a write, or at once when there is nothing to be written.

@@ -24,6 +24,7 @@ func TestStrangersAreNamed(t *testing.T) {
 	set := func(template string, n int32) *toySet {
 		return &toySet{template: template, asked: n, total: n, ready: n, gated: true}
 	}
+	w.observed = w.generation
 	w.sets = []*toySet{set(stableTemplate, 1), set("t-other", 1), set(newTemplate, 8)}
 	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("80%"), Template: newTemplate}
 
@@ -78,8 +79,8 @@ func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 	}
 }
 
-// TestAFreezeInMidStepLeavesTheGateOnly: what a step needs while it moves pods is no setting for a workload that nobody looks after.
-func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
+// TestAFreezeInMidStepIsPaused: what a step needs while it moves pods is no setting for a workload that nobody looks after.
+func TestAFreezeInMidStepIsPaused(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
@@ -90,13 +91,9 @@ func TestAFreezeInMidStepLeavesTheGateOnly(t *testing.T) {
 	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze, To: rollout.SideStable, Template: newTemplate}, w.observe())
 	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 	require.True(t, d.Write.Release, "the claim is given back in the same write")
-	var strategy string
-	for _, s := range d.Write.Settings {
-		if s.Path == "/spec/strategy" {
-			strategy = string(s.Value)
-		}
-	}
-	require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`, strategy)
+	require.True(t, w.write(d.Write, w.generation))
+	require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`, string(w.settings["/spec/strategy"]))
+	require.Equal(t, "true", string(w.settings["/spec/paused"]))
 }
 
 // TestAnotherObjectOfTheNameIsLeftAlone: a workload that was deleted and made again is not what was claimed, and what routed to it can be given back.

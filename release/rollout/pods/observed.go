@@ -52,6 +52,8 @@ type Revision struct {
 	Total     int32
 	Ready     int32
 	Available int32
+	// Rest is the annotation rollout.AnnotationRest, which a Deployment's controller copies to its newest ReplicaSet; "" when it is absent.
+	Rest string
 }
 
 // Extra is the extra Deployment of StyleCanary, with its own pods, which are read together with those of the workload.

@@ -1,6 +1,7 @@
 package pods_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -38,7 +39,7 @@ func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pod
 				return d
 			}
 		case m < 5:
-			r.w.sync()
+			r.sync()
 		case m < 8:
 			s := r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")]
 			s.settle()
@@ -53,6 +54,16 @@ func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pod
 		}
 		r.check(what)
 	}
+}
+
+// sync is a pass of the Deployment's controller, which has heard of some ReplicaSets what they are like, and of others what they were.
+func (r *run) sync() {
+	for _, s := range r.w.sets {
+		if rapid.Bool().Draw(r.t, "heard") {
+			s.hear()
+		}
+	}
+	r.w.sync()
 }
 
 func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pods.NextAction, bool) {
@@ -113,6 +124,7 @@ func (r *run) check(what string) {
 // quiet lets the world move on without the rollout until nothing changes any more.
 func (r *run) quiet(what string) {
 	for range 40 {
+		r.w.hear()
 		r.w.sync()
 		for _, s := range r.w.sets {
 			s.settle()
@@ -256,4 +268,68 @@ func TestScaledAtRest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNeighboursAtRest has somebody else put borrowed fields to what a manifest says while a step rests, and the world move before it is noticed. While the
+// pause stands no pod of the split moves; in any case the workload's own limits hold, and afterwards it rests again with what was left at rest.
+func TestNeighboursAtRest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
+		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
+		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+		if own == 0 && surge == 0 {
+			surge = 1
+		}
+		manifest := fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
+		w := newToy(size, manifest)
+		before := w.spec()
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}
+		r.begin()
+		percent := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(1, 100).Draw(t, "percent")))
+		r.move(1, percent, false, 0)
+		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		for range rapid.IntRange(1, 3).Draw(t, "edits") {
+			fresh := w.set(newTemplate).asked
+			unpaused := rapid.Bool().Draw(t, "unpaused")
+			if unpaused {
+				delete(w.settings, "/spec/paused")
+			}
+			if rapid.Bool().Draw(t, "limits") {
+				w.settings["/spec/strategy"] = json.RawMessage(manifest)
+			}
+			if rapid.Bool().Draw(t, "deadline") {
+				w.settings["/spec/progressDeadlineSeconds"] = json.RawMessage("700")
+			}
+			w.generation++
+			for range rapid.IntRange(0, 20).Draw(t, "unnoticed") {
+				r.world()
+				r.check("before it is noticed")
+			}
+			req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: percent, Template: newTemplate, Rest: true, Look: true}
+			r.until("a look", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
+			r.quiet("at rest again")
+			if disturbed := w.observe().Rest.Disturbed(w.settings); len(disturbed) > 0 {
+				t.Fatalf("%v are not as they were left", disturbed)
+			}
+			if now := w.set(newTemplate).asked; !unpaused && surge == 0 && now != fresh {
+				t.Fatalf("%d pods were new, now %d", fresh, now)
+			}
+		}
+		r.home(before)
+	})
+}
+
+// world lets one part of the world move on.
+func (r *run) world() {
+	switch m := rapid.IntRange(0, 6).Draw(r.t, "world"); {
+	case m < 2:
+		r.sync()
+	case m < 5:
+		r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")].settle()
+		r.w.report()
+	default:
+		r.kubelet()
+	}
 }

@@ -58,6 +58,8 @@ type Technique interface {
 	next(t task, seen Observed) NextAction
 	// rest are the settings of a step that rests: nothing dangerous is parked on a workload.
 	rest(t task, seen Observed) []workloadops.Setting
+	// surplus are the pods beyond the workload's size that stay while it rests: those of a move that was interrupted.
+	surplus(seen Observed) int32
 	// home are the settings, as saved, with which the workload's own controller brings all pods to one version, and those given back last.
 	home(seen Observed) (first, last []workloadops.Setting)
 	// unstick are pods to delete, as the controller would wait for them without end on the way home. Asked with PodsSeen only.
@@ -75,6 +77,8 @@ func (inPlace) ByPods() bool { return false }
 
 // rest changes nothing.
 func (inPlace) rest(task, Observed) []workloadops.Setting { return nil }
+
+func (inPlace) surplus(Observed) int32 { return 0 }
 
 // unstick has nothing to do where the controller replaces broken pods by itself.
 func (inPlace) unstick(Revision, Observed) []workloadops.Pod { return nil }

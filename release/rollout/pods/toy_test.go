@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -28,6 +29,28 @@ type toySet struct {
 	available int32
 	total     int32
 	ready     int32
+	// heard is the status as the Deployment's controller has it: Deployments and ReplicaSets reach it by separate watches.
+	heard heard
+	// rest is the annotation that the controller has copied from the Deployment.
+	rest string
+}
+
+// copies says that the controller's write to the ReplicaSet goes through: it has the latest of it.
+func (s *toySet) copies(w *toy) {
+	if s.heard == (heard{s.total, s.ready, s.available}) {
+		s.rest = w.annotations[rollout.AnnotationRest]
+	}
+}
+
+type heard struct{ total, ready, available int32 }
+
+func (s *toySet) hear() { s.heard = heard{s.total, s.ready, s.available} }
+
+// hear brings the Deployment's controller up to date.
+func (w *toy) hear() {
+	for _, s := range w.sets {
+		s.hear()
+	}
 }
 
 func (s *toySet) report() {
@@ -64,6 +87,7 @@ func newToy(replicas int32, strategy string) *toy {
 		s.pods[i] = true
 	}
 	s.report()
+	s.hear()
 	w.sets = []*toySet{s}
 	w.noteSize()
 	w.report()
@@ -73,9 +97,9 @@ func newToy(replicas int32, strategy string) *toy {
 func (w *toy) report() {
 	w.total, w.ready, w.available, w.updated = 0, 0, 0, 0
 	for _, s := range w.sets {
-		w.total, w.ready, w.available = w.total+s.total, w.ready+s.ready, w.available+s.available
+		w.total, w.ready, w.available = w.total+s.heard.total, w.ready+s.heard.ready, w.available+s.heard.available
 		if s.template == w.template {
-			w.updated = s.total
+			w.updated = s.heard.total
 		}
 	}
 }
@@ -111,8 +135,53 @@ func (w *toy) limits() (unavailable, surge int32) {
 	return min(int32(u), w.replicas), int32(g)
 }
 
+// syncPaused is a pass over a Deployment that is paused: its template makes no ReplicaSet, and only its size is seen to.
+func (w *toy) syncPaused() {
+	fresh := w.set(w.template)
+	if fresh != nil {
+		fresh.gated = string(w.settings["/spec/minReadySeconds"]) == "2147483646"
+		fresh.copies(w)
+	}
+	var active []*toySet
+	all := int32(0)
+	for _, s := range w.sets {
+		if s.asked > 0 {
+			active = append(active, s)
+			all += s.asked
+		}
+	}
+	_, surge := w.limits()
+	switch {
+	case len(active) == 0 && fresh != nil:
+		fresh.asked = w.replicas
+	case len(active) == 0:
+		w.sets[len(w.sets)-1].asked = w.replicas
+	case len(active) == 1:
+		active[0].asked = w.replicas
+	case fresh != nil && fresh.asked == w.replicas && fresh.heard.available == w.replicas && w.scaledFor() == w.replicas:
+		for _, s := range active {
+			if s != fresh {
+				s.asked = 0
+			}
+		}
+	default:
+		want := w.replicas + surge
+		if w.replicas == 0 {
+			want = 0
+		}
+		w.spread(active, all, want)
+	}
+	w.noteSize()
+	w.report()
+	w.observed = w.generation
+}
+
 // sync is one pass of the Deployment's controller.
 func (w *toy) sync() {
+	if string(w.settings["/spec/paused"]) == "true" {
+		w.syncPaused()
+		return
+	}
 	fresh := w.set(w.template)
 	gated := string(w.settings["/spec/minReadySeconds"]) == "2147483646"
 	if fresh == nil {
@@ -120,6 +189,7 @@ func (w *toy) sync() {
 		w.sets = append(w.sets, fresh)
 	}
 	fresh.gated = gated
+	fresh.copies(w)
 	w.rescale(fresh)
 	unavailable, surge := w.limits()
 	all := int32(0)
@@ -153,9 +223,14 @@ func (w *toy) rescale(fresh *toySet) {
 	if w.replicas == w.scaledFor() {
 		return
 	}
-	want := w.replicas + surge
+	w.spread(w.sets, all, w.replicas+surge)
+	w.noteSize()
+}
+
+// spread brings all pods together from so many to so many, in proportion.
+func (w *toy) spread(sets []*toySet, all, want int32) {
 	rest := want - all
-	sets := slices.Clone(w.sets)
+	sets = slices.Clone(sets)
 	slices.SortStableFunc(sets, func(a, b *toySet) int { return int(b.asked - a.asked) })
 	for _, s := range sets {
 		if s.asked == 0 || all == 0 {
@@ -172,7 +247,6 @@ func (w *toy) rescale(fresh *toySet) {
 		rest -= delta
 	}
 	sets[0].asked = max(sets[0].asked+rest, 0)
-	w.noteSize()
 }
 
 func (w *toy) scaledFor() int32 {
@@ -190,7 +264,7 @@ func (w *toy) noteSize() {
 
 func (w *toy) shrink(fresh *toySet, all, unavailable int32) {
 	floor := w.replicas - unavailable
-	room := all - floor - (fresh.asked - fresh.available)
+	room := all - floor - (fresh.asked - fresh.heard.available)
 	if room <= 0 {
 		return
 	}
@@ -198,12 +272,12 @@ func (w *toy) shrink(fresh *toySet, all, unavailable int32) {
 		if s == fresh || room <= 0 {
 			continue
 		}
-		unhealthy := min(s.asked-s.available, room)
+		unhealthy := min(s.asked-s.heard.available, room)
 		s.asked, room = s.asked-unhealthy, room-unhealthy
 	}
 	available := int32(0)
 	for _, s := range w.sets {
-		available += min(s.available, s.asked)
+		available += min(s.heard.available, s.asked)
 	}
 	spare := available - floor
 	for _, s := range w.sets {
@@ -250,7 +324,7 @@ func (w *toy) observe() pods.Observed {
 	}
 	for _, s := range w.sets {
 		seen.Revisions = append(seen.Revisions, pods.Revision{Name: s.template, Hash: s.template, Number: s.number, Template: s.template, Counted: true,
-			Asked: s.asked, Total: s.total, Ready: s.ready, Available: s.available})
+			Asked: s.asked, Total: s.total, Ready: s.ready, Available: s.available, Rest: s.rest})
 	}
 	return seen
 }
@@ -260,7 +334,7 @@ func (w *toy) write(in *workloadops.Write, generation int64) bool {
 	if in.Held != w.claim || generation != w.generation {
 		return false
 	}
-	before := w.spec()
+	before := w.spec() + w.notes()
 	for _, s := range in.Settings {
 		if len(s.Value) == 0 || string(s.Value) == "null" {
 			delete(w.settings, s.Path)
@@ -283,10 +357,32 @@ func (w *toy) write(in *workloadops.Write, generation int64) bool {
 	if in.Release {
 		w.claim = ""
 	}
-	if w.spec() != before {
+	if w.spec()+w.notes() != before { // a Deployment's generation counts changes of its annotations as well
 		w.generation++
 	}
 	return true
+}
+
+// notes are its annotations but for the toy's own.
+func (w *toy) notes() string {
+	text := ""
+	for _, k := range slices.Sorted(maps.Keys(w.annotations)) {
+		if k != "size" {
+			text += k + w.annotations[k]
+		}
+	}
+	return text
+}
+
+// pods says how many of each version are asked for.
+func (w *toy) pods() string {
+	text := ""
+	for _, s := range w.sets {
+		if s.asked > 0 {
+			text += fmt.Sprintf("%d of %s ", s.asked, s.template)
+		}
+	}
+	return text
 }
 
 func (w *toy) spec() string {

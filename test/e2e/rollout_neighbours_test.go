@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+)
+
+// At rest the fields that decide how pods move are the workload's own, and it is paused: what a neighbour writes into them moves no pod, the split holds
+// exactly, and what differs is put back. The first row is what a GitOps controller does that takes away a field which its manifest does not declare.
+func TestRolloutAtRestAmongNeighbours(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	for name, patch := range map[string]string{
+		"MinReadySecondsTakenAway": `{"spec":{"minReadySeconds":null}}`,
+		"MinReadySecondsOfTheirs":  `{"spec":{"minReadySeconds":5,"progressDeadlineSeconds":700}}`,
+		"TheirLimit":               `{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"60%"}}}}`,
+		"TheirHistory":             `{"spec":{"revisionHistoryLimit":1}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
+			r.rest(1)
+			left := r.spec()
+			r.PatchObject(r.rollout.Kind, r.rollout.Name, patch)
+			require.Eventually(t, func() bool { return reflect.DeepEqual(left, r.spec()) }, harness.Patience, harness.Tick, "it is put back")
+			r.watch.WaitStill(t)
+			r.watch.RequirePromises(t)
+			r.approveAll(1)
+			r.endsNew()
+		})
+	}
+	// Pods that their surge brings up, and those that move while it is not paused, are theirs. The workload's own limits hold, and it comes to rest again.
+	for name, c := range map[string]struct {
+		patch    string
+		provider harness.Provider
+	}{
+		"TheirSurge": {`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`, harness.Nginx},
+		"Resumed":    {`{"spec":{"paused":null}}`, harness.NoProvider},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, e, deploymentBy(strategy.StylePartition, c.provider), nil)
+			r.approve(1)
+			r.rest(2)
+			left := r.spec()
+			r.watch.SomebodyElse(t)
+			r.PatchObject(r.rollout.Kind, r.rollout.Name, c.patch)
+			status := r.WaitRollout(r.rollout.Name, "a word in its history", func(s rollout.Status) bool { return s.History[len(s.History)-1].Verb == "restored" })
+			require.Contains(t, status.History[len(status.History)-1].Message, "somebody else has changed spec.")
+			require.Eventually(t, func() bool { return reflect.DeepEqual(left, r.spec()) }, harness.Patience, harness.Tick, "it is put back")
+			r.watch.WaitStill(t)
+			r.watch.RequirePromises(t)
+			r.verb("rollback", "")
+			r.endsStable()
+		})
+	}
+}
+
+// spec is the workload's spec as it stands.
+func (r *release) spec() map[string]any {
+	r.t.Helper()
+	spec, _, err := unstructured.NestedMap(r.object().Object, "spec")
+	require.NoError(r.t, err)
+	return spec
+}
+
+// Nothing that alerts look at holds at a rest: every pod counts as available, and the Deployment says so.
+func TestRolloutAtRestRaisesNoAlert(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
+	for step := 1; r.waits(step); step++ {
+		r.rest(step)
+		d, err := r.Kube.AppsV1().Deployments(r.Apps).Get(context.Background(), r.rollout.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, d.Generation, d.Status.ObservedGeneration)
+		require.Equal(t, *d.Spec.Replicas, d.Status.AvailableReplicas, "KubeDeploymentReplicasMismatch")
+		for _, condition := range d.Status.Conditions {
+			switch condition.Type {
+			case "Available":
+				require.Equal(t, "True", string(condition.Status), condition.Message)
+			case "Progressing":
+				require.NotEqual(t, "False", string(condition.Status), condition.Message)
+			}
+		}
+		r.approve(step)
+	}
+	r.endsNew()
+}
