@@ -180,11 +180,11 @@ func Explain(err error, most int) string {
 
 // accessHint says what to do about an engine that doesn't let the caller in.
 func accessHint(problem *ProblemError) string {
-	switch {
-	case problem.Status == http.StatusUnauthorized:
+	switch problem.Status {
+	case http.StatusUnauthorized:
 		return "Name the file of the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, a client certificate with --api-cert-file " +
 			"and --api-key-file.\n"
-	case problem.Status == http.StatusForbidden:
+	case http.StatusForbidden:
 		return "Name another address of the engine with --api or SLIPWAY_API, or add the name in it to the engine's --allowed-hosts.\n"
 	}
 	return ""

@@ -149,7 +149,10 @@ var (
 )
 
 // definitions are all settings, in the order of the documentation, with their values in s.
-func definitions(s *Settings) []definition {
+func definitions(s *Settings) []definition { return slices.Concat(frontDoors(s), behindThem(s)) }
+
+// frontDoors are the settings of what listens for requests.
+func frontDoors(s *Settings) []definition {
 	return []definition{
 		{name: "listen", fallback: "127.0.0.1:8080", groups: frontEnd, check: listening, into: &s.Listen,
 			description: "address of the HTTP API; port 0 takes a free one; one that others can reach needs --api-token-file or --api-ca-file"},
@@ -185,6 +188,12 @@ func definitions(s *Settings) []definition {
 			description: "CA that the certificates of Kuscia's clients come from, for MTLS"},
 		{name: "kuscia-token-file", groups: frontEnd, into: &s.KusciaTokenFile,
 			description: "file of the token that clients of Kuscia's API show, for TLS and MTLS; made when it does not exist"},
+	}
+}
+
+// behindThem are the settings of all else.
+func behindThem(s *Settings) []definition {
+	return []definition{
 		{name: "metrics-listen", groups: []Group{Worker}, check: orNone(listening), into: &s.MetricsListen,
 			description: "address where a worker answers /healthz, /readyz and /metrics; empty: nowhere"},
 		{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling, into: &s.TemporalAddress,
