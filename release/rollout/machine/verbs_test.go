@@ -248,7 +248,7 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	history := w.m.Status().History
 	last := history[len(history)-1]
 	require.Equal(t, "argocd", last.Actor)
-	require.EqualValues(t, verbRestored, last.Verb)
+	require.Equal(t, audit.Verb(verbRestored), last.Verb)
 	require.Contains(t, last.Message, "spec.paused")
 	w.m.Observed(theirs, w.now)
 	w.drive()
