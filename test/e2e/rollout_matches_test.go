@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +18,20 @@ var gray = strategy.Match{Headers: []strategy.ValueMatch{{Type: strategy.MatchEx
 // is left over.
 func TestRolloutMatches(t *testing.T) {
 	t.Parallel()
+	match(t, harness.Nginx)
+}
+
+// By the other providers.
+func TestLongRolloutMatches(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	match(t, slices.DeleteFunc(slices.Clone(harness.Providers), func(p harness.Provider) bool { return p == harness.Nginx })...)
+}
+
+func match(t *testing.T, providers ...harness.Provider) {
+	t.Helper()
 	e := harness.Shared(t)
-	for _, provider := range harness.Providers {
+	for _, provider := range providers {
 		t.Run(string(provider), func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, deploymentBy(strategy.StyleCanary, provider), func(_ map[string]any, r *harness.Rollout) {

@@ -18,13 +18,26 @@ import (
 // exactly, and what differs is put back. The first row is what a GitOps controller does that takes away a field which its manifest does not declare.
 func TestRolloutAtRestAmongNeighbours(t *testing.T) {
 	t.Parallel()
+	editAtRest(t, map[string]string{"MinReadySecondsTakenAway": `{"spec":{"minReadySeconds":null}}`})
+	moveAtRest(t, map[string]moving{"Resumed": {`{"spec":{"paused":null}}`, harness.NoProvider}})
+}
+
+// The other fields.
+func TestLongRolloutAtRestAmongNeighbours(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	editAtRest(t, map[string]string{
+		"MinReadySecondsOfTheirs": `{"spec":{"minReadySeconds":5,"progressDeadlineSeconds":700}}`,
+		"TheirLimit":              `{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"60%"}}}}`,
+		"TheirHistory":            `{"spec":{"revisionHistoryLimit":1}}`,
+	})
+	moveAtRest(t, map[string]moving{"TheirSurge": {`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`, harness.Nginx}})
+}
+
+func editAtRest(t *testing.T, patches map[string]string) {
+	t.Helper()
 	e := harness.Shared(t)
-	for name, patch := range map[string]string{
-		"MinReadySecondsTakenAway": `{"spec":{"minReadySeconds":null}}`,
-		"MinReadySecondsOfTheirs":  `{"spec":{"minReadySeconds":5,"progressDeadlineSeconds":700}}`,
-		"TheirLimit":               `{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"60%"}}}}`,
-		"TheirHistory":             `{"spec":{"revisionHistoryLimit":1}}`,
-	} {
+	for name, patch := range patches {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
@@ -38,14 +51,19 @@ func TestRolloutAtRestAmongNeighbours(t *testing.T) {
 			r.endsNew()
 		})
 	}
-	// Pods that their surge brings up, and those that move while it is not paused, are theirs. The workload's own limits hold, and it comes to rest again.
-	for name, c := range map[string]struct {
-		patch    string
-		provider harness.Provider
-	}{
-		"TheirSurge": {`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`, harness.Nginx},
-		"Resumed":    {`{"spec":{"paused":null}}`, harness.NoProvider},
-	} {
+}
+
+// moving is an edit that moves pods.
+type moving struct {
+	patch    string
+	provider harness.Provider
+}
+
+// moveAtRest: pods that their surge brings up, and those that move while it is not paused, are theirs. The workload's own limits hold, and it comes to rest again.
+func moveAtRest(t *testing.T, edits map[string]moving) {
+	t.Helper()
+	e := harness.Shared(t)
+	for name, c := range edits {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, deploymentBy(strategy.StylePartition, c.provider), nil)

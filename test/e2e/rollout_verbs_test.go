@@ -201,37 +201,48 @@ func TestRolloutPauseAndResume(t *testing.T) {
 // A newer revision in mid-rollout: a canary goes back to stable first, then begins at step 1 with the newest; a blue-green refuses.
 func TestRolloutSupersede(t *testing.T) {
 	t.Parallel()
-	e := harness.Shared(t)
-	newest := func(r *release) harness.Rollout {
-		next := r.rollout
-		next.Image, next.More = "registry.test/order:v3", map[string]any{"supersede": true}
-		return next
-	}
-	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleCanary, harness.Gateway)} {
-		t.Run(string(c.style), func(t *testing.T) {
-			t.Parallel()
-			r := begin(t, e, c, nil)
-			r.approve(1)
-			r.rest(2)
-			r.watch.Leaving(t)
-			next := newest(r)
-			r.StartRollout(next)
-			r.rollout = next
-			r.WaitRollout(r.rollout.Name, "the newest", func(s rollout.Status) bool { return s.Images["app"] == next.Image })
-			r.approveAll(1)
-			r.endsNew()
-		})
-	}
+	t.Run("partition", func(t *testing.T) {
+		t.Parallel()
+		supersede(t, deploymentBy(strategy.StylePartition, harness.Nginx))
+	})
 	t.Run("blueGreen", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), nil)
+		r := begin(t, harness.Shared(t), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), nil)
 		r.rest(1)
-		a := r.TryStartRollout(newest(r))
+		a := r.TryStartRollout(r.newest())
 		require.Equal(t, http.StatusConflict, a.Status, "%s", a.Body)
 		require.Contains(t, string(a.Body), "roll", "it says that it has to be rolled back first")
 		r.verb("rollback", "")
 		r.endsStable()
 	})
+}
+
+// With an extra workload.
+func TestLongRolloutSupersede(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	supersede(t, deploymentBy(strategy.StyleCanary, harness.Gateway))
+}
+
+// newest is the release of a still newer revision.
+func (r *release) newest() harness.Rollout {
+	next := r.rollout
+	next.Image, next.More = "registry.test/order:v3", map[string]any{"supersede": true}
+	return next
+}
+
+func supersede(t *testing.T, c cell) {
+	t.Helper()
+	r := begin(t, harness.Shared(t), c, nil)
+	r.approve(1)
+	r.rest(2)
+	r.watch.Leaving(t)
+	next := r.newest()
+	r.StartRollout(next)
+	r.rollout = next
+	r.WaitRollout(r.rollout.Name, "the newest", func(s rollout.Status) bool { return s.Images["app"] == next.Image })
+	r.approveAll(1)
+	r.endsNew()
 }
 
 // The second rollout of a workload, by its own name or another, is refused with a pointer to the first.

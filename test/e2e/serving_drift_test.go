@@ -14,7 +14,8 @@ import (
 )
 
 // What somebody edits of a party is put back, and the record says who it was; a size that somebody has set stays; who does not give up is not fought for ever.
-func TestServingPutsBackWhatOthersEdit(t *testing.T) {
+func TestLongServingPutsBackWhatOthersEdit(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	u := unite(t, harness.Start(t, harness.Options{}))
 	u.create("edited", serving.Policy{})
