@@ -69,7 +69,7 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 				"%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
 				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
 		}
-		ops = undoing(o, undo)
+		ops = undoing(o, append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRepair))))
 	} else {
 		step = "pin"
 		ops = t.pinning(o, *c.Pin)
@@ -102,7 +102,7 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 // limits is where an autoscaler's limits stand, limitFields are their names.
 const limits = "/spec/"
 
-var limitFields = []string{"minReplicas", "maxReplicas"}
+var limitFields = pods.AutoscalerLimits()
 
 // pinnedTo is rollout.AnnotationWritten of an autoscaler that is pinned to a size.
 func pinnedTo(size int64) string {

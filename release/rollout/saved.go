@@ -29,6 +29,9 @@ const (
 	AnnotationHeldBy = "slipway.io/held-by"
 	// AnnotationWritten is, on borrowed objects, the SHA-256 of the borrowed part as it was last written, so that another's edit is noticed.
 	AnnotationWritten = "slipway.io/written"
+	// AnnotationRepair is put on a borrowed object by a person, or by slipway repair for one: their name. The API server's guard then lets
+	// every edit through, and the engine writes nothing more to the object.
+	AnnotationRepair = "slipway.io/repair"
 )
 
 // Saved is what a person or another process needs in order to bring the workload and its traffic home without Temporal.
@@ -135,17 +138,52 @@ func resourceOf(ref catalog.WorkloadRef) string {
 	return strings.ToLower(ref.Kind) + "s." + group
 }
 
-// commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go.
+// commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go. Before the first one, the
+// objects are taken into a person's hands, so that neither the API server's guard nor an engine that comes back interferes.
 func (r recovery) commands(to Side) []string {
 	services, canaryServices := r.services()
-	end := r.end()
+	take, leave, end := r.repair("=recover"), r.repair("-"), r.end()
 	switch {
 	case to == SideStable:
-		return slices.Concat(r.routes(), r.pods(to), services, canaryServices, end)
+		return slices.Concat(take, r.routes(), r.pods(to), services, canaryServices, end, leave)
 	case r.saved.Style == strategy.StyleCanary:
-		return slices.Concat(services, r.pods(to), r.routes(), canaryServices, end)
+		return slices.Concat(take, services, r.pods(to), r.routes(), canaryServices, end, leave)
 	}
-	return slices.Concat(services, r.routes(), canaryServices, r.pods(to), end)
+	return slices.Concat(take, services, r.routes(), canaryServices, r.pods(to), end, leave)
+}
+
+// repair sets or removes AnnotationRepair on every object that is borrowed, the workload last.
+func (r recovery) repair(value string) (out []string) {
+	annotate := func(resource, name string) {
+		out = append(out, r.kubectl("annotate --overwrite %s %s %s%s", resource, name, AnnotationRepair, value))
+	}
+	for _, t := range r.saved.Routings {
+		if !r.saved.DisableGenerateCanaryService {
+			annotate("services", t.Service)
+		}
+		if t.HTTPRoute != "" {
+			annotate(resourceHTTPRoutes, t.HTTPRoute)
+		}
+		for _, c := range t.Custom {
+			annotate(customResource(c), c.Name)
+		}
+	}
+	for _, name := range r.saved.Autoscalers {
+		annotate(resourceAutoscalers, name)
+	}
+	annotate(r.resource, r.name)
+	return out
+}
+
+// How kubectl names these kinds past doubt.
+const (
+	resourceHTTPRoutes  = "httproutes.gateway.networking.k8s.io"
+	resourceAutoscalers = "horizontalpodautoscalers.v2.autoscaling"
+)
+
+func customResource(ref strategy.ObjectRef) string {
+	group, version, _ := strings.Cut(ref.APIVersion, "/")
+	return ref.Kind + "." + version + "." + group
 }
 
 func (r recovery) kubectl(format string, args ...any) string {
@@ -177,11 +215,10 @@ func (r recovery) routes() []string {
 		case t.Ingress != nil:
 			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+strategy.CanarySuffix))
 		case t.HTTPRoute != "":
-			out = append(out, r.restore("httproutes.gateway.networking.k8s.io", t.HTTPRoute))
+			out = append(out, r.restore(resourceHTTPRoutes, t.HTTPRoute))
 		}
 		for _, c := range t.Custom {
-			group, version, _ := strings.Cut(c.APIVersion, "/")
-			out = append(out, r.restore(c.Kind+"."+version+"."+group, c.Name))
+			out = append(out, r.restore(customResource(c), c.Name))
 		}
 	}
 	return out
@@ -193,7 +230,7 @@ func (r recovery) end() (out []string) {
 		out = append(out, r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload))
 	}
 	for _, name := range r.saved.Autoscalers {
-		out = append(out, r.restore("horizontalpodautoscalers.v2.autoscaling", name))
+		out = append(out, r.restore(resourceAutoscalers, name))
 	}
 	return append(out, r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
 		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/serving/admission"
 )
 
@@ -35,10 +36,10 @@ func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
 	}
 }
 
-// createNamespace makes a namespace that invites servings: most of what makes one is a party.
+// createNamespace makes a namespace that invites servings, since most of what makes one is a party, and that no guard of the stack holds for.
 func createNamespace(kube kubernetes.Interface, name string) error {
 	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed}}}, metav1.CreateOptions{})
+		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed, guard.LabelGuard: guard.NamespaceOff}}}, metav1.CreateOptions{})
 	return err
 }
 

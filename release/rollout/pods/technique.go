@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
@@ -37,6 +38,23 @@ func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool
 	t, ok := techniques[Key(ref)][style]
 	return t, ok
 }
+
+// Borrowed are the fields that a rollout of each kind may write, in any style, as JSON Pointers, by Key.
+func Borrowed() map[string][]string {
+	out := map[string][]string{}
+	for key, styles := range techniques {
+		var all []string
+		for _, t := range styles {
+			all = append(all, t.Pointers()...)
+		}
+		slices.Sort(all)
+		out[key] = slices.Compact(all)
+	}
+	return out
+}
+
+// AutoscalerLimits are the fields in the spec of a HorizontalPodAutoscaler that a blue-green pins.
+func AutoscalerLimits() []string { return []string{"minReplicas", "maxReplicas"} }
 
 // Known says whether workloads of that kind can be rolled out in any style.
 func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }

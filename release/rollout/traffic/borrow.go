@@ -214,14 +214,15 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 		return nil, err
 	}
 	original := b.Original()
-	for _, m := range marks {
+	gone := append(slices.Clone(marks), jsonpatch.Annotation(rollout.AnnotationRepair))
+	for _, m := range gone {
 		jsonpatch.Drop(original, m)
 	}
 	changes := jsonpatch.Diff(b.live, original, borrowedPaths(b.undo))
 	if b.taken && len(changes) > 0 && !h.Overwrite && b.drifted(borrowedPaths(b.undo)) {
 		return nil, b.drift()
 	}
-	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, marks))}, nil
+	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, gone))}, nil
 }
 
 // Ops is the write as it is, for one that leaves no mark.
@@ -302,7 +303,7 @@ func (c Created) Want(h Hand, desired Object, paths []string) (*Write, error) {
 func (c Created) places() []string {
 	var out []string
 	if json.Unmarshal([]byte(annotationsOf(c.live)[AnnotationPlaces]), &out) != nil {
-		return []string{"/spec"}
+		return []string{pathSpec}
 	}
 	return out
 }

@@ -160,7 +160,7 @@ func redirected(backend Object, routing ServicePair) bool {
 
 // IngressPaths are the places of a canary Ingress that are ours: its spec and all of its annotations but the marks.
 func IngressPaths(canary Object) []string {
-	paths := []string{"/spec"}
+	paths := []string{pathSpec}
 	for key := range ownAnnotations(canary) {
 		paths = append(paths, jsonpatch.Annotation(key))
 	}

@@ -133,9 +133,9 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 				return nil, nil, refuse("script %s returned %s beside spec, labels and annotations", script, part)
 			}
 		}
-		paths := []string{"/spec"}
+		paths := []string{pathSpec}
 		if spec, said := out["spec"]; said {
-			jsonpatch.Put(original, "/spec", jsonpatch.Normalise(spec))
+			jsonpatch.Put(original, pathSpec, jsonpatch.Normalise(spec))
 		}
 		for _, part := range []string{"labels", "annotations"} {
 			returned, said := out[part].(map[string]any)

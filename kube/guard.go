@@ -1,0 +1,90 @@
+package kube
+
+import (
+	"context"
+	"slices"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"slipway.io/slipway/release/guard"
+)
+
+// PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of each kind; "": it serves
+// none.
+type PolicyVersions struct{ Mutating, Validating string }
+
+// policyVersions are the versions that the guard can be written in, the best first.
+var policyVersions = []string{"v1", "v1beta1"}
+
+// The resources of policies. Their bindings are called after them.
+const (
+	mutatingPolicies   = "mutatingadmissionpolicies"
+	validatingPolicies = "validatingadmissionpolicies"
+	mutatingBindings   = "mutatingadmissionpolicybindings"
+	validatingBindings = "validatingadmissionpolicybindings"
+)
+
+// FindPolicyVersions asks the cluster what it serves.
+func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) {
+	var found PolicyVersions
+	for _, version := range policyVersions {
+		list, err := d.ServerResourcesForGroupVersion(admission.GroupName + "/" + version)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		serves := func(name string) bool {
+			return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+		}
+		if found.Mutating == "" && serves(mutatingPolicies) {
+			found.Mutating = version
+		}
+		if found.Validating == "" && serves(validatingPolicies) {
+			found.Validating = version
+		}
+	}
+	return found, nil
+}
+
+// Resources are the resources in which the guard stands: bindings first, as a policy without a binding does nothing.
+func (v PolicyVersions) Resources() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for _, r := range []struct{ version, resource string }{{v.Mutating, mutatingBindings}, {v.Validating, validatingBindings},
+		{v.Mutating, mutatingPolicies}, {v.Validating, validatingPolicies}} {
+		if r.version != "" {
+			out = append(out, schema.GroupVersionResource{Group: admission.GroupName, Version: r.version, Resource: r.resource})
+		}
+	}
+	return out
+}
+
+// ResourceOf is the resource of a policy or binding.
+func ResourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
+	names := map[string]string{"MutatingAdmissionPolicy": mutatingPolicies, "MutatingAdmissionPolicyBinding": mutatingBindings,
+		"ValidatingAdmissionPolicy": validatingPolicies, "ValidatingAdmissionPolicyBinding": validatingBindings}
+	return o.GroupVersionKind().GroupVersion().WithResource(names[o.GetKind()])
+}
+
+// Guards reads the policies and bindings of the guard that are on a cluster; of one installation, or with name "" of all.
+func (c Cluster) Guards(ctx context.Context, v PolicyVersions, name string) ([]unstructured.Unstructured, error) {
+	selector := guard.LabelGuard
+	if name != "" {
+		selector += "=" + name
+	}
+	var out []unstructured.Unstructured
+	for _, resource := range v.Resources() {
+		list, err := c.List(ctx, resource, "", selector)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}

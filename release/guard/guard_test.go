@@ -1,0 +1,162 @@
+package guard
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/traffic"
+)
+
+// The manifests of deploy/guard are those of this package.
+func TestTheManifestIsCurrent(t *testing.T) {
+	t.Parallel()
+	want, err := Manifest()
+	require.NoError(t, err)
+	have, err := os.ReadFile("../../deploy/guard/policies.yaml")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(have), "run `go generate ./release/guard`")
+}
+
+func byName(objects []*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		out[o.GetKind()+" "+o.GetName()] = o
+	}
+	return out
+}
+
+func expressionsOf(t *testing.T, policy *unstructured.Unstructured) string {
+	t.Helper()
+	require.NotNil(t, policy)
+	mutations, _, err := unstructured.NestedSlice(policy.Object, "spec", "mutations")
+	require.NoError(t, err)
+	var out []string
+	for _, m := range mutations {
+		expression, _, _ := unstructured.NestedString(m.(map[string]any), "jsonPatch", "expression")
+		out = append(out, expression)
+	}
+	return strings.Join(out, "\n")
+}
+
+// Every field that the code borrows has a patch of its own, in the policy of its kind.
+func TestEveryBorrowedFieldIsPutBack(t *testing.T) {
+	t.Parallel()
+	policies := byName(Policies(Options{}, "v1", "v1"))
+	for key, pointers := range pods.Borrowed() {
+		group, kind, _ := strings.Cut(key, "/")
+		text := expressionsOf(t, policies[fmt.Sprintf("MutatingAdmissionPolicy slipway-guard-%ss.%s", strings.ToLower(kind), group)])
+		require.NotEmpty(t, pointers, key)
+		for _, pointer := range pointers {
+			require.Contains(t, text, `{op: "add", path: "`+pointer+`"`, key)
+			require.Contains(t, text, `{op: "remove", path: "`+pointer+`"`, key)
+		}
+	}
+	for _, k := range traffic.Kinds() {
+		text := expressionsOf(t, policies["MutatingAdmissionPolicy slipway-guard-"+kind{Kind: k}.name()])
+		for _, pointer := range k.Pointers {
+			require.Contains(t, text, `"`+pointer+`"`, k.Resource)
+		}
+		require.Equal(t, k.Metadata, strings.Contains(text, "/metadata/annotations/"), k.Resource)
+	}
+	for _, field := range pods.AutoscalerLimits() {
+		require.Contains(t, expressionsOf(t, policies["MutatingAdmissionPolicy slipway-guard-horizontalpodautoscalers.autoscaling"]), `"/spec/`+field+`"`)
+	}
+}
+
+// Each policy holds for edits of the objects themselves: no deletion, no status, no scale.
+func TestOnlyEditsAreGuarded(t *testing.T) {
+	t.Parallel()
+	for _, o := range Policies(Options{}, "v1", "v1") {
+		if strings.HasSuffix(o.GetKind(), "Binding") {
+			continue
+		}
+		rules, _, err := unstructured.NestedSlice(o.Object, "spec", "matchConstraints", "resourceRules")
+		require.NoError(t, err)
+		require.NotEmpty(t, rules)
+		for _, rule := range rules {
+			require.Equal(t, []any{"UPDATE"}, rule.(map[string]any)["operations"])
+			for _, resource := range rule.(map[string]any)["resources"].([]any) {
+				require.NotContains(t, resource, "/", "no subresource")
+				require.NotEqual(t, "*", resource)
+			}
+		}
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `!(request.userInfo.username in ['system:serviceaccount:' + request.namespace + ':slipway-party', 'o\'neil'])`,
+		notOneOf([]string{"system:serviceaccount:{namespace}:slipway-party", "o'neil"}))
+	found := Find(unstructureds(Policies(Options{Identities: []string{"engine", "system:serviceaccount:{namespace}:worker"}}, "v1", "v1")))
+	require.Len(t, found, 1)
+	cases := map[string]struct {
+		reason, user, namespace string
+		passes                  bool
+	}{
+		"Engine":  {"An identity passes as it is written.", "engine", "shop", true},
+		"Party":   {"A party's account passes in its own namespace.", "system:serviceaccount:shop:worker", "shop", true},
+		"Another": {"A party's account is a stranger elsewhere.", "system:serviceaccount:shop:worker", "pay", false},
+		"Person":  {"Nobody else passes.", "anna", "shop", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.passes, found[0].Passes(c.user, c.namespace), c.reason)
+		})
+	}
+}
+
+func unstructureds(objects []*unstructured.Unstructured) []unstructured.Unstructured {
+	var out []unstructured.Unstructured
+	for _, o := range objects {
+		out = append(out, *o)
+	}
+	return out
+}
+
+func TestWhatIsInstalled(t *testing.T) {
+	t.Parallel()
+	selector, err := metav1.ParseToLabelSelector("team=shop")
+	require.NoError(t, err)
+	mesh := traffic.CustomKind("mesh.example.com", "canaries")
+	objects := Policies(Options{Name: "ours", Namespaces: selector, Custom: []traffic.Kind{mesh}}, "v1beta1", "v1")
+	i := Find(unstructureds(objects))[0]
+	require.Equal(t, "ours", i.Name)
+	require.Equal(t, DefaultIdentities(), i.Identities)
+	require.Equal(t, "v1beta1", i.Version["deployments.apps"], "each kind in the version that the server has")
+	require.Equal(t, "v1", i.Version[Marks])
+	require.Equal(t, "v1beta1", i.Version["canaries.mesh.example.com"])
+	require.Empty(t, i.Outdated, "it is what this program writes, the kind of one's own included")
+	require.Empty(t, i.Unbound)
+	require.True(t, i.Guards(map[string]string{"team": "shop"}))
+	require.False(t, i.Guards(map[string]string{"team": "pay"}), "a namespace that is not selected")
+	require.False(t, i.Guards(map[string]string{"team": "shop", LabelGuard: NamespaceOff}), "a namespace that wants no guard")
+
+	without := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetName() == "ours-services" && strings.HasSuffix(o.GetKind(), "Binding")
+	})
+	for _, o := range without {
+		if o.GetName() == "ours-deployments.apps" && !strings.HasSuffix(o.GetKind(), "Binding") {
+			require.NoError(t, unstructured.SetNestedField(o.Object, "Fail", "spec", "failurePolicy"))
+		}
+	}
+	i = Find(unstructureds(without))[0]
+	require.Equal(t, []string{"services"}, i.Unbound, "a policy without a binding does nothing")
+	require.Equal(t, []string{"deployments.apps"}, i.Outdated, "somebody has changed it, or another version has written it")
+}
+
+func TestWhatAServerDoesNotServeIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, o := range Policies(Options{}, "", "v1") {
+		require.NotContains(t, o.GetKind(), "Mutating")
+	}
+	require.Empty(t, Policies(Options{}, "", ""))
+}

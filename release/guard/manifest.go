@@ -1,0 +1,33 @@
+package guard
+
+import (
+	"bytes"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const manifestHead = `# The guard in the API server, as "slipway guard install" installs it by default. Generated from release/guard: don't edit it.
+#
+# It needs Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command.
+`
+
+// Manifest is the content of deploy/guard/policies.yaml.
+func Manifest() ([]byte, error) {
+	body, err := YAML(Policies(Options{}, "v1", "v1"))
+	return append([]byte(manifestHead), body...), err
+}
+
+// YAML are objects as documents of YAML.
+func YAML(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, o := range objects {
+		raw, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(raw)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/kruise"
+	"slipway.io/slipway/test/routes"
+)
+
+// guarded is an object of one kind that a release has borrowed.
+type guarded struct {
+	name   string
+	gvr    schema.GroupVersionResource
+	object map[string]any
+	// fields are edits of each borrowed field, by JSON Pointer.
+	fields map[string]any
+}
+
+// theirs are values that nobody has set before, by kind and borrowed field. A field without one fails the test.
+var theirs = map[string]map[string]any{
+	"apps/Deployment": {"/spec/strategy": map[string]any{"type": "Recreate"}, "/spec/minReadySeconds": int64(7),
+		"/spec/progressDeadlineSeconds": int64(777), "/spec/paused": true, "/spec/revisionHistoryLimit": int64(3)},
+	"apps/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
+	"apps/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
+	"apps.kruise.io/CloneSet": {"/spec/updateStrategy": map[string]any{"type": "ReCreate", "partition": int64(3)},
+		"/spec/minReadySeconds": int64(7)},
+	"apps.kruise.io/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
+	"apps.kruise.io/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
+}
+
+// Each borrowed field of each kind, edited by somebody else, is put back by the API server, whether the field was there before or not, and
+// the rest of the same edit goes through. The engine's own edit passes, and so does everybody's once somebody has taken the object over.
+func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
+	t.Parallel()
+	stack := harness.SharedStack(t)
+	routes.Install(t, stack.REST)
+	kruise.Install(t, stack.REST)
+	g := stack.InstallGuard(t)
+	namespace := stack.Namespace(t, "guarded")
+	g.Over(t, namespace)
+	stranger := stack.Dynamic(t)
+	engine, err := dynamic.NewForConfig(stack.As(harness.EngineUser))
+	require.NoError(t, err)
+	for _, c := range slices.Concat(workloadsToGuard(t), routesToGuard()) {
+		for pointer, value := range c.fields {
+			t.Run(c.name+pointer, func(t *testing.T) {
+				t.Parallel()
+				b := &borrowed{t: t, guarded: c, pointer: pointer, namespace: namespace, stranger: stranger, engine: engine}
+				b.check(value)
+			})
+		}
+	}
+}
+
+// borrowed is one borrowed field of one object.
+type borrowed struct {
+	guarded
+	t                  *testing.T
+	pointer, namespace string
+	stranger, engine   dynamic.Interface
+	version            int
+}
+
+func (b *borrowed) check(value any) {
+	object := &unstructured.Unstructured{Object: b.object}
+	object = object.DeepCopy()
+	object.SetName(harness.RandomName("web"))
+	object, err := b.in(b.engine).Create(context.Background(), object, metav1.CreateOptions{})
+	require.NoError(b.t, err)
+	own, _ := jsonpatch.At(object.Object, b.pointer)
+
+	after := b.edit(b.stranger, object, jsonpatch.Add(b.pointer, value))
+	b.requireField(after, own, "somebody else's edit is put back")
+	after = b.edit(b.engine, after, jsonpatch.Add(b.pointer, value))
+	lent, _ := jsonpatch.At(after.Object, b.pointer)
+	require.NotEqual(b.t, own, lent, "the engine's edit passes")
+	undo := jsonpatch.Add(b.pointer, own)
+	if own == nil {
+		undo = jsonpatch.Remove(b.pointer)
+	}
+	after = b.edit(b.stranger, after, undo)
+	b.requireField(after, lent, "nor can anybody undo what the engine has written")
+
+	_, err = b.patch(b.stranger, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/held-by"), "somebody"))
+	require.True(b.t, apierrors.IsForbidden(err), "the marks are the engine's: %v", err)
+	require.ErrorContains(b.t, err, "slipway.io/held-by belongs to the running release rollout/default/shop/web:", "and it names the release")
+
+	after = b.edit(b.stranger, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/repair"), "anna"), undo)
+	b.requireField(after, own, "who takes the object over may edit it")
+	after = b.edit(b.stranger, after, jsonpatch.Add(b.pointer, value))
+	require.NotEqual(b.t, own, at(after, b.pointer), "and goes on editing it")
+	after = b.edit(b.stranger, after, jsonpatch.Remove(jsonpatch.Annotation("slipway.io/repair")))
+	after = b.edit(b.stranger, after, undo)
+	require.NotEqual(b.t, own, at(after, b.pointer), "until they give it back")
+}
+
+func at(o *unstructured.Unstructured, pointer string) any {
+	value, _ := jsonpatch.At(o.Object, pointer)
+	return value
+}
+
+func (b *borrowed) in(client dynamic.Interface) dynamic.ResourceInterface {
+	return client.Resource(b.gvr).Namespace(b.namespace)
+}
+
+func (b *borrowed) patch(client dynamic.Interface, o *unstructured.Unstructured, ops ...jsonpatch.Op) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(ops)
+	require.NoError(b.t, err)
+	return b.in(client).Patch(context.Background(), o.GetName(), types.JSONPatchType, body, metav1.PatchOptions{})
+}
+
+// edit makes an edit together with a harmless one, which goes through whatever becomes of the other.
+func (b *borrowed) edit(client dynamic.Interface, o *unstructured.Unstructured, ops ...jsonpatch.Op) *unstructured.Unstructured {
+	b.t.Helper()
+	b.version++
+	label := fmt.Sprint("v", b.version)
+	after, err := b.patch(client, o, append(ops, jsonpatch.Add("/metadata/labels/edit", label))...)
+	require.NoError(b.t, err)
+	require.Equal(b.t, label, after.GetLabels()["edit"], "the rest of the edit goes through")
+	return after
+}
+
+func (b *borrowed) requireField(o *unstructured.Unstructured, want any, why string) {
+	b.t.Helper()
+	require.True(b.t, reflect.DeepEqual(want, at(o, b.pointer)), "%s: %v, not %v", why, at(o, b.pointer), want)
+}
+
+const guardHolder = "rollout/default/shop/web@run-1"
+
+func workloadsToGuard(t *testing.T) []guarded {
+	t.Helper()
+	var out []guarded
+	for _, kind := range harness.Kinds {
+		ref := kind.Ref("web")
+		saved := map[string]any{}
+		for _, pointer := range pods.Borrowed()[pods.Key(ref)] {
+			saved[pointer] = nil
+			require.Contains(t, theirs[pods.Key(ref)], pointer, "this table has an edit for every borrowed field")
+		}
+		settings, err := json.Marshal(map[string]any{"name": "web", "settings": saved})
+		require.NoError(t, err)
+		spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "none"}},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "none"}},
+				"spec": map[string]any{"nodeSelector": map[string]any{"no": "node"}, "containers": []any{map[string]any{"name": "app", "image": "registry.test/web:v1"}}}}}
+		if kind.Kind != "DaemonSet" {
+			spec["replicas"] = int64(0)
+		}
+		if kind.Kind == "StatefulSet" {
+			spec["serviceName"] = "web"
+		}
+		out = append(out, guarded{name: kind.Title, gvr: kind.GVR, fields: theirs[pods.Key(ref)], object: map[string]any{
+			"apiVersion": ref.APIVersion, "kind": ref.Kind, "spec": spec,
+			"metadata": map[string]any{"labels": map[string]any{"slipway.io/claimed": "true"}, "annotations": map[string]any{
+				"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": string(settings)}}}})
+	}
+	return out
+}
+
+func routesToGuard() []guarded {
+	port := []any{map[string]any{"name": "http", "port": int64(80)}}
+	rule := func(service string) []any {
+		return []any{map[string]any{"backendRefs": []any{map[string]any{"name": service, "port": int64(80)}}}}
+	}
+	ingress := func(service string) map[string]any {
+		return map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": service, "port": map[string]any{"number": int64(80)}}}}
+	}
+	weight := jsonpatch.Annotation("nginx.ingress.kubernetes.io/canary-weight")
+	tag := jsonpatch.Label("mesh.example/tag")
+	return []guarded{
+		held("Service", "v1", "services", map[string]any{"ports": port, "selector": map[string]any{"app": "web", "v": "1"}},
+			map[string]any{"/spec/selector": map[string]any{"app": "web"}}),
+		held("Ingress", "networking.k8s.io/v1", "ingresses", ingress("web-canary"),
+			map[string]any{"/spec": ingress("web"), weight: "90"}),
+		held("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes", map[string]any{"rules": rule("web-canary")},
+			map[string]any{"/spec/rules": rule("web")}),
+		held("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}},
+			map[string]any{"/spec": map[string]any{"hosts": []any{"web", "other"}}, tag: "theirs"}),
+		held("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers", map[string]any{"minReplicas": int64(4), "maxReplicas": int64(4),
+			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+			map[string]any{"/spec/minReplicas": int64(2), "/spec/maxReplicas": int64(9)}),
+	}
+}
+
+// held is an object of which these fields are borrowed.
+func held(kind, version, resource string, spec, fields map[string]any) guarded {
+	group, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		panic(err) // a constant
+	}
+	var undo []jsonpatch.Op
+	for _, pointer := range slices.Sorted(maps.Keys(fields)) {
+		undo = append(undo, jsonpatch.Remove(pointer))
+	}
+	restore, err := json.Marshal(undo)
+	if err != nil {
+		panic(err) // plain data
+	}
+	return guarded{name: kind, gvr: group.WithResource(resource), fields: fields, object: map[string]any{
+		"apiVersion": version, "kind": kind, "spec": spec,
+		"metadata": map[string]any{"labels": map[string]any{"app": "web"}, "annotations": map[string]any{
+			"slipway.io/held-by": guardHolder, "slipway.io/restore": string(restore)}}}}
+}
+
+// What nobody has borrowed is nobody's to guard: fields that the release hasn't saved, and objects without a mark.
+func TestGuardLeavesTheRestAlone(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	g := e.InstallGuard(t)
+	g.Over(t, e.Apps)
+	e.Subject(harness.Deployment, "free", nil)
+	e.PatchObject(harness.Deployment, "free", `{"metadata":{"annotations":{"slipway.io/replicas":"3"}},"spec":{"minReadySeconds":3}}`)
+	require.EqualValues(t, 3, at(e.Object(harness.Deployment, "free"), "/spec/minReadySeconds"), "it is not borrowed")
+	e.Subject(harness.Deployment, "held", func(o map[string]any) {
+		o["metadata"].(map[string]any)["labels"] = map[string]any{"slipway.io/claimed": "true"}
+		o["metadata"].(map[string]any)["annotations"] = map[string]any{"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": `{"settings":{"/spec/paused":null}}`}
+	})
+	e.PatchObject(harness.Deployment, "held", `{"spec":{"minReadySeconds":3,"paused":true}}`)
+	after := e.Object(harness.Deployment, "held")
+	require.EqualValues(t, 3, at(after, "/spec/minReadySeconds"), "this field is not borrowed")
+	require.Nil(t, at(after, "/spec/paused"), "this one is")
+	e.Scale(harness.Deployment, "held", 2)
+	e.WaitReadyPods("held", 2)
+	require.NotEmpty(t, e.Object(harness.Deployment, "held").GetAnnotations()["deployment.kubernetes.io/revision"], "its controller writes what it writes")
+	out := e.TryKubectl("-n", e.Apps, "label", "deployment", "held", "slipway.io/claimed-")
+	require.Contains(t, out, "slipway.io/claimed belongs to the running release rollout/default/shop/web")
+	require.True(t, strings.Contains(out, "slipway.io/repair=<your name>"), "it names the way out: %s", out)
+	e.Kubectl("-n", e.Apps, "delete", "deployment", "held")
+}

@@ -1,0 +1,93 @@
+package harness
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/rollout"
+)
+
+// EngineUser is the identity of engines that tests run behind a guard.
+const EngineUser = "slipway-test-engine"
+
+// labelTestGuard stands on the namespaces that the guard of one test holds for.
+const labelTestGuard = "slipway.io/test-guard"
+
+// Guard is a guard in the API server that one test has installed, for namespaces of its own.
+type Guard struct {
+	Name  string
+	stack Stack
+}
+
+// InstallGuard installs a guard that lets EngineUser pass, and no other. It holds for no namespace yet.
+func (s Stack) InstallGuard(t testing.TB) *Guard {
+	t.Helper()
+	g := &Guard{Name: RandomName("guard"), stack: s}
+	run := func(args ...string) {
+		out, err := exec.Command(s.Binary("slipway"), append([]string{"guard"}, append(args, "--name", g.Name, "--kubeconfig", s.Kubeconfig)...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	t.Cleanup(func() { run("remove") })
+	run("install", "--engine-identity", EngineUser, "--namespace-selector", labelTestGuard+"="+g.Name)
+	return g
+}
+
+// Over has the guard hold for a namespace, and waits until it does.
+func (g *Guard) Over(t testing.TB, namespace string) {
+	t.Helper()
+	LabelNamespace(t, g.stack.Kube, namespace, guard.LabelGuard, "")
+	LabelNamespace(t, g.stack.Kube, namespace, labelTestGuard, g.Name)
+	services := g.stack.Kube.CoreV1().Services(namespace)
+	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{rollout.AnnotationHeldBy: "probe",
+		rollout.AnnotationRestore: `[{"op":"remove","path":"/spec/selector"}]`}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "probe"}}}
+	_, err := services.Create(context.Background(), probe, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, refused := services.Patch(context.Background(), probe.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"slipway.io/held-by":null}}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		kept, err := services.Patch(context.Background(), probe.Name, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return apierrors.IsForbidden(refused) && err == nil && kept.Spec.Selector["app"] == "probe"
+	}, Patience, Tick, "the guard is not in force")
+	require.NoError(t, services.Delete(context.Background(), probe.Name, metav1.DeleteOptions{}))
+}
+
+// As is the stack's administrator in another's name.
+func (s Stack) As(user string) *rest.Config {
+	config := rest.CopyConfig(s.REST)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	return config
+}
+
+// KubeconfigAs is a kubeconfig of the stack's administrator in another's name.
+func (s Stack) KubeconfigAs(t testing.TB, user string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(s.Kubeconfig)
+	require.NoError(t, err)
+	for _, info := range config.AuthInfos {
+		info.Impersonate, info.ImpersonateGroups = user, []string{"system:masters"}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// StartGuarded runs an engine of EngineUser behind a guard of the test's own.
+func StartGuarded(t testing.TB) (*Engine, *Guard) {
+	t.Helper()
+	g := SharedStack(t).InstallGuard(t)
+	e := Start(t, Options{Kubeconfig: func(e *Engine) string { return e.KubeconfigAs(t, EngineUser) }})
+	return e, g
+}
