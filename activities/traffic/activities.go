@@ -26,6 +26,8 @@ type Options struct {
 	Sandbox []string
 	// ListenFor is how long one attempt waits for endpoints before it gives its place back; default 10 s.
 	ListenFor time.Duration
+	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
+	Repairing bool
 	// Logger takes what is worth knowing beyond the results; default: slog's.
 	Logger *slog.Logger
 }

@@ -117,6 +117,9 @@ func (a *Activities) patch(ctx context.Context, p place, ops []jsonpatch.Op, dry
 // write makes a write on an object that marks stay on. The API server is first asked what it would keep, defaults and webhooks included:
 // the digest of that is noted on the object, and when it is what is there already nothing is written. It says whether something was.
 func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w *traffic.Write) (bool, error) {
+	if err := a.repaired(p, live); err != nil {
+		return false, err
+	}
 	kept, err := a.patch(ctx, p, w.Stamp(""), true)
 	if noDryRun(err) {
 		kept, err = jsonpatch.Apply(live, w.Changes), nil
@@ -131,8 +134,20 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 	return true, a.send(ctx, p, live, w.Stamp(digest))
 }
 
+// repaired is the failure of a write on an object that somebody has taken into their own hands.
+func (a *Activities) repaired(p place, live traffic.Object) error {
+	by := meta(live).GetAnnotations()[rollout.AnnotationRepair]
+	if by == "" || a.options.Repairing {
+		return nil
+	}
+	return rollout.Repaired(p.String(), by)
+}
+
 // send makes a write.
 func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops []jsonpatch.Op) error {
+	if err := a.repaired(p, live); err != nil {
+		return err
+	}
 	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.before")
 	_, err := a.patch(ctx, p, ops, false)
 	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.after")
@@ -165,6 +180,9 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 
 // remove deletes exactly the object that was read.
 func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) error {
+	if err := a.repaired(p, live); err != nil {
+		return err
+	}
 	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.before")
 	err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
 	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.after")

@@ -33,6 +33,8 @@ type Options struct {
 	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
+	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
+	Repairing bool
 	// TrafficPreflight is the traffic's part of a rollout's preflight, of a namespace that is served; nil: a rollout that routes is refused.
 	TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error)
 }
@@ -42,6 +44,7 @@ type Activities struct {
 	cluster  kube.Cluster
 	options  Options
 	notifier *notifier
+	guard    guardView
 }
 
 // New makes the activities of one cluster. The clients' own limits on requests per second apply.

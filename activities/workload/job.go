@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -80,6 +81,14 @@ func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	return t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
 }
 
+// repairer is who has taken an object into their own hands, "" when nobody has, or when it is us.
+func (a *Activities) repairer(o *unstructured.Unstructured) string {
+	if a.options.Repairing {
+		return ""
+	}
+	return o.GetAnnotations()[rollout.AnnotationRepair]
+}
+
 // change is one write on an object as it was read; point and step name its failpoints.
 type change struct {
 	resource    schema.GroupVersionResource
@@ -91,6 +100,9 @@ type change struct {
 // patch makes one write, and returns the object as it is then: nil when the change has to be decided anew, since most likely somebody was
 // faster. A change that is rejected twice on the same version is refused.
 func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, error) {
+	if by := t.a.repairer(c.object); by != "" {
+		return nil, rollout.Repaired(c.object.GetKind()+" "+c.object.GetNamespace()+"/"+c.object.GetName(), by)
+	}
 	body, err := json.Marshal(c.ops)
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
 		Busy:     annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()), Template: pods.Digest(templateOf(o)),
 	}
-	seen.Now, seen.Update = t.a.options.Now(), updateRevision(o)
+	seen.Now, seen.Update, seen.Repairer = t.a.options.Now(), updateRevision(o), t.a.repairer(o)
 	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {

@@ -158,7 +158,14 @@ func (w *Who) Complete() {
 	if w.Actor = strings.TrimSpace(w.Actor); w.Actor != "" {
 		return
 	}
-	if current, err := user.Current(); err == nil {
-		w.Actor = current.Username
+	w.Actor = SystemUser()
+}
+
+// SystemUser is the name of the operating system's user, "" when it has none.
+func SystemUser() string {
+	current, err := user.Current()
+	if err != nil {
+		return ""
 	}
+	return current.Username
 }

@@ -20,10 +20,9 @@ const long = `Finish or undo a rollout that stopped halfway: move all pods, Serv
 version or to the new one. It needs only a kubeconfig: no engine, no Temporal. It reads the original settings from the objects themselves
 and restores them in the order in which a rollout ends, so that no Service is ever without pods.
 
-While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead: the engine may conflict with manual changes. To
-make sure that it does nothing meanwhile, stop its processes first, or terminate the workflow:
-
-  temporal workflow terminate --workflow-id rollout/default/NAMESPACE/NAME
+While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead. The repair first takes the objects over, by the
+annotation slipway.io/repair: an engine that still runs writes nothing more to them, and the guard in the API server lets the repair
+through. Each object loses the annotation when it is restored.
 
 You can interrupt it and run it again at any time. The exit codes:
 

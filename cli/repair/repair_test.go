@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -69,6 +71,10 @@ func (h *recorded) Finish(_ context.Context, r rollout.FinishRequest) (rollout.M
 
 func (h *recorded) Route(_ context.Context, r rollout.RouteRequest) (rollout.RouteResult, error) {
 	return rollout.RouteResult{Modified: true}, h.answer(string(r.Action), r.Claim)
+}
+
+func (h *recorded) Borrowed(context.Context, rollout.RouteRequest) ([]kube.Ref, error) {
+	return nil, nil
 }
 
 // session is what a repair printed, and how long it waited between its attempts.
@@ -125,6 +131,9 @@ to bring it home to the stable version:
 5 of 5: take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim
 Deployment shop/web is whole, of the stable version; nothing of the rollout is left on it
 `, s.out.String())
+	object, err := tools.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotEmpty(t, object.GetAnnotations()[rollout.AnnotationRepair], "it is taken over first; these hands never give it back")
 	require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.pauses,
 		"whatever follows a change of the routes waits until it has taken effect")
 	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop shop/web", "a living engine would be surprised")

@@ -31,6 +31,7 @@ type hands interface {
 	Begin(context.Context, rollout.BeginRequest) (rollout.BeginResult, error)
 	Finish(context.Context, rollout.FinishRequest) (rollout.MoveResult, error)
 	Route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error)
+	Borrowed(context.Context, rollout.RouteRequest) ([]kube.Ref, error)
 }
 
 const (
@@ -54,7 +55,7 @@ func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload
 	}
 	moves := rollout.RepairMoves(found.saved, to)
 	describe(a, found, moves, to)
-	r := &repairer{app: a, hands: tools.hands, left: found, to: to, timeout: o.timeout}
+	r := &repairer{app: a, hands: tools.hands, objects: tools.objects, left: found, to: to, timeout: o.timeout}
 	if to == rollout.SideNew {
 		if r.template, r.change, err = found.newVersion(ctx, tools.objects); err != nil {
 			return broken(ctx, a, o, err)
@@ -92,6 +93,7 @@ func broken(ctx context.Context, a *app.App, o options, err error) error {
 type repairer struct {
 	app     *app.App
 	hands   hands
+	objects dynamic.Interface
 	left    left
 	to      rollout.Side
 	timeout time.Duration
@@ -115,6 +117,9 @@ func (r *repairer) run(ctx context.Context, moves []rollout.FinalMove) error {
 	case saved != r.left.claim:
 		// Somebody has adopted the split, and may not have taken over all that routes to it.
 		r.subject.TakeOver = saved
+	}
+	if err := r.take(ctx); err != nil {
+		return err
 	}
 	err := r.patiently(ctx, func(s rollout.Subject) error {
 		begun, err := r.hands.Begin(ctx, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: r.left.saved.Style}, Adopt: true})
@@ -244,6 +249,10 @@ type bothHands struct {
 }
 
 // Route makes one change of the traffic.
+func (h bothHands) Borrowed(ctx context.Context, request rollout.RouteRequest) ([]kube.Ref, error) {
+	return h.traffic.Borrowed(ctx, request)
+}
+
 func (h bothHands) Route(ctx context.Context, request rollout.RouteRequest) (rollout.RouteResult, error) {
 	return h.traffic.Route(ctx, request)
 }
@@ -255,10 +264,10 @@ func newTools(config *rest.Config) (*tools, error) {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	routes, err := traffic.New(typed, objects, traffic.Options{Logger: log})
+	routes, err := traffic.New(typed, objects, traffic.Options{Repairing: true, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	pods := workload.New(typed, objects, workload.Options{Logger: log})
+	pods := workload.New(typed, objects, workload.Options{Repairing: true, Logger: log})
 	return &tools{objects: objects, hands: bothHands{Activities: pods, traffic: routes}, close: pods.Stop}, nil
 }

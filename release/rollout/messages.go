@@ -68,6 +68,8 @@ type SharedTraffic struct {
 // PreflightResult lists what cannot be done; empty: everything can.
 type PreflightResult struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
+	// Notices are what is not in the rollout's way, and people should know before it starts.
+	Notices []string `json:"notices,omitempty"`
 	// Holder is the claim that another release has on the workload or on an object that routes to it, and On that object; "" when it is free.
 	Holder string `json:"holder,omitempty"`
 	On     string `json:"on,omitempty"`

@@ -21,6 +21,8 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	case seen.Busy != "":
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that once more, which gives them back",
 			s.Workload)
+	case seen.Repairer != "":
+		return rollout.Repaired(s.Workload.String(), seen.Repairer).Message
 	case seen.Replicas == 0:
 		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
 	}
@@ -51,7 +53,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	switch {
 	case seen.Deleting:
 		return failf(failure.Gone, "%s is being deleted by somebody else", s.Workload)
-	case seen.SavedProblem != "":
+	case seen.SavedProblem != "", seen.Repairer != "":
 		return failf(failure.Refused, "%s", Refuses(tech, s, seen))
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost, "%s: somebody removed the annotation %s: look at its template and update settings by hand", s.Workload,

@@ -211,7 +211,8 @@ func (f *finish) release() NextAction {
 	}
 	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left", min(seen.Ready, seen.Replicas), seen.Replicas)
 	return f.last("take away what is the rollout's, the claim last", &workloadops.Write{Step: "release", Settings: seen.changed(settings...),
-		Remove: []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, workloadops.AnnotationClaimedBy}})
+		Remove: []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, rollout.AnnotationRepair,
+			workloadops.AnnotationClaimedBy}})
 }
 
 // last ends the move with a write that gives the claim back.

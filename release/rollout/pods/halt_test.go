@@ -172,3 +172,31 @@ func TestAReleaseGivesBackWhatComesLast(t *testing.T) {
 	require.True(t, d.Write.Release && d.Ends, "the claim goes with it")
 	require.Equal(t, []workloadops.Setting{{Path: "/spec/strategy", Value: own}}, d.Write.Settings)
 }
+
+// TestRepairedByAPerson writes nothing to a workload that somebody has taken into their own hands, in no move and to no end, and says who that is.
+func TestRepairedByAPerson(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begin := rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}
+	seen := w.observe()
+	seen.Repairer = "anna"
+	d := pods.Begin(tech, begin, seen)
+	require.Equal(t, failure.Refused, d.Failure.Kind, "a rollout does not begin on it")
+	require.Contains(t, d.Reason, "is being repaired by anna: nothing is written to it")
+
+	begun := pods.Begin(tech, begin, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	seen = w.observe()
+	seen.Repairer = "anna"
+	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("20%"), Template: newTemplate, PutBack: true}
+	for reason, d := range map[string]pods.NextAction{
+		"no pod is moved":             pods.Move(tech, move, seen),
+		"it is not brought home":      pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideStable}, seen),
+		"nor is the claim given back": pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze}, seen),
+	} {
+		require.NotNil(t, d.Failure, reason)
+		require.Equal(t, failure.Drift, d.Failure.Kind, reason)
+		require.Contains(t, d.Failure.Message, "remove its annotation slipway.io/repair", reason)
+	}
+}

@@ -117,6 +117,8 @@ func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
 		return failf(failure.ClaimLost,
 			"%s: somebody removed the annotation %s, so what was borrowed is not known: look at its template and update settings by hand",
 			s.Workload, rollout.AnnotationSaved), true
+	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
+		return next(workloadops.Fail(rollout.Repaired(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
 		return NextAction{}, false
 	case s.TakeOver != "" && seen.Claim == s.TakeOver:

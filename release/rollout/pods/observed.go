@@ -20,6 +20,8 @@ type Observed struct {
 	Rest *rollout.Rest
 	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
+	// Repairer is who has taken the workload into their own hands (rollout.AnnotationRepair); "" when nobody has, or when it is us.
+	Repairer string
 	// UID is the workload's own: one that was deleted and made again has another.
 	UID string
 	// Template is the digest of the live pod template (SHA-256 of its canonical JSON).
