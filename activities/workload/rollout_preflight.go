@@ -28,6 +28,9 @@ func (a *Activities) PreflightRollout(ctx context.Context, req rollout.Preflight
 	if err == nil {
 		err = p.traffic(ctx)
 	}
+	if err == nil && len(p.result.Refusals) == 0 {
+		err = p.guarded(ctx)
+	}
 	if err != nil {
 		return rollout.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}

@@ -60,6 +60,7 @@ func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []schema.
 	case found.Unsettled != "":
 		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins", found.Unsettled, wait))
 	}
+	warnings = append(warnings, found.Notices...)
 	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
 }
 

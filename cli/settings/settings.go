@@ -40,6 +40,7 @@ type Settings struct {
 	KubeQPS                float32
 	KubeBurst              int
 	InstallCRDs            bool
+	InstallGuard           bool
 	Parties                []string
 	WatchNamespaces        []string
 	ServingsInAnyNamespace bool
@@ -213,6 +214,8 @@ func behindThem(s *Settings) []definition {
 				"cluster need two"},
 		{name: "install-crds", fallback: "false", inDev: "true", groups: frontEnd, into: &s.InstallCRDs,
 			description: "install or update the custom resource definitions at the start"},
+		{name: "install-guard", fallback: "true", groups: []Group{Dev}, into: &s.InstallGuard,
+			description: "install the guard in the API server at the start, as slipway guard install does"},
 		{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, into: &s.Parties,
 			description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; " +
 				"empty: the engine's queue and the default party's"},

@@ -33,7 +33,9 @@ works on, and connects outwards only. With --party it serves only that party's q
 
 func devCommand() *cobra.Command {
 	command := engineCommand(settings.Dev, runDev, "Server and worker in one process", `Server and worker in one process, against a cluster
-and a Temporal server that are there already. It installs the custom resource definitions unless told otherwise.`)
+and a Temporal server that are there already. It installs the custom resource definitions and the guard in the API
+server unless told otherwise. Give it a kubeconfig with an identity of its own: the guard can't tell the engine from a person with the same
+identity.`)
 	command.Example = `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`
 	return command
 }

@@ -17,7 +17,7 @@ say() { printf '\n== %s\n' "$*"; }
 start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
-    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --kubeconfig "$KUBECONFIG" \
+    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --kubeconfig "$SLIPWAY_DEV_ENGINE_KUBECONFIG" \
     --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
   local deadline=$((SECONDS + 60))
   until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do

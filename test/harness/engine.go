@@ -96,8 +96,12 @@ func (e *Engine) Server(o Options) *Process {
 
 // serving are the arguments of a command that serves the engine's addresses.
 func (e *Engine) serving(command string) []string {
-	return []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen", e.KusciaGRPC,
+	args := []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen", e.KusciaGRPC,
 		"--temporal-ui", e.TemporalUI, "--install-crds=true"}
+	if command == "dev" { // the guard of one engine would hold for the workloads of all
+		args = append(args, "--install-guard=false")
+	}
+	return args
 }
 
 // Worker starts another worker process.

@@ -22,7 +22,7 @@ start_kubernetes() {
     done
   fi
   for part in $kubernetes_parts; do wait_for_component "$part"; done
-  if [ -n "$dead" ]; then prepare_cluster; fi
+  if [ -n "$dead" ] || [ ! -f "$dir/engine.kubeconfig" ]; then prepare_cluster; fi
 }
 
 install_cluster() {
@@ -119,7 +119,7 @@ prepare_cluster() {
   local log=$dir/logs/prepare.log
   if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" -f "$here/kwok/pods-go-when-asked.yaml" &&
     kubectl wait --for=condition=Ready nodes --all --timeout=60s &&
-    apply_definitions; } >"$log" 2>&1; then
+    apply_definitions && make_engine_account; } >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     fail "the cluster could not be prepared: see $log"
   fi
@@ -129,6 +129,22 @@ apply_definitions() {
   if ! compgen -G "$root/deploy/crds/*.yaml" >/dev/null; then return 0; fi
   kubectl apply --server-side --force-conflicts -f "$root/deploy/crds" &&
     kubectl wait --for=condition=Established -f "$root/deploy/crds" --timeout=60s
+}
+
+# The engine has an identity of its own, the service account of deploy/rbac, so that the guard in the API server can tell it from people. On this
+# stack the account may do everything.
+make_engine_account() {
+  local token
+  kubectl create namespace slipway --dry-run=client -o yaml | kubectl apply --server-side -f - &&
+    kubectl -n slipway create serviceaccount slipway --dry-run=client -o yaml | kubectl apply --server-side -f - &&
+    kubectl create clusterrolebinding slipway-dev --clusterrole=cluster-admin --serviceaccount=slipway:slipway --dry-run=client -o yaml |
+    kubectl apply --server-side -f - &&
+    token=$(kubectl -n slipway create token slipway --duration=8760h) || return 1
+  (umask 077 && kubectl config view --raw --flatten >"$dir/engine.kubeconfig.partial")
+  "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config set-credentials slipway-engine --token="$token" &&
+    "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config set-context --current --user=slipway-engine &&
+    "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config delete-user "kwok-$cluster_name" &&
+    mv "$dir/engine.kubeconfig.partial" "$dir/engine.kubeconfig"
 }
 
 # start_component NAME: and wait until it serves. The API server's clients try again only after up to a minute when it was

@@ -1,0 +1,146 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// guardKept is how long what was read of the guard is taken as true.
+const guardKept = 10 * time.Second
+
+// guardView is what this worker knows of the guard in the API server.
+type guardView struct {
+	mu   sync.Mutex
+	till time.Time
+	// served says that the cluster has mutating policies; unknown that the worker may not read them.
+	served, unknown bool
+	found           []guard.Installed
+	// user is the worker's own name.
+	user string
+}
+
+// look reads the guard, at most every guardKept. The lock is held meanwhile: one answer does for all.
+func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Time) error {
+	if now.Before(v.till) {
+		return nil
+	}
+	versions, err := kube.FindPolicyVersions(cluster.Client.Discovery())
+	if err != nil {
+		return err
+	}
+	objects, err := cluster.Guards(ctx, versions, "")
+	if v.unknown = err != nil && (kube.Classify(err) == kube.Forbidden || kube.Classify(err) == kube.Refused); err != nil && !v.unknown {
+		return err
+	}
+	v.served, v.found = versions.Mutating != "", guard.Find(objects)
+	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if v.user = ""; err == nil {
+		v.user = review.Status.UserInfo.Username
+	}
+	v.till = now.Add(guardKept)
+	return nil
+}
+
+// guarded says what the API server does not guard of what the rollout will borrow. An engine that the guard takes for somebody else could
+// not work: that is refused.
+func (p *rolloutPreflight) guarded(ctx context.Context) error {
+	v := &p.a.guard
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.look(ctx, p.a.cluster, p.a.options.Now()); err != nil {
+		return err
+	}
+	notice := func(format string, args ...any) {
+		p.result.Notices = append(p.result.Notices, fmt.Sprintf(format, args...))
+	}
+	namespace := p.req.Workload.Namespace
+	labels, known, err := p.namespaceLabels(ctx)
+	if err != nil {
+		return err
+	}
+	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool { return known && !i.Guards(labels) })
+	for _, i := range found {
+		if !i.Guards(labels) { // whether it does isn't known
+			continue
+		}
+		if v.user != "" && !i.Passes(v.user, namespace) {
+			p.refuse("", fmt.Sprintf("the guard %s of this cluster doesn't know this engine, so it would undo what the engine writes: "+
+				"run `slipway guard install` with --engine-identity %s", i.Name, v.user))
+		}
+	}
+	switch {
+	case v.unknown:
+		notice("it isn't known whether the API server guards this release: the worker may not list admission policies")
+	case !v.served:
+		notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
+			"the engine only restores what they change")
+	case len(found) == 0:
+		notice("the API server doesn't guard this release against edits by others; `slipway guard install` changes that")
+	default:
+		if missing := p.unguarded(found); len(missing) > 0 {
+			notice("the API server doesn't guard %s against edits by others; `slipway guard status` shows why", strings.Join(missing, ", "))
+		}
+	}
+	return nil
+}
+
+// namespaceLabels are the labels of the workload's namespace; they aren't known when the worker may not read it.
+func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[string]string, known bool, err error) {
+	o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: p.req.Workload.Namespace})
+	if err == nil {
+		return o.GetLabels(), true, nil
+	}
+	if class := kube.Classify(err); class == kube.Forbidden || class == kube.Refused || class == kube.Missing {
+		return nil, false, nil
+	}
+	return nil, false, err
+}
+
+// unguarded are the kinds that the rollout borrows and none of these installations guards. Custom objects are told apart by their group.
+func (p *rolloutPreflight) unguarded(found []guard.Installed) (missing []string) {
+	guards := func(is func(name string) bool) bool {
+		return slices.ContainsFunc(found, func(i guard.Installed) bool {
+			for name := range i.Version {
+				if is(name) && !slices.Contains(i.Unbound, name) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	needs := func(name string) {
+		if !guards(func(n string) bool { return n == name }) && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	group, kind, _ := strings.Cut(pods.Key(p.req.Workload.WorkloadRef), "/")
+	needs(strings.ToLower(kind) + "s." + group)
+	needs(guard.Marks)
+	for _, r := range p.req.Strategy.Routings {
+		switch needs("services"); {
+		case r.Ingress != nil:
+			needs("ingresses.networking.k8s.io")
+		case r.HTTPRoute != "":
+			needs("httproutes.gateway.networking.k8s.io")
+		}
+		for _, custom := range r.Custom {
+			group, _, _ := strings.Cut(custom.APIVersion, "/")
+			if name := custom.Kind + " of " + group; !guards(func(n string) bool { return strings.HasSuffix(n, "."+group) }) {
+				missing = append(missing, name)
+			}
+		}
+	}
+	return missing
+}

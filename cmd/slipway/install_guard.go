@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.uber.org/fx"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/cli/guard"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/kube"
+)
+
+// guardAgain is how long to wait before the guard is installed once more on a cluster that didn't answer.
+const guardAgain = 10 * time.Second
+
+// guardModule installs the guard in the API server. A cluster that doesn't take it is no reason not to start: preflights say what isn't
+// guarded.
+var guardModule = fx.Module("guard",
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) {
+		if !s.InstallGuard {
+			return
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		lc.Append(fx.StartStopHook(func() { go installGuard(ctx, config, log) }, cancel))
+	}),
+)
+
+func installGuard(ctx context.Context, config *rest.Config, log *slog.Logger) {
+	for {
+		told, err := guard.Ensure(ctx, config)
+		switch {
+		case err == nil:
+			log.InfoContext(ctx, "guard", "said", told)
+			return
+		case ctx.Err() != nil:
+			return
+		case kube.Classify(err) != kube.Unreachable:
+			log.WarnContext(ctx, "the guard could not be installed", "error", err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(guardAgain):
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
+)
+
+// beginGuarded is begin behind a guard.
+func beginGuarded(t *testing.T, e *harness.Engine, g *harness.Guard, c cell, change func(object map[string]any)) *release {
+	t.Helper()
+	r := prepare(t, e, c, func(object map[string]any, _ *harness.Rollout) {
+		if change != nil {
+			change(object)
+		}
+	})
+	g.Over(t, r.Apps)
+	r.StartRollout(r.rollout)
+	return r
+}
+
+// neighbour applies a manifest every second, as a GitOps controller that heals does, by server-side apply with force.
+type neighbour struct {
+	manifest atomic.Pointer[[]byte]
+	applied  atomic.Int64
+}
+
+func (n *neighbour) sets(t *testing.T, manifest map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(manifest)
+	require.NoError(t, err)
+	n.manifest.Store(&raw)
+}
+
+// heals applies until the test ends.
+func (n *neighbour) heals(t *testing.T, r *release) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	workloads := r.Dynamic(t).Resource(r.rollout.Kind.GVR).Namespace(r.Apps)
+	force := true
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_, err := workloads.Patch(ctx, r.rollout.Name, types.ApplyPatchType, *n.manifest.Load(), metav1.PatchOptions{FieldManager: "gitops", Force: &force})
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("the neighbour's apply failed: %v", err)
+			}
+			n.applied.Add(1)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
+
+// waits returns when the neighbour has applied that often from now on.
+func (n *neighbour) waits(t *testing.T, times int64) {
+	t.Helper()
+	until := n.applied.Load() + times
+	require.Eventually(t, func() bool { return n.applied.Load() >= until }, harness.Patience, harness.Tick, "the neighbour applies")
+}
+
+// Behind the guard a canary in place goes to its end while somebody else applies the manifest every second, whole: strategy, limits and all. With the engine
+// dead at a rest even the manifest with the old image moves no pod.
+func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	manifest := map[string]any{}
+	r := beginGuarded(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx), func(object map[string]any) {
+		spec := object["spec"].(map[string]any)
+		spec["minReadySeconds"], spec["progressDeadlineSeconds"], spec["paused"], spec["revisionHistoryLimit"] = int64(1), int64(600), false, int64(5)
+		manifest = runtime.DeepCopyJSON(object)
+	})
+	fresh := runtime.DeepCopyJSON(manifest)
+	containers, _, err := unstructured.NestedSlice(fresh, "spec", "template", "spec", "containers")
+	require.NoError(t, err)
+	containers[0].(map[string]any)["image"] = r.rollout.NewestImage()
+	require.NoError(t, unstructured.SetNestedSlice(fresh, containers, "spec", "template", "spec", "containers"))
+	r.rest(1)
+	var n neighbour
+	n.sets(t, fresh)
+	n.heals(t, r)
+	n.waits(t, 3)
+	r.watch.RequirePromises(t)
+
+	e.Processes[0].Kill()
+	n.waits(t, 3)
+	n.sets(t, manifest)
+	n.waits(t, 5)
+	require.Equal(t, true, at(r.object(), "/spec/paused"), "the rest is kept, whatever is applied")
+	r.watch.WaitCount(t, observer.Count{Stable: 3, StableReady: 3, New: 1, NewReady: 1})
+	r.watch.RequirePromises(t)
+	n.sets(t, fresh)
+	n.waits(t, 2)
+
+	e.Processes[0] = e.Dev(harness.Options{})
+	e.WaitReady()
+	r.approve(1)
+	r.approve(2)
+	r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
+	r.watch.RequirePromises(t)
+	require.Nil(t, at(r.object(), "/spec/paused"), "it is given back")
+}
+
+// A canary and a blue-green go to their ends behind the guard: nothing that the engine or a native controller writes is held up.
+func TestGuardedRollouts(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	for name, c := range map[string]cell{
+		"InPlace":   deploymentBy(strategy.StylePartition, harness.Nginx),
+		"BlueGreen": deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := beginGuarded(t, e, g, c, nil)
+			r.approveAll(1)
+			r.endsNew()
+		})
+	}
+}
+
+// The other kinds and providers.
+func TestLongGuardedRollouts(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	for _, c := range []cell{deploymentBy(strategy.StyleCanary, harness.Gateway), {harness.StatefulSet, strategy.StylePartition, harness.Istio},
+		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			r := beginGuarded(t, e, g, c, nil)
+			r.approveAll(1)
+			r.endsNew()
+		})
+	}
+}
+
+// With the engine dead and the guard in force, a person brings the workload home: by slipway repair, and by the commands that stand on it.
+func TestRepairBehindTheGuard(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	cells := []struct {
+		title string
+		cell  cell
+		to    rollout.Side
+		bring func(r *release, to rollout.Side)
+	}{
+		{"repair", deploymentBy(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
+		{"recover", deploymentBy(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
+		{"blue-green", deploymentBy(strategy.StyleBlueGreen, harness.Nginx), rollout.SideStable, (*release).repair},
+	}
+	var waiting []*stranded
+	for _, c := range cells {
+		r := beginGuarded(t, e, g, c.cell, nil)
+		r.rest(1)
+		waiting = append(waiting, &stranded{release: r, title: c.title, to: c.to, bring: c.bring})
+	}
+	e.Processes[0].Kill()
+	for _, r := range waiting {
+		t.Run(r.title, func(t *testing.T) {
+			t.Parallel()
+			r.comesHome(t)
+		})
+	}
+}
+
+// Somebody takes the workload over while the engine lives: the engine writes nothing more to it, and says so until they give it back.
+func TestSomebodyTakesTheWorkloadOver(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
+	r.rest(1)
+	r.Kubectl("-n", r.Apps, "annotate", "deployment", r.rollout.Name, "slipway.io/repair=anna")
+	r.PatchObject(r.rollout.Kind, r.rollout.Name, `{"spec":{"minReadySeconds":5}}`)
+	status := r.WaitRollout(r.rollout.Name, "it waits for anna", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
+	require.Contains(t, status.Reason, fmt.Sprintf("Deployment %s/%s is being repaired by anna: nothing is written to it", r.Apps, r.rollout.Name))
+	require.EqualValues(t, 5, at(r.object(), "/spec/minReadySeconds"), "it is theirs")
+	r.MustVerb(r.rollout.Name, "retry", "")
+	r.WaitRollout(r.rollout.Name, "it goes on waiting for anna", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
+	require.EqualValues(t, 5, at(r.object(), "/spec/minReadySeconds"), "a retry changes nothing while anna works")
+	r.Kubectl("-n", r.Apps, "annotate", "deployment", r.rollout.Name, "slipway.io/repair-")
+	r.verb("rollback", "")
+	r.endsStable()
+}
