@@ -53,9 +53,13 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 	return nil
 }
 
-// guarded says what the API server does not guard of what the rollout will borrow. An engine that the guard takes for somebody else could
+// guarded says what the API server does not guard of what the rollout will borrow, unless its namespace wants no guard. An engine that the guard takes for somebody else could
 // not work: that is refused.
 func (p *rolloutPreflight) guarded(ctx context.Context) error {
+	labels, known, err := p.namespaceLabels(ctx)
+	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
+		return err
+	}
 	v := &p.a.guard
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,10 +70,6 @@ func (p *rolloutPreflight) guarded(ctx context.Context) error {
 		p.result.Notices = append(p.result.Notices, fmt.Sprintf(format, args...))
 	}
 	namespace := p.req.Workload.Namespace
-	labels, known, err := p.namespaceLabels(ctx)
-	if err != nil {
-		return err
-	}
 	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool { return known && !i.Guards(labels) })
 	for _, i := range found {
 		if !i.Guards(labels) { // whether it does isn't known

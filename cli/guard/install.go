@@ -19,7 +19,8 @@ The engine's own edits must pass, so the guard needs to know who the engine is. 
 system:serviceaccount:slipway:slipway, and system:serviceaccount:{namespace}:slipway-party in the namespace of the edited object. Give
 --engine-identity, once for each, if your engine or a party's worker has another account; it replaces the defaults.
 
-A namespace with the label slipway.io/guard=off is never guarded.`
+A namespace with the label slipway.io/guard is left out, unless --namespace-selector selects by that label: slipway.io/guard=off switches
+the guard off there.`
 
 // fieldManager is the name under which the API server notes the policies.
 const fieldManager = "slipway-guard"

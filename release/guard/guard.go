@@ -21,13 +21,14 @@ import (
 const (
 	// DefaultName is what the names of the policies begin with.
 	DefaultName = "slipway-guard"
-	// LabelGuard stands on the policies and their bindings: the name of the installation that they belong to.
+	// LabelGuard stands on the policies and their bindings: the name of the installation that they belong to. A namespace with it is guarded
+	// only by an installation that selects namespaces by it.
 	LabelGuard = "slipway.io/guard"
 	// AnnotationIdentities holds, as a JSON list, the identities that the guard lets through.
 	AnnotationIdentities = "slipway.io/engine-identities"
 	// InNamespace stands in an identity for the namespace of the object that is edited.
 	InNamespace = "{namespace}"
-	// NamespaceOff is the value of LabelGuard on a namespace that the guard leaves alone.
+	// NamespaceOff is the value of LabelGuard on a namespace that wants no guard.
 	NamespaceOff = "off"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	Name string
 	// Identities are the users whose edits pass: the engine's; default: DefaultIdentities.
 	Identities []string
-	// Namespaces selects the namespaces that are guarded; nil: all. One with the label LabelGuard: NamespaceOff never is.
+	// Namespaces selects the namespaces that are guarded; nil: all. One with LabelGuard is only if this selects by that label.
 	Namespaces *metav1.LabelSelector
 	// Custom are more kinds that scripts change, beside Istio's.
 	Custom []traffic.Kind
@@ -127,9 +128,10 @@ func (o Options) namespaces() *admission.MatchResources {
 	if o.Namespaces != nil {
 		selector = o.Namespaces.DeepCopy()
 	}
-	off := metav1.LabelSelectorRequirement{Key: LabelGuard, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceOff}}
-	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.String() == off.String() }) {
-		selector.MatchExpressions = append(selector.MatchExpressions, off)
+	own := func(r metav1.LabelSelectorRequirement) bool { return r.Key == LabelGuard }
+	if _, chosen := selector.MatchLabels[LabelGuard]; !chosen && !slices.ContainsFunc(selector.MatchExpressions, own) {
+		selector.MatchExpressions = append(selector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: LabelGuard, Operator: metav1.LabelSelectorOpDoesNotExist})
 	}
 	return &admission.MatchResources{NamespaceSelector: selector}
 }

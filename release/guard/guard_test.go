@@ -140,6 +140,12 @@ func TestWhatIsInstalled(t *testing.T) {
 	require.False(t, i.Guards(map[string]string{"team": "pay"}), "a namespace that is not selected")
 	require.False(t, i.Guards(map[string]string{"team": "shop", LabelGuard: NamespaceOff}), "a namespace that wants no guard")
 
+	selector, err = metav1.ParseToLabelSelector(LabelGuard + "=ours")
+	require.NoError(t, err)
+	chosen := Find(unstructureds(Policies(Options{Name: "ours", Namespaces: selector}, "v1", "v1")))[0]
+	require.True(t, chosen.Guards(map[string]string{LabelGuard: "ours"}), "a namespace that asks for this guard")
+	require.False(t, chosen.Guards(nil))
+
 	without := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetName() == "ours-services" && strings.HasSuffix(o.GetKind(), "Binding")
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
@@ -199,4 +201,31 @@ func TestSomebodyTakesTheWorkloadOver(t *testing.T) {
 	r.Kubectl("-n", r.Apps, "annotate", "deployment", r.rollout.Name, "slipway.io/repair-")
 	r.verb("rollback", "")
 	r.endsStable()
+}
+
+// Before a rollout starts, people are told what the API server doesn't guard. An engine that the guard takes for somebody else is refused: it could not work.
+func TestPreflightSaysWhatIsNotGuarded(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	e.Subject(harness.Deployment, "web", nil)
+	rollout := harness.Rollout{Kind: harness.Deployment, Name: "web", Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: deploymentBy(
+		strategy.StylePartition, harness.NoProvider).steps()}}
+	warnings := func(e *harness.Engine) string {
+		body, err := json.Marshal(rollout.Body(e.Apps))
+		require.NoError(t, err)
+		return string(e.Call("POST", "/api/v1/rollouts/validate", string(body)).Body)
+	}
+	require.NotContains(t, warnings(e), "guard", "its namespace wants no guard")
+	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, "nobody")
+	require.Contains(t, warnings(e), "the API server doesn't guard this release against edits by others")
+	g.Over(t, e.Apps)
+	require.Eventually(t, func() bool { return !strings.Contains(warnings(e), "guard") }, harness.Patience, harness.Tick, "everything is guarded")
+
+	stranger := harness.Shared(t)
+	stranger.Subject(harness.Deployment, "web", nil)
+	g.Over(t, stranger.Apps)
+	require.Eventually(t, func() bool {
+		return strings.Contains(warnings(stranger), "the guard "+g.Name+" of this cluster doesn't know this engine")
+	}, harness.Patience, harness.Tick, "it names the guard")
+	require.Equal(t, 422, stranger.TryStartRollout(rollout).Status)
 }

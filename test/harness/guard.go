@@ -21,9 +21,6 @@ import (
 // EngineUser is the identity of engines that tests run behind a guard.
 const EngineUser = "slipway-test-engine"
 
-// labelTestGuard stands on the namespaces that the guard of one test holds for.
-const labelTestGuard = "slipway.io/test-guard"
-
 // Guard is a guard in the API server that one test has installed, for namespaces of its own.
 type Guard struct {
 	Name  string
@@ -39,15 +36,14 @@ func (s Stack) InstallGuard(t testing.TB) *Guard {
 		require.NoError(t, err, "%s", out)
 	}
 	t.Cleanup(func() { run("remove") })
-	run("install", "--engine-identity", EngineUser, "--namespace-selector", labelTestGuard+"="+g.Name)
+	run("install", "--engine-identity", EngineUser, "--namespace-selector", guard.LabelGuard+"="+g.Name)
 	return g
 }
 
 // Over has the guard hold for a namespace, and waits until it does.
 func (g *Guard) Over(t testing.TB, namespace string) {
 	t.Helper()
-	LabelNamespace(t, g.stack.Kube, namespace, guard.LabelGuard, "")
-	LabelNamespace(t, g.stack.Kube, namespace, labelTestGuard, g.Name)
+	LabelNamespace(t, g.stack.Kube, namespace, guard.LabelGuard, g.Name)
 	services := g.stack.Kube.CoreV1().Services(namespace)
 	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{rollout.AnnotationHeldBy: "probe",
 		rollout.AnnotationRestore: `[{"op":"remove","path":"/spec/selector"}]`}},
