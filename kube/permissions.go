@@ -96,7 +96,11 @@ func (p *Permissions) Lacks(needs []Permission) string {
 	lacking := map[string][]string{}
 	for _, n := range needs {
 		if !p.allowed(n) {
-			lacking[n.Namespace] = append(lacking[n.Namespace], n.Verb+" "+n.Resource)
+			name := n.Resource
+			if n.Subresource != "" {
+				name += "/" + n.Subresource
+			}
+			lacking[n.Namespace] = append(lacking[n.Namespace], n.Verb+" "+name)
 		}
 	}
 	if len(lacking) == 0 {

@@ -200,6 +200,14 @@ func (s *Setup) run(ctx context.Context) {
 }
 
 func (s *Setup) prepare(ctx context.Context) error {
+	if err := s.prepareObjects(ctx); err != nil {
+		return err
+	}
+	_, err := s.store.Engine(ctx)
+	return err
+}
+
+func (s *Setup) prepareObjects(ctx context.Context) error {
 	if !s.install {
 		return s.store.CheckCRDs(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
@@ -22,6 +23,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // defaultNamespace is where the engine keeps its objects unless it is told otherwise.
@@ -50,6 +52,11 @@ type Store struct {
 	seen cache.SharedIndexInformer
 	// events tells of changes of servings, once Run was called.
 	events *servingEvents
+
+	engineName string
+	engineMu   sync.Mutex
+	// engine is what Engine has found; it never changes while the process lives.
+	engine workloadops.Engine
 }
 
 // New prepares a store on the namespace ("": defaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings

@@ -228,7 +228,7 @@ func (r *taskRun) startItem(n int) {
 	})
 	child := workflow.ExecuteChildWorkflow(ctx, TypeServiceRelease, ServiceReleaseInput{
 		Task: r.in.Task, Plan: r.in.Plan, Item: n + 1, Outline: it, UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds,
-		MaxConcurrentWorkloads: r.in.MaxConcurrentWorkloads,
+		MaxConcurrentWorkloads: r.in.MaxConcurrentWorkloads, Engine: r.in.Engine,
 	})
 	r.children[n] = child
 	workflow.Go(r.ctx, func(ctx workflow.Context) {

@@ -68,6 +68,8 @@ type DeployPlanInput struct {
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// Engine is the engine that runs the task, for its claims; none in tasks of an earlier build.
+	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
 // DeployPlanState is what a task has to remember when it continues as new. Nothing of it runs then.
@@ -98,6 +100,8 @@ type ServiceReleaseInput struct {
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// State is how far the release is, in a run that was continued as new; nil at a start.
 	State *ServiceReleaseState `json:"state,omitempty"`
+	// Engine is that of the task.
+	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
 // ServiceReleaseState is what a release of one service has to remember when it continues as new. Nothing is under way then.
@@ -175,6 +179,7 @@ type PreflightOutcome struct {
 	// Unreachable says why the party could not be asked; "" when it answered.
 	Unreachable string                `json:"unreachable,omitempty"`
 	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
+	Warnings    []workloadops.Refusal `json:"warnings,omitempty"`
 	// Rollout is what the check of a rollout found.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }
@@ -188,6 +193,8 @@ type RolloutInput struct {
 	State *machine.State `json:"state,omitempty"`
 	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
+	// Engine is the engine that runs the release, for its claim; none in releases of an earlier build.
+	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
 // RolloutVerbRequest is the payload of every verb of a rollout, as Update and as Signal. All fields are optional.

@@ -55,13 +55,20 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 			var result workloadops.PreflightResult
 			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}
 			ask(&outcomes[i], party.Queue, workloadops.ActivityPreflight, batch, &result, func() {
-				for _, refusal := range result.Refusals {
-					refusal.Index += from
-					outcomes[i].Refusals = append(outcomes[i].Refusals, refusal)
-				}
+				outcomes[i].Refusals = appendFrom(outcomes[i].Refusals, result.Refusals, from)
+				outcomes[i].Warnings = appendFrom(outcomes[i].Warnings, result.Warnings, from)
 			})
 		}
 	}
 	wg.Wait(ctx)
 	return outcomes, nil
+}
+
+// appendFrom adds what a batch was told, whose first request has that index.
+func appendFrom(all, batch []workloadops.Refusal, from int) []workloadops.Refusal {
+	for _, told := range batch {
+		told.Index += from
+		all = append(all, told)
+	}
+	return all
 }

@@ -75,8 +75,8 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
 		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled})}
 	self := r.info.WorkflowExecution
-	setup := machine.Setup{Asked: in.Asked, Claim: workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID}.String(),
-		Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
+	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
+	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {

@@ -107,7 +107,7 @@ func (r *itemRun) load() error {
 		return err
 	}
 	self := workflow.GetInfo(r.ctx).WorkflowExecution
-	holder := workloadops.Holder{WorkflowID: self.ID, RunID: self.RunID}
+	holder := workloadops.Holder{WorkflowID: self.ID, RunID: self.RunID, Engine: r.in.Engine}
 	r.orders = loaded.Workloads
 	r.works, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
 	for i := range r.orders {

@@ -103,6 +103,13 @@ func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 	return s
 }
 
+// claim is what stands on the parties' Deployments while the operation changes them.
+func (s *servingRun) claim() string {
+	holder := s.self
+	holder.Engine = s.in.Engine
+	return holder.String()
+}
+
 // adopt has a machine decide from now on.
 func (s *servingRun) adopt(m *serving.Machine) {
 	m.SetRun(s.self.String())
@@ -358,7 +365,7 @@ func (s *servingRun) start(party int, step serving.Step) {
 	request := serving.PartyRequest{
 		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(),
 		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
-		Source: s.source(step == serving.StepBack), Claim: s.self.String(),
+		Source: s.source(step == serving.StepBack), Claim: s.claim(),
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
 		KnownFailure: s.machine.KnownFailure(party),
 	}

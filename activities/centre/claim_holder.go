@@ -18,12 +18,20 @@ import (
 )
 
 // ClaimHolder says whether the workflow that holds a workload is dead: closed, forgotten, or of an interrupted task of the same plan
-// that the asking task has replaced. Only then may its claim be taken over.
+// that the asking task has replaced. Only then may its claim be taken over. Another engine's workflow is not known here: it counts as
+// alive.
 func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	holder := workloadops.ParseHolder(in.Claim)
+	engine, err := a.store.Engine(ctx)
+	if err != nil {
+		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
+	}
+	if holder.Engine.Differs(engine) {
+		return workloadops.ClaimHolderResult{Reason: workloadops.ForeignReason(holder)}, nil
+	}
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(in.Claim); ok {
 		return a.trafficHolder(ctx, namespace, name)
 	}
-	holder := workloadops.ParseHolder(in.Claim)
 	alive, reason, err := a.alive(ctx, holder)
 	if err != nil || !alive {
 		return workloadops.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
@@ -67,11 +75,16 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 		workflowsOf(holders))}, nil
 }
 
-// living are the holders whose workflow still runs, and the one that asks, if it is one: it lives.
+// living are the holders whose workflow still runs, and the one that asks, if it is one: it lives. So do those of other engines, for all
+// that is known here.
 func (a *Activities) living(ctx context.Context, holders []string, asking string) ([]string, error) {
+	engine, err := a.store.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
 	living := []string{}
 	for _, claim := range holders {
-		if claim == "" || claim != asking {
+		if (claim == "" || claim != asking) && !workloadops.ParseHolder(claim).Engine.Differs(engine) {
 			alive, _, err := a.alive(ctx, workloadops.ParseHolder(claim))
 			if err != nil {
 				return nil, err

@@ -32,7 +32,14 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		if err != nil {
 			return err
 		}
-		result = rollout.HoldTrafficResult{Shared: shared, Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name)}
+		engine, err := a.store.Engine(ctx)
+		if err != nil {
+			return err
+		}
+		result = rollout.HoldTrafficResult{Shared: shared, Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name, engine)}
+		if other := trafficrouting.HeldByAnother(t.Status.Holders, engine); other != "" {
+			return failure.New(failure.Refused, "%s is held by %s", store.TrafficObject(in.Namespace, in.Name), other)
+		}
 		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
 		switch held := len(others) < len(t.Status.Holders); {
 		case t.Deleting && !held:
@@ -83,8 +90,12 @@ func inTime(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTra
 
 // LeaveTraffic lets a holder go. The last one stays, in phase Finalizing, until it has given the routes back and says so with Restored.
 func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
-	result := rollout.LeaveTrafficResult{Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name)}
-	err := a.onTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
+	engine, err := a.store.Engine(ctx)
+	if err != nil {
+		return rollout.LeaveTrafficResult{}, attempt.RetriedError(err)
+	}
+	result := rollout.LeaveTrafficResult{Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name, engine)}
+	err = a.onTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
 		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
 		if len(others) == len(t.Status.Holders) {
 			return nil // it has left before

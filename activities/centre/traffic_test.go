@@ -76,6 +76,32 @@ func by(in rollout.HoldTrafficRequest, holder string) rollout.HoldTrafficRequest
 	return in
 }
 
+func engineOf(t *testing.T, store *store.Store) workloadops.Engine {
+	t.Helper()
+	engine, err := store.Engine(testContext(t))
+	require.NoError(t, err)
+	require.NotEmpty(t, engine.UID)
+	return engine
+}
+
+// TestAnotherEnginesHolderIsNeverDropped has two engines on one TrafficRouting: this one's Temporal knows nothing of the other's workflows.
+func TestAnotherEnginesHolderIsNeverDropped(t *testing.T) {
+	t.Parallel()
+	store, a, temporal, in := shared(t)
+	ctx := testContext(t)
+	theirs := workloadops.Holder{WorkflowID: "rollout/default/s/theirs", RunID: "1", Engine: workloadops.Engine{UID: "uid-b", Name: "b"}}.String()
+	found, err := store.GetTrafficRouting(ctx, store.Namespace(), "mse")
+	require.NoError(t, err)
+	found.Status.Holders, found.Status.Phase = []string{theirs}, v1alpha1.TrafficProgressing
+	require.NoError(t, store.SetTrafficStatus(ctx, found))
+	temporal.set("rollout/default/s/ours", "1", "1", running)
+	_, err = a.HoldTraffic(ctx, by(in, "rollout/default/s/ours@1"))
+	requireType(t, err, failure.Refused, "it isn't shared with another engine")
+	require.ErrorContains(t, err, "is held by rollout/default/s/theirs of engine b: only engine b can take over its own claims")
+	_, holders := phaseOf(t, store)
+	require.Equal(t, []string{theirs}, holders)
+}
+
 func phaseOf(t *testing.T, store *store.Store) (v1alpha1.TrafficRoutingPhase, []string) {
 	t.Helper()
 	found, err := store.GetTrafficRouting(testContext(t), store.Namespace(), "mse")
@@ -193,7 +219,7 @@ func TestDeadHoldersAreDropped(t *testing.T) {
 	_, err = a.LeaveTraffic(ctx, rollout.LeaveTrafficRequest{HoldTrafficRequest: dead})
 	require.NoError(t, err)
 	temporal.set("rollout/default/s/dead", "1", "1", terminated)
-	claim := workloadops.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse")}
+	claim := workloadops.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse", engineOf(t, store))}
 	held, err := a.ClaimHolder(ctx, claim)
 	require.NoError(t, err)
 	require.True(t, held.Dead, "nobody alive holds it")
@@ -265,6 +291,7 @@ func TestWhoseClaimsAreAlive(t *testing.T) {
 	t.Parallel()
 	store, temporal := newStore(t), newRuns()
 	a := centre.NewActivities(store, temporal, nil, 0)
+	own, other := engineOf(t, store), workloadops.Engine{UID: "uid-b", Name: "b"}
 	temporal.set("rollout/default/s/one", "3", "1", running)
 	temporal.set("rollout/default/s/over", "2", "2", terminated)
 	for _, c := range []struct {
@@ -276,7 +303,11 @@ func TestWhoseClaimsAreAlive(t *testing.T) {
 		{"an earlier release of that name is over", "rollout/default/s/one@0", true},
 		{"a terminated one is dead", "rollout/default/s/over@2", true},
 		{"one that Temporal does not know is dead", "rollout/default/s/none@1", true},
-		{"a TrafficRouting that is gone holds nothing", v1alpha1.TrafficClaim(store.Namespace(), "gone"), true},
+		{"a TrafficRouting that is gone holds nothing", v1alpha1.TrafficClaim(store.Namespace(), "gone", own), true},
+		{"so does one of an earlier build's claim", "trafficrouting/" + store.Namespace() + "/gone", true},
+		{"a dead claim of this engine", workloadops.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: own}.String(), true},
+		{"another engine's is not known here, even if one of that name is over", workloadops.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: other}.String(), false},
+		{"nor is its TrafficRouting", v1alpha1.TrafficClaim(store.Namespace(), "gone", other), false},
 	} {
 		answer, err := a.ClaimHolder(testContext(t), workloadops.ClaimHolderRequest{Claim: c.claim})
 		require.NoError(t, err, c.reason)

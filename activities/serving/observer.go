@@ -161,8 +161,8 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 // While Temporal does not answer it counts as under way.
 func (o *Observer) atWork(ctx context.Context, d *appsv1.Deployment) bool {
 	holder := workloadops.ParseHolder(d.Annotations[workloadops.AnnotationClaimedBy])
-	if holder.WorkflowID == "" {
-		return false
+	if !strings.HasPrefix(holder.WorkflowID, serving.WorkflowPrefix(d.Labels[kuscia.LabelDeploymentName])) {
+		return false // of no operation on this serving, whoever has written it
 	}
 	call, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()

@@ -193,6 +193,10 @@ func (w *writer) hit(point string) {
 
 // mayWrite refuses to touch what is somebody else's.
 func (w *writer) mayWrite(kind string, is metav1.Object) error {
+	claim := is.GetAnnotations()[workloadops.AnnotationClaimedBy]
+	if workloadops.IsForeign(w.req.Claim, claim) {
+		return w.claimed(kind, is, claim)
+	}
 	switch serving.OwnerOf(is, w.req.ID, w.req.UID) {
 	case serving.OwnerForeign:
 		return failure.New(failure.Refused,
@@ -205,13 +209,8 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 				is.GetLabels()[kuscia.LabelDeploymentUID] +
 				"): it is waited for until that serving's deletion has removed it; delete it yourself if no deletion is under way"}
 	}
-	claim := is.GetAnnotations()[workloadops.AnnotationClaimedBy]
-	if !serving.MayTake(claim, w.req.ID, w.req.Generation) {
-		e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until that is over, or stop it", kind,
-			w.req.Domain, is.GetName(),
-			workloadops.ParseHolder(claim).WorkflowID)
-		e.Holder = claim
-		return e
+	if !serving.MayTake(claim, w.req) {
+		return w.claimed(kind, is, claim)
 	}
 	if serving.TokenOf(is).After(w.req.Token()) {
 		return failure.New(failure.ClaimLost,
@@ -219,6 +218,14 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 			w.req.Domain, is.GetName())
 	}
 	return nil
+}
+
+// claimed is the refusal of an object that another release holds.
+func (w *writer) claimed(kind string, is metav1.Object, claim string) error {
+	e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until that is over, or stop it", kind,
+		w.req.Domain, is.GetName(), workloadops.Told(w.req.Claim, claim))
+	e.Holder = claim
+	return e
 }
 
 // same says whether an object was written as this before, by this very step. Where nothing but the fencing token is new the token is

@@ -26,16 +26,19 @@ import (
 type kind struct {
 	name string
 	gvr  schema.GroupVersionResource
+	// borrows is what a release may change of such an object.
+	borrows traffic.Borrowable
 }
 
 // at is the place of an object of that kind.
 func (k kind) at(namespace, name string) place {
-	return place{k.name, kube.Ref{Resource: k.gvr, Namespace: namespace, Name: name}}
+	return place{k.name, k.borrows, kube.Ref{Resource: k.gvr, Namespace: namespace, Name: name}}
 }
 
 // place is one object: its kind, and where it is.
 type place struct {
-	kind string
+	kind    string
+	borrows traffic.Borrowable
 	kube.Ref
 }
 
@@ -43,10 +46,11 @@ func (p place) String() string { return traffic.Describe(p.kind, p.Namespace, p.
 
 // The kinds that every rollout with traffic has to do with.
 var (
-	services   = kind{"Service", corev1.SchemeGroupVersion.WithResource("services")}
-	configMaps = kind{"ConfigMap", corev1.SchemeGroupVersion.WithResource("configmaps")}
-	ingresses  = kind{"Ingress", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}}
-	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}}
+	services   = kind{"Service", corev1.SchemeGroupVersion.WithResource("services"), traffic.BorrowsSelector}
+	configMaps = kind{name: "ConfigMap", gvr: corev1.SchemeGroupVersion.WithResource("configmaps")}
+	ingresses  = kind{name: "Ingress", gvr: schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}}
+	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
+		traffic.BorrowsRules}
 )
 
 // mostKinds is how many kinds are remembered.

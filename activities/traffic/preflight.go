@@ -228,7 +228,7 @@ func (c *check) held(ctx context.Context, p provider, j job) error {
 		if holder == "" || c.result.Holder != "" {
 			continue
 		}
-		if c.req.Shared != nil && !strings.HasPrefix(workloadops.ParseHolder(holder).WorkflowID, "rollout/") {
+		if own := !workloadops.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil && !strings.HasPrefix(holder, "rollout/") {
 			continue
 		}
 		c.result.Holder, c.result.On = holder, at.String()
@@ -250,7 +250,7 @@ func (c *check) needs(j job) ([]kube.Permission, error) {
 	scripts[0].Name = traffic.ScriptsConfigMap // no other is read, so none has to be permitted
 	out = append(out, scripts...)
 	if j.routing.Ingress != nil {
-		return append(out, kube.Needs(ingresses.gvr, j.namespace, "get", "create", "patch", "delete")...), nil
+		return append(out, kube.Needs(ingresses.gvr, j.namespace, "get", "list", "create", "patch", "delete")...), nil
 	}
 	for _, ref := range j.routing.Custom {
 		k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)

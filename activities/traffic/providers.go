@@ -87,7 +87,7 @@ func (a *Activities) borrowed(ctx context.Context, p place, absent func(place) e
 	if err != nil {
 		return traffic.Borrowed{}, err
 	}
-	return traffic.Look(p.String(), live)
+	return traffic.Look(p.String(), live, p.borrows)
 }
 
 // derivation is what becomes of the original of an object, and at which pointers it differs.
@@ -112,7 +112,7 @@ func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (boo
 	if err != nil || live == nil {
 		return false, err
 	}
-	b, err := traffic.Look(p.String(), live)
+	b, err := traffic.Look(p.String(), live, p.borrows)
 	if err != nil {
 		return false, err
 	}
@@ -216,7 +216,29 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 	if _, _, err := a.source(ctx, j.namespace, traffic.IngressScript(j.routing.Ingress.Class)); err != nil {
 		return err
 	}
+	if err := p.alone(ctx, a, j, live); err != nil {
+		return err
+	}
 	return a.ours(ctx, canary)
+}
+
+// alone refuses where somebody else has made a canary of the same host and path.
+func (p ingressProvider) alone(ctx context.Context, a *Activities, j job, live traffic.Object) error {
+	_, canary := p.place(j)
+	list, err := a.cluster.List(ctx, ingresses.gvr, j.namespace, "")
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if list[i].GetName() == canary.Name {
+			continue
+		}
+		if place := traffic.SecondCanary(live, list[i].Object, j.pair); place != "" {
+			return failure.New(failure.Refused, "%s is a canary of %s already, which somebody else has made: a controller follows only one canary of a "+
+				"place; delete it, or end the release that it belongs to", ingresses.at(j.namespace, list[i].GetName()), place)
+		}
+	}
+	return nil
 }
 
 func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {

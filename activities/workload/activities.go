@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Now func() time.Time
 	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
 	Repairing bool
+	// Parties are those whose workloads are in this cluster; empty: the default party. Only their rollouts are told of changes.
+	Parties []string
 	// TrafficPreflight is the traffic's part of a rollout's preflight, of a namespace that is served; nil: a rollout that routes is refused.
 	TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error)
 }
@@ -52,6 +55,9 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
 	if options.Now == nil {
 		options.Now = time.Now
+	}
+	if len(options.Parties) == 0 {
+		options.Parties = []string{catalog.DefaultParty}
 	}
 	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
 		notifier: newNotifier(objects, options)}

@@ -108,6 +108,10 @@ func (s *DriftDetector) tell(ctx context.Context, t target) error {
 		return nil
 	}
 	holder := workloadops.ParseHolder(r.claim)
+	if !s.mayHold(holder, t) {
+		return nil
+	}
+	observed.Claim, observed.Object = r.claim, t.String()
 	call, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
 	// Without a run: the rollout may have continued as new since it took the claim.
@@ -131,6 +135,14 @@ func (s *DriftDetector) tell(ctx context.Context, t target) error {
 		delete(s.told, t)
 	}
 	return nil
+}
+
+// mayHold says whether a claim can be a rollout's of that workload: anybody who may edit an object can write a claim onto it. The rollout
+// that is told looks whether the object is its own.
+func (s *DriftDetector) mayHold(holder workloadops.Holder, t target) bool {
+	return slices.ContainsFunc(s.activities.options.Parties, func(party string) bool {
+		return strings.HasPrefix(holder.WorkflowID, rollout.WorkflowID(party, t.namespace, ""))
+	})
 }
 
 // compare is what somebody else has done to a workload, nil when nothing.

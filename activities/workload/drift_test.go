@@ -30,14 +30,13 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-const claimOfTest = "rollout/default/ns/w@run-1"
-
 // mailbox takes the detector's signals.
 type mailbox struct {
 	mu       sync.Mutex
 	arrived  []string
 	attempts int
 	trouble  error
+	latest   rollout.Observed
 }
 
 func (m *mailbox) SignalWorkflow(_ context.Context, workflowID, runID, name string, arg any) error {
@@ -48,6 +47,7 @@ func (m *mailbox) SignalWorkflow(_ context.Context, workflowID, runID, name stri
 		return m.trouble
 	}
 	observed := arg.(rollout.Observed)
+	m.latest = observed
 	m.arrived = append(m.arrived, fmt.Sprintf("%s|%s|%s|%s", workflowID, runID, name, observed.What))
 	return nil
 }
@@ -62,6 +62,12 @@ func (m *mailbox) signals() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.arrived)
+}
+
+func (m *mailbox) last() rollout.Observed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.latest
 }
 
 func (m *mailbox) tries() int {
@@ -140,7 +146,14 @@ func (w *watched) restAt(resource schema.GroupVersionResource, size int32) {
 	require.NoError(w.t, err)
 	note := rollout.Rest{Template: pods.Digest(template), Replicas: size}
 	w.change(resource, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"},"annotations":{%q:%q,%q:%q}}}`,
-		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, claimOfTest, rollout.AnnotationRest, note.String()))
+		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, w.claim(), rollout.AnnotationRest, note.String()))
+}
+
+// rollout is the workflow that holds the workload, and claim its claim.
+func (w *watched) rollout() string { return rollout.WorkflowID("", w.namespace, "w") }
+
+func (w *watched) claim() string {
+	return workloadops.Holder{WorkflowID: w.rollout(), RunID: "run-1", Engine: workloadops.Engine{UID: "uid-a", Name: "a"}}.String()
 }
 
 func (w *watched) get(resource schema.GroupVersionResource) *unstructured.Unstructured {
@@ -161,7 +174,7 @@ func (w *watched) hears(reason string, what ...string) {
 	w.t.Helper()
 	var want []string
 	for _, word := range what {
-		want = append(want, "rollout/default/ns/w||"+rollout.SignalObserved+"|"+word)
+		want = append(want, w.rollout()+"||"+rollout.SignalObserved+"|"+word)
 	}
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) { assert.Equal(c, want, w.mail.signals(), reason) }, patience, tick)
 }
@@ -187,6 +200,29 @@ func TestDriftDetectorTellsEachDifferenceOnce(t *testing.T) {
 	w.hears("another edit is another difference", "scaled", "edited", "edited")
 	require.NoError(t, w.kube.AppsV1().Deployments(w.namespace).Delete(t.Context(), "w", metav1.DeleteOptions{}))
 	w.hears("and the end of it", "scaled", "edited", "edited", "deleted")
+}
+
+// Anybody who may edit a workload can write a claim onto it: the workflow that it names is told nothing unless it can be the workload's, and
+// is told whose claim was seen on which object.
+func TestDriftDetectorDoesNotBelieveAForgedClaim(t *testing.T) {
+	w := newWatched(t)
+	w.deployment("w", 2, nil)
+	w.restAt(deploymentsForTest, 2)
+	w.start()
+	for reason, claim := range map[string]string{
+		"a rollout in another namespace":   "rollout/default/" + w.namespace + "-other/w@run-1",
+		"a rollout of another party":       "rollout/bob/" + w.namespace + "/w@run-1",
+		"a plan's operation":               "task/t1/1-w@run-1",
+		"what is no workflow of Slipway's": "somebody@run-1",
+	} {
+		w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":3}}`, workloadops.AnnotationClaimedBy, claim))
+		w.change(deploymentsForTest, `{"spec":{"replicas":2}}`)
+		require.Empty(t, w.mail.signals(), reason)
+	}
+	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":4}}`, workloadops.AnnotationClaimedBy, w.claim()))
+	w.hears("the workload's own rollout is told, and nobody else was", "scaled")
+	require.Equal(t, w.claim(), w.mail.last().Claim)
+	require.Equal(t, "Deployment "+w.namespace+"/w", w.mail.last().Object, "so that the receiver sees whether it is its own")
 }
 
 func TestDriftDetectorSaysNothingOfWhatIsAsItWas(t *testing.T) {

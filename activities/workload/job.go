@@ -40,6 +40,8 @@ type job struct {
 	// rejected is the version of an object on which the server did not accept a change, and rejection its answer.
 	rejected  string
 	rejection error
+	// heldUp is the PodDisruptionBudget that has held up the last deletion, in a sentence; "" when none has.
+	heldUp string
 }
 
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
@@ -126,13 +128,21 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	return nil, nil
 }
 
-// deletePods deletes pods, each only as it was seen. One that is gone or has changed is left to the next look. before and after name the
-// failpoints.
+// deletePods takes pods away, each only as it was seen. One that serves is evicted, so that a PodDisruptionBudget has its say; one that does
+// not is deleted, since a budget must not hold up a way back. One that is gone or has changed is left to the next look, and so are those that
+// a budget holds up: heldUp says which one. before and after name the failpoints.
 func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, after string) error {
 	for _, p := range list {
+		if p.Ready && t.heldUp != "" {
+			continue // the budget covers this one as well, most likely: the next look asks
+		}
 		failpoint.Hit(before)
-		err := t.a.cluster.Delete(ctx, t.ref(podsResource, p.Name), types.UID(p.UID), p.Version)
+		err := t.deletePod(ctx, p)
 		failpoint.Hit(after)
+		if held := kube.HeldUp(err); held != "" {
+			t.heldUp = held
+			continue
+		}
 		if err != nil {
 			if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Changed {
 				return err
@@ -140,4 +150,18 @@ func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, af
 		}
 	}
 	return nil
+}
+
+func (t *job) deletePod(ctx context.Context, p workloadops.Pod) error {
+	if p.Ready {
+		return t.a.cluster.Evict(ctx, t.workload.Namespace, p.Name, types.UID(p.UID), p.Version)
+	}
+	return t.a.cluster.Delete(ctx, t.ref(podsResource, p.Name), types.UID(p.UID), p.Version)
+}
+
+// takeHeldUp is what has held up the last deletion. It is told once: then the deletion is tried again.
+func (t *job) takeHeldUp() string {
+	held := t.heldUp
+	t.heldUp = ""
+	return held
 }

@@ -157,7 +157,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		s.Revision = k.operated.revision(o)
 	}
 	if text, saved := annotations[workloadops.AnnotationOriginal]; saved {
-		original, err := workloadops.ParseOriginal(text)
+		original, err := workloadops.ParseOriginal(text, k.operated.borrowed)
 		if err != nil {
 			s.OriginalProblem = err.Error()
 		}

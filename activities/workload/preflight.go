@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -21,10 +22,10 @@ import (
 const listFrom = 4
 
 // Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the
-// worker has the permissions that it takes. A claim in the way is no refusal here: whoever holds it may be done by then, or dead; Run
-// tells. It fails with Unreachable or Forbidden when the cluster does not answer.
+// worker has the permissions that it takes. A claim in the way is no refusal here, unless it is another engine's: whoever holds it may
+// be done by then, or dead; Run tells. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
-	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests))}
+	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests)), warnings: make([]string, len(in.Requests))}
 	if err := p.run(ctx); err != nil {
 		return workloadops.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
@@ -32,16 +33,19 @@ func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequ
 	for i, reason := range p.reasons {
 		if reason != "" {
 			out.Refusals = append(out.Refusals, workloadops.Refusal{Index: i, Reason: reason})
+		} else if warning := p.warnings[i]; warning != "" {
+			out.Warnings = append(out.Warnings, workloadops.Refusal{Index: i, Reason: warning})
 		}
 	}
 	return out, nil
 }
 
-// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way.
+// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way; so has warnings.
 type preflight struct {
 	a        *Activities
 	requests []workloadops.Request
 	reasons  []string
+	warnings []string
 }
 
 func (p *preflight) run(ctx context.Context) error {
@@ -102,14 +106,30 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 		get = func(name string) (*unstructured.Unstructured, error) { return found[name], nil }
 	}
 	withoutNamespace := sync.OnceValue(func() string { return p.a.withoutNamespace(ctx, s.namespace) })
+	covering := p.a.budgets(ctx, s.namespace)
 	for _, i := range members {
 		o, err := get(p.requests[i].Workload.WorkloadRef.Name)
 		if err != nil {
 			return err
 		}
 		p.judge(i, kinds[s.kind], o, withoutNamespace)
+		if o != nil && p.reasons[i] == "" {
+			p.warn(i, kinds[s.kind].observe(o), covering)
+		}
 	}
 	return nil
+}
+
+// warn notes what PodDisruptionBudgets do to a request.
+func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructured) []workloadops.Budget) {
+	if p.requests[i].Operation == plan.Start { // which takes no pod
+		return
+	}
+	for _, b := range covering(o.Unstructured) {
+		if p.warnings[i] = workloadops.BudgetWarning(p.requests[i], o.seen, b); p.warnings[i] != "" {
+			return
+		}
+	}
 }
 
 // judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places
@@ -123,7 +143,12 @@ func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNa
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
 		return
 	}
-	p.reasons[i] = workloadops.Refuses(p.requests[i], k.observe(o).seen)
+	req, seen := p.requests[i], k.observe(o).seen
+	p.reasons[i] = workloadops.Refuses(req, seen)
+	if workloadops.IsForeign(req.Claim, seen.Claim) {
+		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload, workloadops.Told(req.Claim, seen.Claim),
+			workloadops.ForeignReason(workloadops.ParseHolder(seen.Claim)))
+	}
 }
 
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a
@@ -150,8 +175,12 @@ func preflightFailure(err error) error {
 
 // needs are the permissions that operations on a kind take, in one namespace.
 func (s scope) needs() []kube.Permission {
-	return append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
+	needs := append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
+	if kinds[s.kind].resource != deploymentsResource { // whose pods are never taken one by one
+		needs = append(needs, kube.NeedsEviction(s.namespace)...)
+	}
+	return needs
 }
 
 // CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is

@@ -214,7 +214,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 	t.choose(l)
 	before := t.Progress()
 	t.Read()
-	l.seen.Elapsed = before.Elapsed()
+	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()
 	if done := answered(before); done != nil && l.seen.Claim != t.subject.Claim {
 		// The claim was given back with the last write of this very activity; only its answer was not heard.
 		return l, *done, nil

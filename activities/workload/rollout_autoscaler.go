@@ -63,10 +63,10 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 	var ops []jsonpatch.Op
 	step := "restore"
 	if c.Pin == nil {
-		undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore])
+		undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], borrowedOfAutoscaler)
 		if err != nil {
 			return failure.New(failure.Refused,
-				"%s: the annotation %s of its autoscaler %s cannot be read (%s): put its limits right by hand and remove that annotation",
+				"%s: the annotation %s of its autoscaler %s is not followed (%s): put its limits right by hand and remove that annotation",
 				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
 		}
 		ops = undoing(o, append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRepair))))
@@ -97,6 +97,13 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 	}
 	return append(ops, entries("/metadata/annotations", o.GetAnnotations(), map[string]string{rollout.AnnotationRestore: string(restore),
 		rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
+}
+
+// borrowedOfAutoscaler says whether a pin changes that place of an autoscaler.
+func borrowedOfAutoscaler(pointer string) bool {
+	marks := []string{rollout.AnnotationRestore, rollout.AnnotationHeldBy, rollout.AnnotationWritten}
+	return slices.ContainsFunc(limitFields, func(field string) bool { return pointer == limits+field }) ||
+		slices.ContainsFunc(marks, func(name string) bool { return pointer == jsonpatch.Annotation(name) })
 }
 
 // limits is where an autoscaler's limits stand, limitFields are their names.

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
@@ -112,8 +113,11 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 			return err
 		}
 	}
-	if l.seen.Claim != "" {
+	switch saved := l.seen.Saved; {
+	case l.seen.Claim != "":
 		p.result.Holder, p.result.On = l.seen.Claim, p.req.Workload.String()
+	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim): // what another engine left frozen is its to bring home
+		p.result.Holder, p.result.On = saved.Claim, p.req.Workload.String()
 	}
 	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked
 	// at then.
@@ -191,6 +195,9 @@ func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) 
 	ns := p.req.Workload.Namespace
 	needs := slices.Concat(kube.Needs(k.resource, ns, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
+	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.ByPods() {
+		needs = append(needs, kube.NeedsEviction(ns)...)
+	}
 	switch p.req.Strategy.Style {
 	case strategy.StyleCanary:
 		needs = append(needs, kube.Needs(deploymentsResource, ns, "create", "delete")...)

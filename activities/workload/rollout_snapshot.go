@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	}
 	seen.Now, seen.Update, seen.Repairer = t.a.options.Now(), updateRevision(o), t.a.repairer(o)
 	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
-		saved, err := rollout.ParseSaved(raw)
+		saved, err := pods.ReadSaved(t.subject.Workload.WorkloadRef, raw)
 		if err != nil {
 			seen.SavedProblem = err.Error()
 		}
@@ -88,6 +89,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	}
 	var rest rollout.Rest
 	if json.Unmarshal([]byte(annotations[rollout.AnnotationRest]), &rest) == nil {
+		maps.DeleteFunc(rest.Settings, func(path string, _ json.RawMessage) bool { return !pods.Borrows(t.subject.Workload.WorkloadRef, path) })
 		seen.Rest = &rest
 	}
 	return seen

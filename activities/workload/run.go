@@ -118,6 +118,7 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	p := t.Progress()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
+	seen.HeldUp = t.takeHeldUp()
 	if seen.Claim == t.req.Claim {
 		// As long as the claim is there, the last write has not been made.
 		t.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })

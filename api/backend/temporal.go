@@ -38,8 +38,12 @@ func (h *Backend) ClosesSoon(ctx context.Context, workflowID string) bool {
 	return err == nil && !execution.IsOpen(described)
 }
 
-// HolderAlive asks Temporal whether the holder of a claim still runs.
+// HolderAlive asks Temporal whether the holder of a claim still runs. Only its own engine knows that: another engine's counts as alive.
 func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
+	engine, err := h.Home.Engine(ctx)
+	if err != nil || holder.Engine.Differs(engine) {
+		return true, err
+	}
 	described, err := h.Describe(ctx, holder.WorkflowID)
 	if err != nil || !execution.IsOpen(described) {
 		return false, err

@@ -183,6 +183,9 @@ type ExecuteRequest struct {
 type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
+
+	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART.
+	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
 // FieldProblem One thing that is wrong.
@@ -1742,6 +1745,7 @@ type ClientInterface interface {
 	//
 	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 	// Nothing is stored and no cluster is changed.
 	//
 	// Takes any type of body and a specified content type.
@@ -1753,6 +1757,7 @@ type ClientInterface interface {
 	//
 	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 	// Nothing is stored and no cluster is changed.
 	//
 	// Takes a body of the `application/json` content type.
@@ -2836,6 +2841,7 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 //
 // Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 // The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 // Nothing is stored and no cluster is changed.
 //
 // Takes any type of body and a specified content type.
@@ -2857,6 +2863,7 @@ func (c *Client) ValidatePlanWithBody(ctx context.Context, contentType string, b
 //
 // Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 // The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 // Nothing is stored and no cluster is changed.
 //
 // Takes a body of the `application/json` content type.
@@ -8328,6 +8335,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 	// Nothing is stored and no cluster is changed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -8339,6 +8347,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 	// Nothing is stored and no cluster is changed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -14881,6 +14890,7 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 //
 // Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 // The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 // Nothing is stored and no cluster is changed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -14898,6 +14908,7 @@ func (c *ClientWithResponses) ValidatePlanWithBodyWithResponse(ctx context.Conte
 //
 // Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
 // The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
 // Nothing is stored and no cluster is changed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

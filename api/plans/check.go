@@ -89,6 +89,11 @@ type place struct {
 func (x *taskStart) preflight(ctx context.Context) error {
 	var refusals []schema.FieldProblem
 	var absent []backend.AbsentParty
+	var err error
+	if x.engine, err = x.Home.Engine(ctx); err != nil {
+		return err
+	}
+	x.warnings = nil
 	places := x.places()
 	for from := 0; from < len(places); from += preflightChunk {
 		chunk := places[from:min(from+preflightChunk, len(places))]
@@ -104,6 +109,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 				at := order[i][refusal.Index]
 				// it names the workload
 				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
+			}
+			for _, warning := range outcome.Warnings {
+				at := order[i][warning.Index]
+				x.warnings = append(x.warnings, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: warning.Reason})
 			}
 		}
 	}
@@ -121,10 +130,12 @@ func (x *taskStart) preflight(ctx context.Context) error {
 // places are the operations of the task, in the document's order.
 func (x *taskStart) places() []place {
 	var all []place
+	asking := workloadops.Holder{Engine: x.engine}.String()
 	for n, item := range x.snapshot.Document.Items {
 		deadline := x.snapshot.Services[item.ServiceID].Deadline()
 		for _, workload := range x.snapshot.Selected(n) {
-			all = append(all, place{n, workloadops.Request{Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
+			all = append(all, place{n, workloadops.Request{
+				Claim: asking, Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
 				DeadlineSeconds: deadline, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // ExecutePlan answers POST /api/v1/plans/{name}/execute.
@@ -45,7 +46,7 @@ func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params sche
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+x.ID)
-	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.ID})
+	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.ID, Warnings: x.warnings})
 }
 
 // executeDigest is what tells two executions under one key apart.
@@ -64,6 +65,10 @@ type taskStart struct {
 	object *v1alpha1.DeployPlan
 	// checked is the generation of the plan that was found fit to run; its snapshot is the one above.
 	checked int64
+	// warnings are the parties'.
+	warnings []schema.FieldProblem
+	// engine is that of its claims.
+	engine workloadops.Engine
 }
 
 func newTaskStart(h *Handlers, request start.Request) *taskStart {
@@ -132,13 +137,16 @@ func (x *taskStart) Check(ctx context.Context) error {
 }
 
 // Begin claims the plan and starts the task's workflow. One that runs already is this task's own: its ID belongs to the record.
-func (x *taskStart) Begin(ctx context.Context) error {
+func (x *taskStart) Begin(ctx context.Context) (err error) {
+	if x.engine, err = x.Home.Engine(ctx); err != nil {
+		return err
+	}
 	if !x.claimed() {
 		if err := x.claim(ctx); err != nil {
 			return err
 		}
 	}
-	_, err := x.Execute(ctx, x.workflow())
+	_, err = x.Execute(ctx, x.workflow())
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -139,8 +140,27 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	}
 	result.Warnings = append(result.Warnings, problem.Fields(plan.Unavailable(document))...)
 	result.Errors = problem.Fields(wrong)
-	result.Valid = len(wrong) == 0
+	if result.Valid = len(wrong) == 0; result.Valid {
+		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)
+	}
 	return c.JSON(http.StatusOK, result)
+}
+
+// foreseePatience is how long the parties have to say what they would warn of.
+const foreseePatience = 3 * time.Second
+
+// foresee are the warnings of the parties that answer. What they would refuse is theirs to say when the plan is executed.
+func (h *Handlers) foresee(ctx context.Context, document plan.Document) []schema.FieldProblem {
+	ctx, cancel := context.WithTimeout(ctx, foreseePatience)
+	defer cancel()
+	x := &taskStart{Handlers: h, plan: "to validate", object: &v1alpha1.DeployPlan{Spec: document}}
+	if err := x.checkDocument(ctx); err != nil {
+		return nil
+	}
+	if err := x.preflight(ctx); err != nil {
+		h.Log.Debug("the parties were not all asked for warnings of a plan", "error", err)
+	}
+	return x.warnings
 }
 
 // withoutWrong blanks the items that have an error of their own, which leaves the others their numbers, and says which are sound. What a

@@ -43,7 +43,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 	if s.checked = err == nil; err != nil || held == "" {
 		return err
 	}
-	return problem.Conflict.Because("%s: wait until it is over, or stop it", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
+	return problem.Conflict.Because("%s", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
 }
 
 // weigh parts what was found into what refuses the rollout and what is only said.
@@ -69,10 +69,14 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 	if err := s.findShared(ctx); err != nil {
 		return nil, err
 	}
+	engine, err := s.Home.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
 	spec := s.request.Spec
 	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared, Subject: rollout.Subject{
-		Workload: spec.Workload(), Name: spec.Name, DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-		UnreachableBudgetSeconds: s.BudgetSeconds()}}
+		Workload: spec.Workload(), Name: spec.Name, Claim: workloadops.Holder{Engine: engine}.String(),
+		DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
 	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() +
 		" be carried out?"}
 	outcomes, err := check.Run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
@@ -111,6 +115,13 @@ func (s *rolloutStart) findShared(ctx context.Context) error {
 	case found.Deleting:
 		return refused("is being deleted")
 	}
+	engine, err := s.Home.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	if other := trafficrouting.HeldByAnother(found.Status.Holders, engine); other != "" {
+		return refused("is held by " + other)
+	}
 	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
 	if len(wrong) > 0 {
 		return refused("is not as it should be: " + problem.Summary(problem.Fields(wrong)))
@@ -125,7 +136,13 @@ func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResul
 		return "", nil
 	}
 	holder := workloadops.ParseHolder(found.Holder)
-	if holder.WorkflowID == s.key.workflowID() {
+	engine, err := s.Home.Engine(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case holder.Engine.Differs(engine):
+		return fmt.Sprintf("%s is held by %s: %s", found.On, holder.For(engine), workloadops.ForeignReason(holder)), nil
+	case holder.WorkflowID == s.key.workflowID():
 		return "", nil // its own: the live release that is superseded, or a dead one
 	}
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(found.Holder); ok {
@@ -135,7 +152,7 @@ func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResul
 	if err != nil || !alive {
 		return "", err
 	}
-	return fmt.Sprintf("%s is held by the release %s", found.On, holder.WorkflowID), nil
+	return fmt.Sprintf("%s is held by the release %s: wait until it is over, or stop it", found.On, holder.WorkflowID), nil
 }
 
 // trafficHeldBy is for routes that a TrafficRouting holds for its rollouts.
@@ -157,7 +174,8 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 			return "", err
 		}
 		if alive {
-			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s", on, namespace, name, holder.WorkflowID), nil
+			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it is over, or stop it", on, namespace, name,
+				holder.WorkflowID), nil
 		}
 	}
 	return "", nil
@@ -206,7 +224,7 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 		return err
 	}
 	if held != "" {
-		result.Warnings = append(result.Warnings, held+" just now")
+		result.Warnings = append(result.Warnings, held)
 	}
 	described, err := h.Describe(ctx, s.key.workflowID())
 	if err == nil && execution.IsOpen(described) && !request.Supersede {

@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // StartRollout answers POST /api/v1/rollouts.
@@ -73,6 +74,8 @@ type rolloutStart struct {
 	checked bool
 	// replacing says that a live release of this name is superseded.
 	replacing bool
+	// engine is that of its claim.
+	engine workloadops.Engine
 }
 
 // rolloutDigest is what tells two starts under one key apart.

@@ -66,7 +66,10 @@ func (s *rolloutStart) outline() string {
 
 // Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that
 // ID that runs already is either this release's own, started by a twin of the request, or another's, which was faster.
-func (s *rolloutStart) Begin(ctx context.Context) error {
+func (s *rolloutStart) Begin(ctx context.Context) (err error) {
+	if s.engine, err = s.Home.Engine(ctx); err != nil {
+		return err
+	}
 	if s.replacing {
 		return s.supersede(ctx)
 	}
@@ -100,7 +103,7 @@ func (s *rolloutStart) workflow() start.Workflow {
 func (s *rolloutStart) input() workflows.RolloutInput {
 	asked := askedOf(s.Written, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
-	return workflows.RolloutInput{Asked: asked, Queue: s.queue}
+	return workflows.RolloutInput{Asked: asked, Queue: s.queue, Engine: s.engine}
 }
 
 // searchAttributes are what Temporal's lists can be filtered by.

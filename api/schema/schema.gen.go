@@ -176,6 +176,9 @@ type ExecuteRequest struct {
 type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
+
+	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART.
+	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
 // FieldProblem One thing that is wrong.

@@ -34,40 +34,51 @@ func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
+	engine, err := h.Home.Engine(c.Request().Context())
+	if err != nil {
+		return err
+	}
 	return page.AnswerObjects(c, params.Limit, params.Cursor, func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
 		string, error) {
 		return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
-	}, trafficAnswer)
+	}, func(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
+		return trafficAnswer(found, engine)
+	})
 }
 
 // GetTrafficRouting answers GET /api/v1/trafficroutings/{namespace}/{name}.
 func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
-	found, err := h.Home.GetTrafficRouting(c.Request().Context(), namespace, name)
+	ctx := c.Request().Context()
+	engine, err := h.Home.Engine(ctx)
 	if err != nil {
 		return err
 	}
-	answer, err := trafficAnswer(found)
+	found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	answer, err := trafficAnswer(found, engine)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, answer)
 }
 
-func trafficAnswer(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
+func trafficAnswer(found *v1alpha1.TrafficRouting, engine workloadops.Engine) (schema.TrafficRouting, error) {
 	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
 		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message,
-			Holders: holdersOf(found)}}
+			Holders: holdersOf(found, engine)}}
 	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
 		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
 	}
 	return answer, nil
 }
 
-// holdersOf are the workflows that hold a TrafficRouting.
-func holdersOf(found *v1alpha1.TrafficRouting) []string {
+// holdersOf are the workflows that hold a TrafficRouting, with their engine where that is another one.
+func holdersOf(found *v1alpha1.TrafficRouting, engine workloadops.Engine) []string {
 	holders := []string{}
 	for _, claim := range found.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).WorkflowID)
+		holders = append(holders, workloadops.ParseHolder(claim).For(engine))
 	}
 	return holders
 }
@@ -166,6 +177,10 @@ func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespa
 
 // livingHolders are the workflows that hold it and still run.
 func (h *Handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
+	engine, err := h.Home.Engine(c.Request().Context())
+	if err != nil {
+		return nil, err
+	}
 	var living []string
 	for _, claim := range found.Status.Holders {
 		holder := workloadops.ParseHolder(claim)
@@ -174,7 +189,7 @@ func (h *Handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting)
 			return nil, err
 		}
 		if alive {
-			living = append(living, holder.WorkflowID)
+			living = append(living, holder.For(engine))
 		}
 	}
 	return living, nil

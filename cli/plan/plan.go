@@ -168,5 +168,10 @@ func startTask(ctx context.Context, a *app.App, api *client.Client, name string,
 			"run %s --key %s\n",
 			name, who.Key)
 	}
+	if err == nil {
+		for _, warning := range task.Value.Warnings {
+			a.Printf(a.Err, "warning: %s\n", render.OneLine(warning.Reason))
+		}
+	}
 	return task, err
 }

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,6 +35,20 @@ type left struct {
 }
 
 func (l left) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
+
+// named refuses what another engine or another rollout than the one that was named has left: it may be live, and nobody can tell here.
+func (l left) named(o options) error {
+	holder := claims.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
+	if engine := holder.Engine; engine.UID != "" && engine.Name != o.engine {
+		return fmt.Errorf("%s: the rollout on it is one of engine %s, not of engine %s: stop it there; if nothing of that engine works on it "+
+			"any more, name it with --engine %s", l.workload, engine.Name, o.engine, engine.Name)
+	}
+	if asked := cmp.Or(o.rollout, l.workload.WorkloadRef.Name); l.saved.Name != asked {
+		return fmt.Errorf("%s: the rollout on it is called %s, not %s: if you mean that one, name it with --rollout %s", l.workload, l.saved.Name,
+			asked, l.saved.Name)
+	}
+	return nil
+}
 
 // nothingLeftError: there is nothing to repair.
 type nothingLeftError string
@@ -70,7 +85,7 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	case !there:
 		return l, nothingLeftError(fmt.Sprintf("%s carries nothing of a rollout: there is nothing to repair", w))
 	}
-	saved, err := rollout.ParseSaved(text)
+	saved, err := pods.ReadSaved(w.WorkloadRef, text)
 	if err != nil {
 		return l, fmt.Errorf("%s: its annotation %s cannot be read (%w): put the workload right by hand, as its annotation %s says",
 			w, rollout.AnnotationSaved, err, rollout.AnnotationRecover)

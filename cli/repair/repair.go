@@ -2,6 +2,7 @@
 package repair
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	claims "slipway.io/slipway/release/workloadops"
 )
 
 const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a workload to the stable
@@ -23,6 +25,9 @@ and restores them in the order in which a rollout ends, so that no Service is ev
 While the engine runs, use "slipway rollout rollback" or "slipway rollout stop" instead. The repair first takes the objects over, by the
 annotation slipway.io/repair: an engine that still runs writes nothing more to them, and the guard in the API server lets the repair
 through. Each object loses the annotation when it is restored.
+
+Without an engine, it can't find out whether the rollout still runs. So it repairs only what you name: the rollout called NAME (or --rollout)
+of the engine --engine. It refuses what another engine, or another rollout, has left on the workload.
 
 You can interrupt it and run it again at any time. The exit codes:
 
@@ -37,12 +42,16 @@ type options struct {
 	where                     app.Place
 	kind, kubeconfig, context string
 	to                        string
+	engine, rollout           string
 	yes, dryRun               bool
 	timeout                   time.Duration
 }
 
 // defaultTimeout is how long pods may take to come home.
 const defaultTimeout = 30 * time.Minute
+
+// defaultEngine is the name of an engine in the default namespace.
+const defaultEngine = "slipway"
 
 // Command is `slipway repair`.
 func Command(a *app.App) *cobra.Command {
@@ -56,6 +65,9 @@ func Command(a *app.App) *cobra.Command {
   slipway repair shop/db --kind statefulset --to stable`,
 		Args: app.OneArgument("a workload", "NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.engine == "" {
+				return app.Usagef("--engine says whose rollout it is: the name of an engine")
+			}
 			if o.to != string(rollout.SideStable) && o.to != string(rollout.SideNew) {
 				return app.Usagef("--to says which version to bring it home to: stable or new")
 			}
@@ -91,6 +103,9 @@ func Command(a *app.App) *cobra.Command {
 		"kubeconfig `file` of the workload's cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig; empty: its current one")
 	f.StringVar(&o.to, "to", "", "which version to bring it home to: `side` stable or new")
+	f.StringVar(&o.engine, "engine", cmp.Or(os.Getenv("SLIPWAY_ENGINE_NAME"), os.Getenv("SLIPWAY_NAMESPACE"), defaultEngine),
+		"`name` of the engine whose rollout it is (server: --engine-name)")
+	f.StringVar(&o.rollout, "rollout", "", "`name` of the rollout, if it isn't the workload's")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do it without asking")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to try at most")
@@ -108,6 +123,9 @@ func describe(a *app.App, w left, moves []rollout.FinalMove, to rollout.Side) {
 		a.Printf(a.Out, "nobody holds it: the split was frozen, or a release of the workload has ended without it\n")
 	} else {
 		a.Printf(a.Out, "workflow %s holds it\n", render.OneLine(w.holder()))
+		if engine := claims.ParseHolder(w.claim).Engine; engine.UID != "" {
+			a.Printf(a.Out, "its engine is %s\n", render.OneLine(engine.Name))
+		}
 		a.Printf(a.Err, "If that still runs, stop it first: slipway rollout stop %s; or terminate it in Temporal, or end the engine's "+
 			"processes.\n",
 			app.Name{Namespace: w.workload.Namespace, Name: s.Name}.Arguments())

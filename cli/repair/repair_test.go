@@ -2,6 +2,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func repaired(t *testing.T, tools *tools, h *recorded, input string, o options) 
 	s := &session{}
 	a := &app.App{In: strings.NewReader(input), Out: &s.out, Err: &s.errs}
 	tools.hands = h
-	o.timeout = time.Minute
+	o.timeout, o.engine = time.Minute, cmp.Or(o.engine, "slipway")
 	now := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 	a.Now = func() time.Time { return now }
 	a.Wait = func(_ context.Context, d time.Duration) { s.pauses, now = append(s.pauses, d), now.Add(d) }
@@ -163,6 +164,16 @@ func TestRepairThatDoesNothing(t *testing.T) {
 			"carries nothing of a rollout"},
 		"Other": {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"}, "",
 			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is no rollout"},
+		"OtherEngine": {"Another engine's release may be live, and this one cannot know.", map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+			claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "", options{to: "stable", yes: true}, app.ExitFailure,
+			"is one of engine blue, not of engine slipway: stop it there; if nothing of that engine works on it any more, name it with --engine blue"},
+		"OtherEngineFrozen": {"Nor what it has left frozen.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b", 1)},
+			"", options{to: "stable", yes: true}, app.ExitFailure, "is one of engine blue"},
+		"OtherRollout": {"A rollout of another name is named.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
+			"", options{to: "stable", yes: true}, app.ExitFailure, "the rollout on it is called web-v2, not web: if you mean that one, name it with --rollout web-v2"},
+		"Forged": {"A tenant's own patch is not followed.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"style"`,
+			`"settings":{"/spec/template":{}},"style"`, 1)}, "", options{to: "stable", yes: true}, app.ExitFailure,
+			"somebody has added /spec/template, which no rollout of a Deployment borrows"},
 		"DryRun":   {"A dry run only says it.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK, ""},
 		"No":       {"Who says no is believed.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
 		"NoAnswer": {"A pipe that says nothing has not agreed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
@@ -188,6 +199,18 @@ func TestRepairThatDoesNothing(t *testing.T) {
 				require.ErrorContains(t, err, c.says, c.reason)
 			}
 		})
+	}
+}
+
+func TestRepairOfWhatIsNamed(t *testing.T) {
+	t.Parallel()
+	for reason, o := range map[string]options{
+		"its engine is named":      {to: "stable", yes: true, engine: "blue", rollout: "web-v2"},
+		"it is asked on a dry run": {to: "stable", dryRun: true, engine: "blue", rollout: "web-v2"},
+	} {
+		_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1),
+			claims.AnnotationClaimedBy: "rollout/default/shop/web-v2@run-1@blue/uid-b"}), &recorded{}, "", o)
+		require.NoError(t, err, reason)
 	}
 }
 

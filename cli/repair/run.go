@@ -61,6 +61,9 @@ func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload
 			return broken(ctx, a, o, err)
 		}
 	}
+	if err := found.named(o); err != nil {
+		return err
+	}
 	switch {
 	case o.dryRun:
 		return nil

@@ -36,6 +36,7 @@ type Settings struct {
 	Kubeconfig             string
 	Context                string
 	Namespace              string
+	EngineName             string
 	ServingNamespace       string
 	KubeQPS                float32
 	KubeBurst              int
@@ -209,6 +210,8 @@ func behindThem(s *Settings) []definition {
 			description: "context of the kubeconfig; empty: its current one"},
 		{name: "namespace", fallback: "slipway", groups: engine, check: namespaceName, into: &s.Namespace,
 			description: "the engine's namespace in the home cluster"},
+		{name: "engine-name", groups: frontEnd, check: orNone(namespaceName), into: &s.EngineName,
+			description: "what people call the engine where several work on one cluster; empty: the name of its namespace"},
 		{name: "serving-namespace", fallback: "cross-domain", groups: engine, check: namespaceName, into: &s.ServingNamespace,
 			description: "the namespace of the home cluster whose KusciaDeployments are this engine's servings; two engines on one " +
 				"cluster need two"},

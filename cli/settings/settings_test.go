@@ -188,6 +188,7 @@ temporal-ui: https://temporal.example/ui/
 kubeconfig: /etc/kube
 context: home
 namespace: engine
+engine-name: blue
 serving-namespace: servings
 install-crds: true
 install-guard: true
@@ -213,7 +214,7 @@ api: http://slipway.example:80/
 		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
 		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
-		ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
+		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
 		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,

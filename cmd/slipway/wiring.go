@@ -149,7 +149,7 @@ var workloadModule = fx.Module("workload",
 				return nil, err
 			}
 			activities := workload.New(typed, objects,
-				workload.Options{Namespaces: s.WatchNamespaces, TrafficPreflight: routes.TrafficPreflight, Logger: log})
+				workload.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s), TrafficPreflight: routes.TrafficPreflight, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
@@ -248,6 +248,19 @@ var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activ
 	return queues
 })
 
+// partyNames are the parties that this process works for.
+func partyNames(s settings.Settings) []string {
+	if len(s.Parties) == 0 {
+		return []string{catalog.DefaultParty}
+	}
+	var names []string
+	for _, served := range s.Parties {
+		name, _, _ := strings.Cut(served, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
 // partyQueueNames are the queues of the parties that this process works for.
 func partyQueueNames(s settings.Settings) []string {
 	if len(s.Parties) == 0 {
@@ -266,6 +279,7 @@ func partyQueueNames(s settings.Settings) []string {
 
 var serverModule = fx.Module("server",
 	fx.Provide(newAPI, newAPITLS),
+	fx.Invoke(func(home *store.Store, s settings.Settings) { home.NameEngine(s.EngineName) }),
 	fx.Invoke(func(lc fx.Lifecycle, p httpParts) error {
 		server, err := newHTTPServer(p)
 		if err != nil {

@@ -16,6 +16,9 @@ import (
 func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kind string) (in serving.Input, refusals string, err error) {
 	in = serving.Input{ID: kd.Name, UID: string(kd.UID), Generation: kd.Generation, Kind: kind,
 		UnreachableBudgetSeconds: int64(c.options.UnreachableBudget / time.Second)}
+	if in.Engine, err = c.home.Engine(ctx); err != nil {
+		return in, "", err
+	}
 	policy, wrong := serving.DecodePolicy([]byte(kd.Annotations[serving.AnnotationPolicy]))
 	if wrong != nil && kind != serving.KindDelete {
 		return in, fmt.Sprintf("annotation %s: %v", serving.AnnotationPolicy, wrong.Err()), nil

@@ -16,6 +16,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // fakeHome knows the AppImage "app" and every party but mallory. It counts how often a status is written.
@@ -30,6 +31,10 @@ func (*fakeHome) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, 
 	}
 	return &kuscia.AppImage{Spec: kuscia.AppImageSpec{Image: kuscia.AppImageInfo{Name: "app", Tag: "1"},
 		DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "main"}}}}}}}, nil
+}
+
+func (*fakeHome) Engine(context.Context) (workloadops.Engine, error) {
+	return workloadops.Engine{UID: "uid-a", Name: "a"}, nil
 }
 
 func (*fakeHome) Queue(_ context.Context, domain string) (string, bool, error) {

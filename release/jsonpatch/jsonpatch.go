@@ -52,8 +52,9 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
 }
 
-// ParseUndo reads a patch of adds and removes that was saved on an object. Anything else is refused: somebody has changed it.
-func ParseUndo(text string) ([]Op, error) {
+// ParseUndo reads a patch of adds and removes that was saved on an object. Anything else is refused, and so is a change of a place that was
+// not borrowed: somebody has changed it.
+func ParseUndo(text string, borrowed func(pointer string) bool) ([]Op, error) {
 	var patch []Op
 	if err := utiljson.Unmarshal([]byte(text), &patch); err != nil {
 		return nil, err
@@ -61,6 +62,9 @@ func ParseUndo(text string) ([]Op, error) {
 	for i, op := range patch {
 		if op.Op != opAdd && op.Op != opRemove || !strings.HasPrefix(op.Path, "/") {
 			return nil, fmt.Errorf("operation %d is %s %s", i+1, op.Op, op.Path)
+		}
+		if !borrowed(op.Path) {
+			return nil, fmt.Errorf("operation %d changes %s, which no release borrows", i+1, op.Path)
 		}
 		patch[i].Value = Normalise(op.Value)
 	}
@@ -87,6 +91,9 @@ var (
 
 // Escape spells a key as one step of a pointer.
 func Escape(key string) string { return escaper.Replace(key) }
+
+// Unescape is the key that a step of a pointer spells.
+func Unescape(step string) string { return unescaper.Replace(step) }
 
 // Annotation is the pointer to an object's annotation.
 func Annotation(name string) string { return "/metadata/annotations/" + Escape(name) }

@@ -50,9 +50,20 @@ func TestDiffLeadsFromOneObjectToTheOther(t *testing.T) {
 	require.Equal(t, to, jsonpatch.Apply(from, patch))
 	require.Equal(t, object(t, `{"spec":{"a":1,"b":"x","c":[1]}}`), from, "the object itself stays")
 	require.Empty(t, jsonpatch.Diff(to, to, pointers))
-	undo, err := jsonpatch.ParseUndo(string(text))
+	undo, err := jsonpatch.ParseUndo(string(text), anywhere)
 	require.NoError(t, err)
 	require.Equal(t, patch[2], undo[2], "a saved patch is read as it was: numbers are whole")
+}
+
+func anywhere(string) bool { return true }
+
+func TestASavedPatchIsFollowedWhereItBorrowedOnly(t *testing.T) {
+	t.Parallel()
+	spec := func(pointer string) bool { return pointer == "/spec" }
+	_, err := jsonpatch.ParseUndo(`[{"op":"remove","path":"/spec"}]`, spec)
+	require.NoError(t, err)
+	_, err = jsonpatch.ParseUndo(`[{"op":"remove","path":"/spec"},{"op":"remove","path":"/metadata/ownerReferences"}]`, spec)
+	require.EqualError(t, err, "operation 2 changes /metadata/ownerReferences, which no release borrows")
 }
 
 func TestASavedPatchThatSomebodyChangedIsRefused(t *testing.T) {
@@ -64,7 +75,7 @@ func TestASavedPatchThatSomebodyChangedIsRefused(t *testing.T) {
 		"an operation without a name":    `[{"path":"/a"}]`,
 		"what is not JSON cannot be run": `[`,
 	} {
-		_, err := jsonpatch.ParseUndo(text)
+		_, err := jsonpatch.ParseUndo(text, anywhere)
 		require.Error(t, err, reason)
 	}
 }

@@ -49,7 +49,7 @@ type Subject struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds,omitempty"`
 }
 
-// PreflightRequest asks a party's worker about one rollout. Claim and TakeOver are not looked at.
+// PreflightRequest asks a party's worker about one rollout. Of Claim the engine counts; TakeOver is not looked at.
 type PreflightRequest struct {
 	Subject
 	Strategy strategy.Strategy `json:"strategy"`
@@ -319,6 +319,10 @@ type Observed struct {
 	Message string `json:"message"`
 	// By is the tool that did it, as the object's managedFields name it; "" when they do not tell.
 	By string `json:"by,omitempty"`
+	// Claim is the claim that stands on the object, and Object the object ("Deployment shop/web"). Anybody who may edit the object can
+	// write a claim onto it, so that the release looks whether both are its own; "" in hints of an earlier build.
+	Claim  string `json:"claim,omitempty"`
+	Object string `json:"object,omitempty"`
 }
 
 // ObservedSettings says that somebody else has changed fields that the release has borrowed: they are put back.

@@ -99,11 +99,15 @@ func OwnerOf(object metav1.Object, id, uid string) Owner {
 	return OwnerSame
 }
 
-// MayTake says whether an operation may write on a Deployment with this claim: older operations on the same serving have given way.
-func MayTake(claim, id string, generation int64) bool {
-	holder := workloadops.ParseHolder(claim)
-	if holder.WorkflowID == "" {
+// MayTake says whether an operation may write on a Deployment with this claim: older operations on the same serving have given way. Those of
+// another engine, which has a serving of the same name, have not.
+func MayTake(claim string, req PartyRequest) bool {
+	holder, id, generation := workloadops.ParseHolder(claim), req.ID, req.Generation
+	switch {
+	case holder.WorkflowID == "":
 		return true
+	case workloadops.IsForeign(req.Claim, claim):
+		return false
 	}
 	rest, ours := strings.CutPrefix(holder.WorkflowID, WorkflowPrefix(id))
 	rest, _, _ = strings.Cut(rest, "-") // what follows tells servings of one name apart

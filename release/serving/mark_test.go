@@ -19,6 +19,8 @@ func TestMayTake(t *testing.T) {
 	}{
 		"free":            {"nobody holds it", "", true},
 		"own":             {"an attempt is repeated", "serving/s1/3@run", true},
+		"own engine":      {"an engine goes on with its own", "serving/s1/2@run@a/uid-a", true},
+		"other engine":    {"another engine's serving of that name is another serving", "serving/s1/2@run@b/uid-b", false},
 		"other run":       {"an operation that was ended from outside is begun again", "serving/s1/3@other", true},
 		"older":           {"an older operation has given way", "serving/s1/2@run", true},
 		"newer":           {"a newer one has not", "serving/s1/4@run", false},
@@ -37,7 +39,7 @@ func TestMayTake(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.may, serving.MayTake(tc.claim, "s1", 3), tc.reason)
+			require.Equal(t, tc.may, serving.MayTake(tc.claim, serving.PartyRequest{ID: "s1", Generation: 3, Claim: "serving/s1/3@run@a/uid-a"}), tc.reason)
 		})
 	}
 }

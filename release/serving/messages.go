@@ -7,6 +7,7 @@ import (
 	"time"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // The activities of a party, on its own queue.
@@ -99,6 +100,8 @@ type Input struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Continued is how far the operation is, in a run that was continued as new; nil at a start.
 	Continued *Continued `json:"continued,omitempty"`
+	// Engine is the engine that runs the operation, for its claim; none in operations of an earlier build.
+	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
 // Continued is what an operation takes along into its next run. No party does anything then.

@@ -7,6 +7,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // What a whole document says.
@@ -25,6 +26,16 @@ type Document struct {
 	Shared rollout.SharedTraffic
 	// Warnings are sentences on what is legal but probably not meant.
 	Warnings []string
+}
+
+// HeldByAnother says which of the holders is another engine's, and what a person can do; "" when none is.
+func HeldByAnother(holders []string, engine workloadops.Engine) string {
+	for _, claim := range holders {
+		if h := workloadops.ParseHolder(claim); h.Engine.Differs(engine) {
+			return h.For(engine) + ": " + workloadops.ForeignReason(h)
+		}
+	}
+	return ""
 }
 
 // Decode reads a TrafficRouting from YAML or JSON, strictly, with all errors at once: a whole document, also as kubectl prints it, or the

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/release/workloadops"
 )
 
 // TrafficRoutingResource is where the API server serves the TrafficRoutings of the source document.
@@ -57,12 +59,14 @@ type TrafficRoutingStatus struct {
 
 const trafficClaimPrefix = "trafficrouting/"
 
-// TrafficClaim is the claim under which the routes of a TrafficRouting are written, the same for all its holders.
-func TrafficClaim(namespace, name string) string { return trafficClaimPrefix + namespace + "/" + name }
+// TrafficClaim is the claim under which an engine writes the routes of a TrafficRouting, the same for all its holders.
+func TrafficClaim(namespace, name string, engine workloadops.Engine) string {
+	return workloadops.Holder{WorkflowID: trafficClaimPrefix + namespace + "/" + name, Engine: engine}.String()
+}
 
 // ParseTrafficClaim reads TrafficClaim; ok is false for any other claim.
 func ParseTrafficClaim(claim string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(claim, trafficClaimPrefix)
+	rest, ok := strings.CutPrefix(workloadops.ParseHolder(claim).WorkflowID, trafficClaimPrefix)
 	namespace, name, found := strings.Cut(rest, "/")
 	return namespace, name, ok && found && namespace != "" && name != ""
 }

@@ -67,6 +67,14 @@ func Refuses(req Request, seen Observed) string {
 // Decide says what to do next for a request, from one look at its workload. It is level-based: it goes by what is seen alone, so that
 // a process that was killed at any point is followed by another that goes on from there. The request must have passed Validate.
 func Decide(req Request, seen Observed) NextAction {
+	d := decide(req, seen)
+	if d.Action == ActDelete && seen.HeldUp != "" {
+		return heldUp(req, seen, d)
+	}
+	return d
+}
+
+func decide(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Deleting:
 		return Fail(failure.New(failure.WorkloadFailed, "%s is being deleted by somebody else: nothing more is done to it", req.Workload))
@@ -76,12 +84,12 @@ func Decide(req Request, seen Observed) NextAction {
 		return free(req, seen)
 	case seen.Held:
 		return claimLost(req, seen)
-	case req.TakeOver != "" && seen.Claim == req.TakeOver && (seen.OriginalProblem != "" || seen.Rollout != ""):
+	case MayTakeOver(req.Claim, req.TakeOver, seen.Claim) && (seen.OriginalProblem != "" || seen.Rollout != ""):
 		return Fail(failure.New(failure.Refused, "%s", Refuses(req, seen)))
-	case req.TakeOver != "" && seen.Claim == req.TakeOver:
+	case MayTakeOver(req.Claim, req.TakeOver, seen.Claim):
 		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended", ParseHolder(seen.Claim).WorkflowID))
 	}
-	return Claimed(req.Workload, seen.Claim)
+	return Claimed(req.Workload, req.Claim, seen.Claim)
 }
 
 func free(req Request, seen Observed) NextAction {
@@ -139,7 +147,7 @@ func hold(req Request, seen Observed, saved Original) *Write {
 func claimLost(req Request, seen Observed) NextAction {
 	return Fail(failure.New(failure.ClaimLost,
 		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by "+
-			"hand", req.Workload, AnnotationClaimedBy, HolderNow(seen.Claim)))
+			"hand", req.Workload, AnnotationClaimedBy, HolderNow(req.Claim, seen.Claim)))
 }
 
 func answer(end Ending) NextAction {

@@ -140,7 +140,7 @@ func TestTakeOverGivesBackFirst(t *testing.T) {
 	require.Equal(t, []workloadops.Setting{{Path: workloadops.PathDeploymentSurge, Value: json.RawMessage(`"25%"`), Was: json.RawMessage(`0`)}}, w.Settings)
 	require.Equal(t, "5", w.Annotations[workloadops.AnnotationReplicas], "the size that the dead START was on the way to")
 	require.Equal(t, "2", w.Annotations[workloadops.AnnotationLeftAt])
-	saved, err := workloadops.ParseOriginal(w.Annotations[workloadops.AnnotationOriginal])
+	saved, err := workloadops.ParseOriginal(w.Annotations[workloadops.AnnotationOriginal], borrowable)
 	require.NoError(t, err)
 	require.False(t, saved.Begun)
 	require.NotContains(t, w.Remove, workloadops.AnnotationOriginal)

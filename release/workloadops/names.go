@@ -16,7 +16,7 @@ const (
 
 // Names that Slipway writes on a workload.
 const (
-	// AnnotationClaimedBy holds the workflow and run that is releasing the workload: Holder.String().
+	// AnnotationClaimedBy holds the workflow, run and engine that are releasing the workload: Holder.String().
 	AnnotationClaimedBy = "slipway.io/claimed-by"
 	// LabelClaimed marks a claimed workload, so that one filtered watch per party sees them all.
 	LabelClaimed      = "slipway.io/claimed"
@@ -52,21 +52,6 @@ const (
 	PathUpdateUnavailable     = "/spec/updateStrategy/rollingUpdate/maxUnavailable"
 	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
 )
-
-// Holder is who holds a workload: a workflow and its run.
-type Holder struct{ WorkflowID, RunID string }
-
-// String is the claim's value: "<workflow ID>@<run ID>".
-func (h Holder) String() string { return h.WorkflowID + "@" + h.RunID }
-
-// ParseHolder reads a claim's value. A value without a run, as a person may write it, is a workflow ID.
-func ParseHolder(value string) Holder {
-	at := strings.LastIndexByte(value, '@')
-	if at < 0 {
-		return Holder{WorkflowID: value}
-	}
-	return Holder{WorkflowID: value[:at], RunID: value[at+1:]}
-}
 
 // gateLength is how many characters of the digest a gate has.
 const gateLength = 16

@@ -97,19 +97,19 @@ func Fail(e *failure.Error) NextAction {
 }
 
 // Claimed fails a job whose workload another release holds.
-func Claimed(w catalog.Workload, claim string) NextAction {
+func Claimed(w catalog.Workload, ours, theirs string) NextAction {
 	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run this again",
-		w, ParseHolder(claim).WorkflowID)
-	e.Holder = claim
+		w, Told(ours, theirs))
+	e.Holder = theirs
 	return Fail(e)
 }
 
 // HolderNow says who holds a workload whose claim was taken away from a release.
-func HolderNow(claim string) string {
+func HolderNow(ours, claim string) string {
 	if claim == "" {
 		return "nobody holds it now"
 	}
-	return ParseHolder(claim).WorkflowID + " holds it now"
+	return Told(ours, claim) + " holds it now"
 }
 
 func write(reason string, w *Write) NextAction {

@@ -128,7 +128,8 @@ type Result struct {
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
 }
 
-// PreflightRequest asks a party's worker whether these requests can be carried out. Claim, Marker and TakeOver are not looked at.
+// PreflightRequest asks a party's worker whether these requests can be carried out. Of Claim the engine counts; Marker and TakeOver are not
+// looked at.
 type PreflightRequest struct {
 	Requests []Request `json:"requests"`
 }
@@ -146,9 +147,11 @@ type UnavailableResult struct {
 // PreflightResult lists what cannot be done; empty: everything can.
 type PreflightResult struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
+	// Warnings say of requests that can be carried out what is worth knowing first.
+	Warnings []Refusal `json:"warnings,omitempty"`
 }
 
-// Refusal says why the request of that index in a PreflightRequest cannot be carried out.
+// Refusal says why the request of that index in a PreflightRequest cannot be carried out, or what it is warned of.
 type Refusal struct {
 	Index  int    `json:"index"`
 	Reason string `json:"reason"`

@@ -62,7 +62,7 @@ func TestRestartBorrows(t *testing.T) {
 			check(t, tc.reason, verdict{action: workloadops.ActWrite, says: "mark its pod template"}, d)
 			require.Equal(t, marker, d.Write.Stamp, tc.reason)
 			require.Equal(t, tc.settings, d.Write.Settings, tc.reason)
-			saved, err := workloadops.ParseOriginal(d.Write.Annotations[workloadops.AnnotationOriginal])
+			saved, err := workloadops.ParseOriginal(d.Write.Annotations[workloadops.AnnotationOriginal], borrowable)
 			require.NoError(t, err)
 			require.Equal(t, tc.byDeletion, saved.ByDeletion, tc.reason)
 			require.Len(t, saved.Borrowed, len(tc.settings), "what is borrowed is saved")

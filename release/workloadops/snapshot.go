@@ -2,7 +2,9 @@ package workloadops
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,10 +33,15 @@ type Snapshot struct {
 	// Pods are the workload's own pods; they are there only when PodsSeen.
 	Pods     []Pod
 	PodsSeen bool
+	// HeldUp is the sentence on the PodDisruptionBudget that kept pods from being taken a moment ago, with its name; "" when none did.
+	HeldUp string
 	// Elapsed is how much of the deadline is used.
 	Elapsed time.Duration
 	Now     time.Time
 }
+
+// AskAgain is after how long a deletion that a PodDisruptionBudget holds up is tried again: its status is not watched.
+const AskAgain = 2 * time.Second
 
 // Lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
 func (s Snapshot) Lagging() bool { return s.ObservedGeneration < s.Generation }
@@ -112,11 +119,17 @@ type Borrowed struct {
 	Lent json.RawMessage `json:"lent"`
 }
 
-// ParseOriginal reads the annotation AnnotationOriginal.
-func ParseOriginal(text string) (*Original, error) {
+// ParseOriginal reads the annotation AnnotationOriginal of a workload of whose kind an operation may borrow these settings. What would give
+// back another one was written by somebody else: it is refused.
+func ParseOriginal(text string, borrowable []string) (*Original, error) {
 	var o Original
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return nil, err
+	}
+	for _, b := range o.Borrowed {
+		if !slices.Contains(borrowable, b.Path) {
+			return nil, fmt.Errorf("somebody has added %s, which no operation borrows", b.Path)
+		}
 	}
 	return &o, nil
 }

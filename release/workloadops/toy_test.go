@@ -148,7 +148,7 @@ func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 	s := w.status
 	s.Claim = w.annotations[workloadops.AnnotationClaimedBy]
 	if text, ok := w.annotations[workloadops.AnnotationOriginal]; ok {
-		o, err := workloadops.ParseOriginal(text)
+		o, err := workloadops.ParseOriginal(text, borrowable)
 		if err != nil {
 			s.OriginalProblem = err.Error()
 		}

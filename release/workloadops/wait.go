@@ -80,8 +80,22 @@ func deletePods(list []Pod, format string, args ...any) NextAction {
 	return NextAction{Action: ActDelete, Delete: list, Reason: fmt.Sprintf(format, args...)}
 }
 
+// heldUp waits for a PodDisruptionBudget that keeps pods from being taken: within the deadline, which names it when it has passed. A pod that
+// does not serve is not held up.
+func heldUp(req Request, seen Observed, d NextAction) NextAction {
+	progress := fmt.Sprintf("%s, %s still to go", readyOf(seen), names(d.Delete))
+	next := wait(req, seen, progress)
+	if next.Action == ActWait {
+		next.Reason, next.LookAgain, next.WatchPods = progress+": "+seen.HeldUp, AskAgain, true
+	}
+	return next
+}
+
 // why is the best explanation that can be given: a pod's own word, else the workload's, else where to look.
 func why(req Request, seen Observed) string {
+	if seen.HeldUp != "" {
+		return seen.HeldUp
+	}
 	if reason := podReason(req, seen); reason != "" {
 		return reason + meanwhile(seen)
 	}

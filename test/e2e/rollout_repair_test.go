@@ -126,7 +126,7 @@ func (r *stranded) comesHome(t *testing.T) {
 // repair is what a person has whose engine is gone: the binary and a kubeconfig.
 func (r *release) repair(to rollout.Side) {
 	r.t.Helper()
-	out, err := exec.Command(r.Binary("slipway"), "repair", r.Apps+"/"+r.rollout.Name, "--kind", strings.ToLower(r.rollout.Kind.Title), "--to", string(to),
+	out, err := exec.Command(r.Binary("slipway"), "repair", r.Apps+"/"+r.rollout.Name, "--engine", r.Home, "--kind", strings.ToLower(r.rollout.Kind.Title), "--to", string(to),
 		"--kubeconfig", r.Kubeconfig, "--yes").CombinedOutput()
 	require.NoError(r.t, err, "%s", out)
 	r.t.Logf("%s", out)

@@ -166,7 +166,8 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 	if m.s.Holder != "" {
 		return Action{Kind: ActAskHolder, Summary: "ask whether the claim's holder is alive", waits: rollout.WaitParty,
 			Holder: &workloadops.ClaimHolderRequest{Claim: m.s.Holder},
-			why:    fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(), m.s.Holder)}, true
+			why: fmt.Sprintf("%s: %s holds what this release needs: asking whether it is still at work", m.place(),
+				workloadops.Told(m.setup.Claim, m.s.Holder))}, true
 	}
 	a, ready := m.onStage(now)
 	if !ready || !m.needsGrace(a, now) {

@@ -184,6 +184,9 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 	shared := *m.s.Shared
 	subject := m.subject()
 	subject.Claim = m.s.SharedClaim
+	if former := workloadops.ParseHolder(subject.Claim).WorkflowID; former != subject.Claim && subject.TakeOver == "" {
+		subject.TakeOver = former // as an earlier build wrote it, without an engine
+	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
 		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic,
 			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.s.PutBack}}

@@ -106,10 +106,10 @@ func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
 	switch {
 	case m.s.Stage != stageBegin:
 		m.s.Trouble = &trouble{Kind: failure.Claimed,
-			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workload(), holder, r.Reason)}
+			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workload(), workloadops.Told(m.setup.Claim, holder), r.Reason)}
 		m.s.Status.Phase = rollout.PhaseFailed
 	case m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew || m.setup.BringHome:
-		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workload(), holder, r.Reason))
+		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workload(), workloadops.Told(m.setup.Claim, holder), r.Reason))
 	}
 }
 
@@ -246,9 +246,10 @@ func (m *Machine) Stopped() {
 	m.running, m.interrupted, m.s.Stuck = nil, false, ""
 }
 
-// Observed takes a hint that somebody else has changed the workload: it is looked at when the step rests. Several hints are one look.
+// Observed takes a hint that somebody else has changed the workload: it is looked at when the step rests. Several hints are one look. One
+// of another release's object is none.
 func (m *Machine) Observed(o rollout.Observed, now time.Time) {
-	if !m.s.Moved || !m.inSteps() {
+	if !m.s.Moved || !m.inSteps() || !m.isOurs(o) {
 		return
 	}
 	m.s.Observed = true
@@ -262,6 +263,14 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: true,
 			Message: fmt.Sprintf("%s for the %dth time at this step: have it leave these fields alone", o.Message, m.s.Disturbed)}
 	}
+}
+
+// isOurs says whether a hint is of this release's workload, or of the extra one that it made.
+func (m *Machine) isOurs(o rollout.Observed) bool {
+	if o.Claim == "" && o.Object == "" {
+		return true
+	}
+	return o.Claim == m.setup.Claim && (o.Object == m.workload() || o.Object == m.workload()+strategy.CanarySuffix)
 }
 
 // mostDisturbed is how often borrowed fields are put back while a step rests. Who changes them more often is not argued with.

@@ -265,6 +265,36 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
 }
 
+// A hint names the claim and the object that it was seen on: anybody can write this release's claim onto an object of theirs.
+func TestAHintOfAnotherObjectIsNone(t *testing.T) {
+	t.Parallel()
+	for reason, c := range map[string]struct {
+		claim, object string
+		heeded        bool
+	}{
+		"its own workload":                   {"claim@1", "Deployment shop/order", true},
+		"the extra workload that it made":    {"claim@1", "Deployment shop/order-canary", true},
+		"an earlier build does not say":      {"", "", true},
+		"its claim on another workload":      {"claim@1", "Deployment shop/other", false},
+		"in another namespace":               {"claim@1", "Deployment bank/order", false},
+		"of another kind":                    {"claim@1", "StatefulSet shop/order", false},
+		"another run's claim":                {"claim@2", "Deployment shop/order", false},
+		"another engine's claim":             {"claim@1@b/uid-b", "Deployment shop/order", false},
+		"a claim that somebody made shorter": {"claim", "Deployment shop/order", false},
+	} {
+		w := resting(t, strategy.StylePartition)
+		w.m.setup.Claim = "claim@1"
+		before := len(w.m.Status().History)
+		w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, Message: "m", Claim: c.claim, Object: c.object}, w.now)
+		if c.heeded {
+			require.Equal(t, ActMove, w.next().Kind, reason)
+			continue
+		}
+		require.NotEqual(t, ActMove, w.next().Kind, reason)
+		require.Len(t, w.m.Status().History, before, reason)
+	}
+}
+
 // A hint that comes while something else is done is not lost: nobody gives it a second time.
 func TestAHintIsRememberedWhateverRuns(t *testing.T) {
 	t.Parallel()

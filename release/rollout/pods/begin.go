@@ -60,8 +60,11 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 			rollout.AnnotationSaved)
 	case seen.Claim == s.Claim:
 		return begun(req, seen, *seen.Saved)
-	case seen.Claim != "" && seen.Claim != s.TakeOver:
-		return next(workloadops.Claimed(s.Workload, seen.Claim))
+	case seen.Claim != "" && !workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
+		return next(workloadops.Claimed(s.Workload, s.Claim, seen.Claim))
+	case seen.Saved != nil && workloadops.IsForeign(s.Claim, seen.Saved.Claim):
+		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload, workloadops.Told(s.Claim, seen.Saved.Claim),
+			workloadops.ForeignReason(workloadops.ParseHolder(seen.Saved.Claim)))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
 	case req.Adopt:

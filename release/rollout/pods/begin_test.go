@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -60,4 +61,61 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 	require.Empty(t, pods.Unsettled(tech, subject(), settled), "a settled workload is claimed")
 	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledTell}, settled)
 	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+}
+
+// What another engine has on a workload is its own: neither its live claim nor a split that it left frozen is taken over, whatever the request says of who is dead.
+func TestBeginLeavesAnotherEnginesReleaseAlone(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	const ours, theirs = "rollout/default/shop/order@2@a/uid-a", "rollout/default/shop/order@1@b/uid-b"
+	begin := func(claim, takeOver, standing, savedBy string) pods.NextAction {
+		seen := newToy(4, `{"type":"RollingUpdate"}`).observe()
+		seen.Claim = standing
+		if savedBy != "" {
+			seen.Saved = &rollout.Saved{Name: "order", Style: strategy.StylePartition, Stable: "stable", Claim: savedBy}
+		}
+		s := subject()
+		s.Claim, s.TakeOver = claim, takeOver
+		return pods.Begin(tech, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: strategy.StylePartition}}, seen)
+	}
+	live := begin(ours, theirs, theirs, theirs)
+	require.Equal(t, failure.Claimed, live.Failure.Kind, "even the centre's word that it is dead is not enough")
+	require.Contains(t, live.Failure.Message, "is being released by rollout/default/shop/order of engine b")
+	require.Equal(t, theirs, live.Failure.Holder)
+	frozen := begin(ours, "", "", theirs)
+	require.Equal(t, failure.Refused, frozen.Failure.Kind)
+	require.Contains(t, frozen.Failure.Message, "carries what rollout/default/shop/order of engine b has left on it: only engine b can take over its own claims")
+	require.Contains(t, frozen.Failure.Message, "slipway repair shop/order --to stable --engine b")
+	own := "rollout/default/shop/order@1@a/uid-a"
+	require.Equal(t, ours, begin(ours, own, own, own).Write.Claim, "its own dead one is taken over")
+	require.Equal(t, ours, begin(ours, "", "", "rollout/default/shop/order@1").Write.Claim, "and what an earlier build has left frozen")
+}
+
+func TestWhatIsSavedIsFollowedWhereARolloutBorrowsOnly(t *testing.T) {
+	t.Parallel()
+	for _, ref := range []catalog.WorkloadRef{
+		{APIVersion: "apps/v1", Kind: "Deployment"}, {APIVersion: "apps/v1", Kind: "StatefulSet"}, {APIVersion: "apps/v1", Kind: "DaemonSet"},
+		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet"}, {APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet"},
+		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet"},
+	} {
+		borrowed := 0
+		for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
+			tech, known := pods.TechniqueOf(ref, style)
+			if !known {
+				continue
+			}
+			for _, path := range tech.Pointers() {
+				saved, err := pods.ReadSaved(ref, `{"style":"`+string(style)+`","settings":{"`+path+`":null}}`)
+				require.NoError(t, err, "%s %s gives %s back", ref.Kind, style, path)
+				require.Contains(t, saved.Settings, path)
+				borrowed++
+			}
+		}
+		require.Positive(t, borrowed, ref.Kind)
+		for _, path := range []string{"/spec/template", "/spec/template/spec/serviceAccountName", "/spec/selector", "/spec/replicas", "/metadata/ownerReferences",
+			"/metadata/finalizers", "/metadata/annotations/a", "/metadata/labels/a", "/spec", "/status", "/"} {
+			_, err := pods.ReadSaved(ref, `{"style":"partition","settings":{"`+path+`":{}}}`)
+			require.EqualError(t, err, "somebody has added "+path+", which no rollout of a "+ref.Kind+" borrows")
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -61,6 +62,26 @@ func (m *move) next() NextAction {
 		return m.wait(d.Reason)
 	case workloadops.ActDone:
 		return m.arrived()
+	case workloadops.ActDelete:
+		if m.seen.HeldUp != "" {
+			return m.heldUp()
+		}
+	}
+	return d
+}
+
+// heldUp waits for a PodDisruptionBudget that keeps pods from being taken: within the deadline, which names it when it has passed.
+func (m *move) heldUp() NextAction {
+	progress, deadline := m.progress(), deadlineOf(m.req.Subject)
+	m.numbers.Message = progress
+	if m.seen.Elapsed >= deadline {
+		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s", m.req.Workload, progress, int64(deadline/time.Second), m.seen.HeldUp)
+	}
+	d := wait(progress + ": " + m.seen.HeldUp)
+	d.LookAgain = workloadops.AskAgain
+	if m.req.TellStuck {
+		d.Action = workloadops.ActDone
+		m.numbers.Stuck, m.numbers.SpentSeconds = m.seen.HeldUp, int64(m.seen.Elapsed/time.Second)
 	}
 	return d
 }

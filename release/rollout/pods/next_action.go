@@ -121,11 +121,12 @@ func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
 		return next(workloadops.Fail(rollout.Repaired(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
 		return NextAction{}, false
-	case s.TakeOver != "" && seen.Claim == s.TakeOver:
+	case workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
 		return takeOver(s, seen), true
 	}
 	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; "+
-		"look at its template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy, workloadops.HolderNow(seen.Claim)), true
+		"look at its template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy,
+		workloadops.HolderNow(s.Claim, seen.Claim)), true
 }
 
 // takeOver puts our claim in the place of another; what was saved stays.

@@ -1,6 +1,8 @@
 package pods
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,6 +60,31 @@ func AutoscalerLimits() []string { return []string{"minReplicas", "maxReplicas"}
 
 // Known says whether workloads of that kind can be rolled out in any style.
 func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
+
+// Borrows says whether a rollout of a workload of that kind, in whatever style, borrows the field at a pointer.
+func Borrows(ref catalog.WorkloadRef, pointer string) bool {
+	for _, t := range techniques[Key(ref)] {
+		if slices.Contains(t.Pointers(), pointer) {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadSaved reads the annotation rollout.AnnotationSaved of a workload of that kind. What would give back a field that no rollout borrows
+// was written by somebody else: it is refused.
+func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
+	saved, err := rollout.ParseSaved(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range slices.Sorted(maps.Keys(saved.Settings)) {
+		if !Borrows(ref, path) {
+			return nil, fmt.Errorf("somebody has added %s, which no rollout of a %s borrows", path, ref.Kind)
+		}
+	}
+	return saved, nil
+}
 
 // Technique is how the pods of one kind of workload are moved in one style, without state: which fields it needs and what the next write
 // is. Begin, Move and Finish see to the claim, what is saved, drift, deadlines, trouble, messages and the rest.

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // maxSaved bounds what is saved on an object, in bytes: the API server takes 256 KiB of annotations, and the user's own count too.
@@ -56,17 +58,55 @@ type Borrowed struct {
 	taken bool
 }
 
-// Look reads what is saved on an object; name describes it in messages. It fails with failure.Drift when that cannot be read any more.
-func Look(name string, live Object) (Borrowed, error) {
+// Borrowable is what a release may change of an object, and so what is given back to it. What is saved stands in an annotation, which
+// anybody who may edit the object can change: it is never applied elsewhere.
+type Borrowable string
+
+// What there is to borrow.
+const (
+	// BorrowsByScript are a custom object's: its spec, and the labels and annotations that are its user's.
+	BorrowsByScript Borrowable = ""
+	// BorrowsSelector is a Service's selector.
+	BorrowsSelector Borrowable = "selector"
+	// BorrowsRules are the rules of an HTTPRoute.
+	BorrowsRules Borrowable = "rules"
+)
+
+// Has says whether a pointer is among them, as the marks of a borrowed object are.
+func (p Borrowable) Has(pointer string) bool {
+	switch {
+	case slices.Contains(marks, pointer):
+		return true
+	case p == BorrowsSelector:
+		return pointer == pathSelector
+	case p == BorrowsRules:
+		return pointer == pathRules
+	}
+	return pointer == "/spec" || ofTheUser(pointer)
+}
+
+// ofTheUser says whether a pointer is that of a label or annotation that is not reserved.
+func ofTheUser(pointer string) bool {
+	for _, part := range []string{"/metadata/labels/", "/metadata/annotations/"} {
+		if key, is := strings.CutPrefix(pointer, part); is {
+			return key != "" && !strings.Contains(key, "/") && !reserved(jsonpatch.Unescape(key), "")
+		}
+	}
+	return false
+}
+
+// Look reads what is saved on an object; name describes it in messages. It fails with failure.Drift when that cannot be read any more, or
+// would change other places than a release does.
+func Look(name string, live Object, borrowable Borrowable) (Borrowed, error) {
 	b := Borrowed{object: object{name, live}}
 	saved, there := annotationsOf(live)[rollout.AnnotationRestore]
 	if !there {
 		return b, nil
 	}
-	undo, err := jsonpatch.ParseUndo(saved)
+	undo, err := jsonpatch.ParseUndo(saved, borrowable.Has)
 	if err != nil {
-		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed and cannot be read any more (%v): put back what stood there",
-			name, rollout.AnnotationRestore, err)
+		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed by somebody else and is not followed (%v): put back what stood "+
+			"there", name, rollout.AnnotationRestore, err)
 	}
 	b.undo, b.taken = undo, true
 	return b, nil
@@ -105,10 +145,11 @@ func Digest(o Object, paths []string) string {
 
 // Mine checks that the hand may write to an object with this claim on it: failure.Claimed with the holder otherwise.
 func (h Hand) Mine(name, holder string) error {
-	if holder == "" || holder == h.Claim || (h.TakeOver != "" && holder == h.TakeOver) {
+	if holder == "" || holder == h.Claim || workloadops.MayTakeOver(h.Claim, h.TakeOver, holder) {
 		return nil
 	}
-	f := failure.New(failure.Claimed, "%s is held by another release (%s): wait until that is over, or stop it", name, holder)
+	f := failure.New(failure.Claimed, "%s is held by another release (%s): wait until that is over, or stop it", name,
+		workloadops.Told(h.Claim, holder))
 	f.Holder = holder
 	return f
 }
@@ -305,7 +346,7 @@ func (c Created) places() []string {
 	if json.Unmarshal([]byte(annotationsOf(c.live)[AnnotationPlaces]), &out) != nil {
 		return []string{pathSpec}
 	}
-	return out
+	return slices.DeleteFunc(out, func(p string) bool { return p != "/spec" && p != pathSelector && !ofTheUser(p) })
 }
 
 func list(paths []string) string {

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -141,6 +142,40 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	all[rollout.AnnotationHeldBy] = v.Claim
 	meta["annotations"] = anyMap(all)
 	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
+}
+
+// SecondCanary says, as "<host><path>", where another Ingress is a canary of what the release routes by the stable one: the same class, host and
+// path. A controller takes one canary of them, and leaves the other out or mixes both; "" when there is no such place.
+func SecondCanary(stable, other Object, routing ServicePair) string {
+	if _, is := CanaryAnnotations(other); !is || ingressClass(stable) != ingressClass(other) {
+		return ""
+	}
+	theirs := map[string]bool{}
+	eachPath(other, func(place string, _ Object) { theirs[place] = true })
+	found := ""
+	eachPath(stable, func(place string, backend Object) {
+		if found == "" && theirs[place] && DigString(backend, "service", "name") == routing.Stable {
+			found = place
+		}
+	})
+	return found
+}
+
+// eachPath goes through the places that an Ingress routes, "*" standing for every host; what no rule names is the place "*".
+func eachPath(ingress Object, do func(place string, backend Object)) {
+	if backend := DigObject(ingress, "spec", "defaultBackend"); len(backend) > 0 {
+		do("*", backend)
+	}
+	for _, rule := range DigObjects(ingress, "spec", "rules") {
+		for _, path := range DigObjects(rule, "http", "paths") {
+			do(cmp.Or(DigString(rule, "host"), "*")+cmp.Or(DigString(path, "path"), "/"), DigObject(path, "backend"))
+		}
+	}
+}
+
+// ingressClass is the class of an Ingress, by its field or the annotation of before; "" is the cluster's default.
+func ingressClass(ingress Object) string {
+	return cmp.Or(DigString(ingress, "spec", "ingressClassName"), annotationsOf(ingress)["kubernetes.io/ingress.class"])
 }
 
 // ServicePair is the stable Service and the canary's; they are the same where there are no canary Services.

@@ -80,7 +80,7 @@ var hand = traffic.Hand{Claim: "rollout/default/shop/order@run-1"}
 
 func (r *release) ask(asks strategy.Traffic) {
 	r.t.Helper()
-	b, err := traffic.Look("HTTPRoute shop/order", r.live)
+	b, err := traffic.Look("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
 	require.NoError(r.t, err)
 	w, err := b.Want(hand, traffic.HTTPRoute(pair, asks))
 	require.NoError(r.t, err)
@@ -93,7 +93,7 @@ func (r *release) ask(asks strategy.Traffic) {
 
 func (r *release) finish() {
 	r.t.Helper()
-	b, err := traffic.Look("HTTPRoute shop/order", r.live)
+	b, err := traffic.Look("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
 	require.NoError(r.t, err)
 	w, err := b.Return(hand)
 	require.NoError(r.t, err)

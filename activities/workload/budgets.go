@@ -1,0 +1,35 @@
+package workload
+
+import (
+	"context"
+	"sync"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"slipway.io/slipway/release/workloadops"
+)
+
+// budgets finds the PodDisruptionBudgets of a namespace that cover a workload's pods. They are read once, when first asked for. A worker that
+// may not read them knows none: where that matters to what it does, its permissions were asked for before.
+func (a *Activities) budgets(ctx context.Context, namespace string) func(*unstructured.Unstructured) []workloadops.Budget {
+	all := sync.OnceValue(func() []policyv1.PodDisruptionBudget {
+		list, err := a.cluster.Budgets(ctx, namespace)
+		if err != nil {
+			a.options.Logger.DebugContext(ctx, "the PodDisruptionBudgets could not be read", "namespace", namespace, "error", err)
+		}
+		return list
+	})
+	return func(o *unstructured.Unstructured) (covering []workloadops.Budget) {
+		podLabels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+		for _, b := range all() {
+			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+			if err == nil && selector.Matches(labels.Set(podLabels)) {
+				covering = append(covering, workloadops.Budget{Name: b.Name, Allowed: b.Status.DisruptionsAllowed})
+			}
+		}
+		return covering
+	}
+}

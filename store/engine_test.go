@@ -1,0 +1,58 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
+)
+
+func TestAnEngineHasOneUID(t *testing.T) {
+	t.Parallel()
+	stack := harness.SharedStack(t)
+	own := stack.Namespace(t, "store")
+	process := func() *store.Store {
+		s, err := store.New(stack.REST, own, own)
+		require.NoError(t, err)
+		return s
+	}
+	var wg sync.WaitGroup
+	engines := make([]workloadops.Engine, 5)
+	for i := range engines {
+		s := process()
+		wg.Go(func() { engines[i], _ = s.Engine(testContext(t)) })
+	}
+	wg.Wait()
+	require.NotEmpty(t, engines[0].UID)
+	for _, engine := range engines {
+		require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: own}, engine, "five processes that start at once are one engine, called by its namespace")
+	}
+
+	server := process()
+	server.NameEngine("blue")
+	renamed, err := server.Engine(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: "blue"}, renamed, "a server gives the name, the UID stays")
+	worker, err := process().Engine(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, renamed, worker, "a worker goes by what stands there")
+
+	home, err := kubernetes.NewForConfig(stack.REST)
+	require.NoError(t, err)
+	maps := home.CoreV1().ConfigMaps(own)
+	found, err := maps.Get(t.Context(), "slipway-engine", metav1.GetOptions{})
+	require.NoError(t, err)
+	found.Data["uid"] = ""
+	_, err = maps.Update(t.Context(), found, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, err = process().Engine(testContext(t))
+	require.True(t, failure.Is(err, failure.Refused), "a UID that was taken away isn't replaced by another: %v", err)
+	require.ErrorContains(t, err, "has no uid: put back the one that the claims of this engine's releases name")
+}
