@@ -82,7 +82,7 @@ func (p Borrowable) Has(pointer string) bool {
 	case p == BorrowsRules:
 		return pointer == pathRules
 	}
-	return pointer == "/spec" || ofTheUser(pointer)
+	return pointer == pathSpec || ofTheUser(pointer)
 }
 
 // ofTheUser says whether a pointer is that of a label or annotation that is not reserved.
@@ -346,7 +346,7 @@ func (c Created) places() []string {
 	if json.Unmarshal([]byte(annotationsOf(c.live)[AnnotationPlaces]), &out) != nil {
 		return []string{pathSpec}
 	}
-	return slices.DeleteFunc(out, func(p string) bool { return p != "/spec" && p != pathSelector && !ofTheUser(p) })
+	return slices.DeleteFunc(out, func(p string) bool { return p != pathSpec && p != pathSelector && !ofTheUser(p) })
 }
 
 func list(paths []string) string {
