@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools|compose]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools|compose|gitops]…     (default: stack)
 #
 # A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
@@ -48,6 +48,14 @@ compose_binaries() {
 temporal-sql-tool ../compose/programs go.temporal.io/server/cmd/tools/sql
 temporal-server ../compose/programs go.temporal.io/server/cmd/server
 temporal-ui-server ../compose/programs github.com/temporalio/ui-server/v2/cmd/server
+LIST
+}
+
+# What plays GitOps controllers, for the tests of what happens beside them.
+gitops_binaries() {
+  cat <<LIST
+gitops-flux ../../test/gitops slipway.io/slipway/test/gitops/flux
+gitops-argo ../../test/gitops slipway.io/slipway/test/gitops/argo
 LIST
 }
 

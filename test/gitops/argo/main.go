@@ -1,0 +1,179 @@
+// Plays Argo CD's application controller with its own library: it compares the manifest with what is there and, when they differ, syncs, as an
+// application with self-heal does. See package round for what it reads and writes.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/diff"
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/health"
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/sync"
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/sync/common"
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/utils/kube"
+	"github.com/argoproj/argo-cd/gitops-engine/pkg/utils/tracing"
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/test/gitops/round"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "whose cluster")
+	manifest := flag.String("manifest", "", "what the objects are to be: a JSON List")
+	serverSide := flag.Bool("server-side", false, "syncs with ServerSideApply=true")
+	a := &argo{kubectl: &kube.KubectlCmd{Log: logr.Discard(), Tracer: tracing.NopTracer{}}, ignored: ignored{}}
+	flag.Func("ignore", "ignoreDifferences with RespectIgnoreDifferences=true: a field like Deployment/spec/paused; can be repeated", a.ignored.add)
+	flag.Parse()
+	a.serverSide = *serverSide
+	err := a.open(*kubeconfig)
+	if err == nil {
+		err = round.Serve(a, *manifest, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// manager is the field manager of the controller.
+const manager = "argocd-controller"
+
+// argo is the controller of one Application.
+type argo struct {
+	config     *rest.Config
+	kubectl    *kube.KubectlCmd
+	options    []diff.Option
+	serverSide bool
+	ignored    ignored
+}
+
+func (a *argo) open(kubeconfig string) (err error) {
+	if a.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return err
+	}
+	_, types, err := a.kubectl.LoadOpenAPISchema(a.config)
+	if err != nil {
+		return err
+	}
+	a.options = []diff.Option{diff.WithLogr(logr.Discard()), diff.WithGVKParser(types), diff.WithManager(manager), diff.WithNormalizer(a.ignored)}
+	return nil
+}
+
+// Sync syncs when something differs.
+func (a *argo) Sync(objects []round.Object) ([]round.Result, error) {
+	found, err := a.find(objects)
+	if err != nil {
+		return nil, err
+	}
+	diffs, err := a.compare(found)
+	if err != nil {
+		return nil, err
+	}
+	if diffs.Modified {
+		if err := a.sync(found); err != nil {
+			return nil, err
+		}
+	}
+	return results(found, diffs), nil
+}
+
+// Diff says what differs.
+func (a *argo) Diff(objects []round.Object) ([]round.Result, error) {
+	found, err := a.find(objects)
+	if err != nil {
+		return nil, err
+	}
+	diffs, err := a.compare(found)
+	if err != nil {
+		return nil, err
+	}
+	return results(found, diffs), nil
+}
+
+// Health is what the controller shows, and what a sync wave waits for.
+func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
+	found, err := a.find(objects)
+	if err != nil {
+		return nil, err
+	}
+	var all []round.Result
+	for i, live := range found.Live {
+		r := round.Result{Object: name(found.Target[i]), Said: "no health"}
+		if live != nil {
+			h, err := health.GetResourceHealth(live, nil)
+			if err != nil {
+				return nil, err
+			}
+			if h != nil {
+				r.Said = string(h.Status) + ": " + h.Message
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// find reads what is there of the manifest's objects.
+func (a *argo) find(objects []round.Object) (sync.ReconciliationResult, error) {
+	var found sync.ReconciliationResult
+	for _, raw := range objects {
+		target := &unstructured.Unstructured{}
+		if err := target.UnmarshalJSON(raw); err != nil {
+			return found, err
+		}
+		live, err := a.kubectl.GetResource(context.Background(), a.config, target.GroupVersionKind(), target.GetName(), target.GetNamespace())
+		if apierrors.IsNotFound(err) {
+			live, err = nil, nil
+		}
+		if err != nil {
+			return found, err
+		}
+		found.Target, found.Live = append(found.Target, target), append(found.Live, live)
+	}
+	return found, nil
+}
+
+func (a *argo) compare(found sync.ReconciliationResult) (*diff.DiffResultList, error) {
+	options := append([]diff.Option{diff.WithStructuredMergeDiff(a.serverSide)}, a.options...)
+	return diff.DiffArray(found.Target, found.Live, options...)
+}
+
+// sync is one operation of the controller.
+func (a *argo) sync(found sync.ReconciliationResult) error {
+	a.ignored.respect(found)
+	operation, end, err := sync.NewSyncContext("main", found, a.config, a.config, a.kubectl, found.Target[0].GetNamespace(),
+		sync.WithLogr(logr.Discard()), sync.WithServerSideApply(a.serverSide), sync.WithServerSideApplyManager(manager))
+	if err != nil {
+		return err
+	}
+	defer end()
+	operation.Sync()
+	phase, message, told := operation.GetState()
+	if phase != common.OperationSucceeded && phase != common.OperationRunning {
+		for _, t := range told {
+			message += "; " + t.ResourceKey.String() + ": " + t.Message
+		}
+		return fmt.Errorf("sync: %s: %s", phase, message)
+	}
+	return nil
+}
+
+func results(found sync.ReconciliationResult, diffs *diff.DiffResultList) []round.Result {
+	var all []round.Result
+	for i, d := range diffs.Diffs {
+		r := round.Result{Object: name(found.Target[i]), Changed: d.Modified}
+		if d.Modified {
+			r.Said = fmt.Sprintf("from %s to %s", d.NormalizedLive, d.PredictedLive)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func name(o *unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetName() }
