@@ -257,11 +257,13 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 		return
 	}
 	m.s.Disturbed++
-	m.note(rollout.Command{Verb: verbRestored, Actor: cmp.Or(o.By, "unknown"), Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
+	by := cmp.Or(o.By, "unknown")
+	m.note(rollout.Command{Verb: verbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
 	if m.s.Disturbed > mostDisturbed {
 		m.s.Observed = false
 		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: true,
-			Message: fmt.Sprintf("%s for the %dth time at this step: have it leave these fields alone", o.Message, m.s.Disturbed)}
+			Message: fmt.Sprintf("%s for the %dth time at this step (field manager %s): have it leave these fields alone", o.Message,
+				m.s.Disturbed, by)}
 	}
 }
 
