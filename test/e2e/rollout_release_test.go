@@ -62,6 +62,14 @@ func (c cell) steps() []strategy.Step {
 // prepare makes a workload and its routes in a namespace of their own and begins to observe them. change may alter the workload and the rollout.
 func prepare(t *testing.T, engine *harness.Engine, c cell, change func(object map[string]any, r *harness.Rollout)) *release {
 	t.Helper()
+	r := place(t, engine, c, change)
+	r.follow()
+	return r
+}
+
+// place is prepare before anybody observes.
+func place(t *testing.T, engine *harness.Engine, c cell, change func(object map[string]any, r *harness.Rollout)) *release {
+	t.Helper()
 	const name = "order"
 	e := engine.For(t)
 	r := harness.Rollout{Kind: c.kind, Name: name, Strategy: strategy.Strategy{Style: c.style, Steps: c.steps()}}
@@ -82,8 +90,14 @@ func prepare(t *testing.T, engine *harness.Engine, c cell, change func(object ma
 	if c.style == strategy.StyleBlueGreen {
 		e.Autoscaler(c.kind, name) // it would scale what a blue-green doubles
 	}
-	watch := observer.FollowRollout(t, e.REST, e.Apps, observer.Rollout{Workload: c.kind.Observed(name), Style: r.Strategy.Style, Steps: r.Strategy.Steps, Routings: r.Strategy.Routings})
-	return &release{Engine: e, t: t, rollout: r, watch: watch}
+	return &release{Engine: e, t: t, rollout: r}
+}
+
+// follow begins to observe: what is there now has to be there again at the end.
+func (r *release) follow() {
+	r.t.Helper()
+	s := r.rollout.Strategy
+	r.watch = observer.FollowRollout(r.t, r.REST, r.Apps, observer.Rollout{Workload: r.rollout.Kind.Observed(r.rollout.Name), Style: s.Style, Steps: s.Steps, Routings: s.Routings})
 }
 
 // begin is prepare, and starts the rollout.

@@ -24,6 +24,7 @@ type RolloutWatch struct {
 	limits Limits
 	stable string
 	marks  []mark
+	taken  int32
 }
 
 // FollowRollout begins to observe a namespace in which a rollout is about to be started. The workload is whole and of one revision;
@@ -85,6 +86,9 @@ func (w *RolloutWatch) mark(t *testing.T, m mark) {
 	require.NoError(t, err)
 	m.version, err = strconv.ParseUint(list.ResourceVersion, 10, 64)
 	require.NoError(t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.taken = w.taken
 	w.marks = append(w.marks, m)
 }
 
@@ -95,6 +99,7 @@ func (w *RolloutWatch) RequirePromises(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j := newJudge(w.asked, w.limits, w.stable, w.marks)
+	j.times = w.times
 	j.judge(w.first, w.changes)
 	require.Empty(t, j.broken, "the first promise that was broken: %s\n%s", first(j.broken), strings.Join(j.drawn, "\n"))
 }
@@ -164,6 +169,22 @@ func (w world) revisions(name Name) []string {
 func (w *RolloutWatch) SomebodyElse(t *testing.T) {
 	t.Helper()
 	w.mark(t, mark{reach: len(w.asked.Steps) + 1, foreign: true})
+}
+
+// Neighbour is SomebodyElse for one who goes on changing things: an engine that is alive sees a change within a second, so that a pinned Service may have served
+// nobody for as long when its pods have gone, and a few on two cores that a dozen tests share. A real Deployment takes minutes where the stack's takes milliseconds.
+func (w *RolloutWatch) Neighbour(t *testing.T) {
+	t.Helper()
+	w.mark(t, mark{reach: len(w.asked.Steps) + 1, foreign: true, grace: 4 * time.Second})
+}
+
+// PodTaken says that somebody else is about to delete a pod: it is theirs that there is one less, until the rollout is over.
+func (w *RolloutWatch) PodTaken(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	w.taken++
+	w.mu.Unlock()
+	w.Neighbour(t)
 }
 
 // Sheltered says that the rollout has seen what somebody else has done: its Services serve now, and go on to.

@@ -25,7 +25,7 @@ func (w world) snapshot() snapshot {
 	s := snapshot{}
 	for key, obj := range w {
 		if !derived(obj) {
-			s[key] = declared(obj)
+			s[key] = Declared(obj)
 		}
 	}
 	return s
@@ -40,7 +40,8 @@ func derived(obj runtime.Object) bool {
 	return false
 }
 
-func declared(obj runtime.Object) map[string]any {
+// Declared is an object without what the API server and the native controllers write.
+func Declared(obj runtime.Object) map[string]any {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {
 		return map[string]any{"error": err.Error()}

@@ -28,6 +28,7 @@ type Observer struct {
 	mu      sync.Mutex
 	first   []runtime.Object
 	changes []change
+	times   map[uint64]time.Time // when each change was told
 	gap     error
 }
 
@@ -48,7 +49,7 @@ func Start(t *testing.T, client kubernetes.Interface, namespace string) *Observe
 func start(t *testing.T, feeds []*feed) *Observer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &Observer{feeds: feeds, cancel: cancel}
+	o := &Observer{feeds: feeds, cancel: cancel, times: map[uint64]time.Time{}}
 	t.Cleanup(o.Stop)
 	for _, f := range o.feeds {
 		list, err := f.list(ctx, metav1.ListOptions{})
@@ -191,6 +192,7 @@ func (o *Observer) record(f *feed, event watch.Event) bool {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.times[version] = time.Now()
 	o.changes = append(o.changes, change{version: version, kind: event.Type, object: event.Object})
 	return true
 }

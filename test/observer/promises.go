@@ -3,6 +3,7 @@ package observer
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -60,6 +61,10 @@ type mark struct {
 	resting int
 	// foreign says that somebody else has changed the workload, sheltered that the rollout has seen it and taken traffic to where pods are.
 	foreign, sheltered bool
+	// taken is how many pods somebody else has deleted so far.
+	taken int32
+	// grace is how long a Service may serve nobody after somebody else's change: the engine follows what it sees. 0: it may not.
+	grace time.Duration
 }
 
 // Broken is one breach of a promise.
@@ -102,12 +107,17 @@ type judge struct {
 	last map[string]string
 	// sent is the share of each kind of request that went to the new version at the moment before.
 	sent map[string]float64
+	// times are those of the changes, now that of the last one; silent is since when a Service serves nobody, within the grace.
+	times  map[uint64]time.Time
+	now    time.Time
+	silent map[string]time.Time
 	// floor, ceiling, most and mostExtra move with the size of the workload.
 	floor, ceiling, most, mostExtra bound
 }
 
 func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge {
-	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, scene: newScene(), last: map[string]string{}, sent: map[string]float64{}}
+	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, scene: newScene(), last: map[string]string{}, sent: map[string]float64{},
+		silent: map[string]time.Time{}}
 }
 
 // bound is a limit that depends on a size: once somebody scales the workload, the pods need a moment to follow.
@@ -160,6 +170,9 @@ func (j *judge) markAt(version uint64) mark {
 // show judges one moment.
 func (j *judge) show(version uint64, what string, w world) {
 	at := moment{j.markAt(version), what}
+	if when, known := j.times[version]; known {
+		j.now = when
+	}
 	obj := w.workload(j.Workload)
 	if obj == nil {
 		j.breach(at, PromiseWhole, "%s is gone", j.Workload)
@@ -196,7 +209,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 }
 
 func (j *judge) judgePods(at moment, size int32, c Count, dismissed int32) {
-	if floor := j.floor.atLeast(size-j.limits.Out(size), c.Ready()); c.Ready() < floor {
+	if floor := j.floor.atLeast(size-j.limits.Out(size)-at.taken, c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)

@@ -35,12 +35,10 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 	if at.foreign {
 		// Beside an extra workload the edited Deployment rolls by itself, away from the version that its Service is pinned to: the rollout unpins it as soon as it has
 		// looked, which may be a moment after the last of those pods. A real Deployment takes minutes where the stack's takes milliseconds.
-		if j.Style == strategy.StyleCanary && !at.sheltered {
+		if j.Style == strategy.StyleCanary && !at.sheltered && at.grace == 0 {
 			return
 		}
-		if !w.serves(routing.Service) {
-			j.breach(at, PromiseNowhere, "Service %s serves nobody", routing.Service)
-		}
+		j.judgeSilence(at, w, routing.Service)
 		return
 	}
 	if now.Nowhere > 0 {
@@ -50,6 +48,23 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 		if now.ByService[service] > 0 && !w.serves(service) {
 			j.breach(at, PromiseNowhere, "%.1f %% of %s go to Service %s, of whose pods none is ready", now.ByService[service], about, service)
 		}
+	}
+}
+
+// judgeSilence: a Service that serves nobody does so again within the grace.
+func (j *judge) judgeSilence(at moment, w world, service string) {
+	since, silent := j.silent[service]
+	switch {
+	case w.serves(service):
+		delete(j.silent, service)
+	case at.grace == 0:
+		j.breach(at, PromiseNowhere, "Service %s serves nobody", service)
+	case !silent:
+		j.silent[service] = j.now
+		return
+	}
+	if silent && j.now.Sub(since) > at.grace {
+		j.breach(at, PromiseNowhere, "Service %s has served nobody for %s, longer than %s", service, j.now.Sub(since), at.grace)
 	}
 }
 
