@@ -26,6 +26,17 @@ spec:
     spec: {containers: [{name: app, image: "order:1"}]}
 `
 
+const theirCanaryYAML = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: theirs, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-weight: "10"}}
+spec:
+  ingressClassName: nginx
+  rules:
+  - host: shop.example
+    http: {paths: [{path: /order, pathType: Prefix, backend: {service: {name: theirs, port: {number: 80}}}}]}
+`
+
 func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) ([]rollout.Refusal, string, string) {
 	b.t.Helper()
 	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: strategy.Strategy{Style: strategy.StylePartition, Routings: []strategy.Routing{routing}}}
@@ -64,6 +75,11 @@ func TestPreflight(t *testing.T) {
 		"no ingress":    {reason: "it is not there", way: ways["ingress"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "Ingress "},
 		"no route":      {reason: "it is not there", way: ways["httproute"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "does not exist"},
 		"no rule":       {reason: "the Ingress leads elsewhere", way: ways["ingress"], yaml: []string{serviceYAML, strings.Replace(ingressYAML, "name: order, port", "name: other, port", 1)}, field: "strategy.canary.trafficRoutings[0]", text: "no rule that leads to Service order"},
+		"second canary": {reason: "a controller follows one canary of a host and path", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML, theirCanaryYAML},
+			field: "strategy.canary.trafficRoutings[0]", text: "/theirs is a canary of shop.example/order already, which somebody else has made"},
+		"canary elsewhere": {reason: "one of another path is in nobody's way", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML, strings.Replace(theirCanaryYAML, "path: /order", "path: /cart", 1)}},
+		"canary of another class": {reason: "another controller's is not seen by this one", way: ways["ingress"],
+			yaml: []string{serviceYAML, ingressYAML, strings.Replace(theirCanaryYAML, "ingressClassName: nginx", "ingressClassName: other", 1)}},
 		"class": {reason: "no script knows it", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
 			change: func(r *strategy.Routing) { r.Ingress = &strategy.IngressRef{Class: "apache", Name: "order"} },
 			field:  "strategy.canary.trafficRoutings[0]", text: "there is no script lua.traffic.routing.ingress.apache"},

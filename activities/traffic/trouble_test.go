@@ -66,6 +66,41 @@ func TestAnothersEdit(t *testing.T) {
 	}
 }
 
+// TestAForgedOriginalIsNotApplied has a tenant put a patch of their own in the place of what a release has saved on their Service or route: no change of traffic
+// follows it, and what stood there is still known once it is put back.
+func TestAForgedOriginalIsNotApplied(t *testing.T) {
+	t.Parallel()
+	forged := `[{"op":"add","path":"/metadata/finalizers","value":["theirs.example/hold"]},{"op":"remove","path":"/metadata/annotations/slipway.io~1held-by"}]`
+	for name, w := range ways {
+		for object, actions := range map[string][]rollout.RouteAction{
+			"Service": {rollout.RoutePin, rollout.RouteUnpin}, w.kind: {rollout.RouteEnsure, rollout.RouteToStable},
+		} {
+			if object == "Ingress" {
+				continue // it is not borrowed: a canary is made beside it
+			}
+			t.Run(name+" "+object, func(t *testing.T) {
+				b := newBench(t)
+				b.set(w)
+				before := own(b.object(object, "order"))
+				b.begun(w)
+				saved := b.object(object, "order").GetAnnotations()[rollout.AnnotationRestore]
+				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore, forged))
+				for _, action := range actions {
+					req := b.request(action, w.routing)
+					req.Traffic, req.Overwrite = weight(50), true // nor does a person's word that edits are written over
+					message, _ := b.fails(req, failure.Drift)
+					require.Contains(t, message, "its annotation slipway.io/restore has been changed by somebody else and is not followed (operation 1 changes /metadata/finalizers, "+
+						"which no release borrows): put back what stood there", action)
+				}
+				require.Empty(t, b.object(object, "order").GetFinalizers())
+				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore, saved))
+				b.must(b.request(actions[1], w.routing))
+				require.Equal(t, before, own(b.object(object, "order")))
+			})
+		}
+	}
+}
+
 // TestAnothersEditOfAService has somebody change the pinned Service's selector.
 func TestAnothersEditOfAService(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]

@@ -187,6 +187,8 @@ type resting struct {
 	template string
 	size     int32
 	sized    bool
+	// repairer is who has taken it into their own hands, "" for nobody.
+	repairer string
 	// disturbed are the borrowed fields that are not as the rest left them, by whom the last.
 	disturbed []string
 	by        string
@@ -206,6 +208,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	r.DeletionTimestamp = o.GetDeletionTimestamp()
 	_, r.saved = o.GetAnnotations()[rollout.AnnotationSaved]
+	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
 	var rest rollout.Rest
 	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
@@ -229,6 +232,8 @@ func (r *resting) changed(t target) *rollout.Observed {
 		return nil
 	case r.DeletionTimestamp != nil:
 		return &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else is deleting the %s", t)}
+	case r.repairer != "":
+		return &rollout.Observed{What: "edited", By: r.repairer, Message: fmt.Sprintf("%s has taken the %s over", r.repairer, t)}
 	case r.template != r.rest.Template:
 		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("somebody else has edited the pod template of the %s", t)}
 	case r.sized && r.rest.Replicas > 0 && r.size != r.rest.Replicas:

@@ -129,6 +129,13 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 		return nil
 	}
 	p.result.Replicas = l.seen.Replicas
+	if t.tech.ByPods() {
+		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
+			if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
+				p.result.Notices = append(p.result.Notices, notice)
+			}
+		}
+	}
 	if !earlier {
 		p.result.Unsettled = pods.Unsettled(t.tech, p.req.Subject, l.seen)
 	}

@@ -228,19 +228,55 @@ func TestGuardLeavesTheRestAlone(t *testing.T) {
 	e.Subject(harness.Deployment, "free", nil)
 	e.PatchObject(harness.Deployment, "free", `{"metadata":{"annotations":{"slipway.io/replicas":"3"}},"spec":{"minReadySeconds":3}}`)
 	require.EqualValues(t, 3, at(e.Object(harness.Deployment, "free"), "/spec/minReadySeconds"), "it is not borrowed")
-	e.Subject(harness.Deployment, "held", func(o map[string]any) {
-		o["metadata"].(map[string]any)["labels"] = map[string]any{"slipway.io/claimed": "true"}
-		o["metadata"].(map[string]any)["annotations"] = map[string]any{"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": `{"settings":{"/spec/paused":null}}`}
-	})
+	e.Subject(harness.Deployment, "held", nil)
+	e.SetImage(harness.Deployment, "held", harness.NewImage("held"))
+	e.PatchObject(harness.Deployment, "held", `{"metadata":{"labels":{"slipway.io/claimed":"true"},"annotations":{"slipway.io/claimed-by":"`+guardHolder+
+		`","slipway.io/rollout":"{\"settings\":{\"/spec/paused\":null}}"}}}`)
 	e.PatchObject(harness.Deployment, "held", `{"spec":{"minReadySeconds":3,"paused":true}}`)
 	after := e.Object(harness.Deployment, "held")
 	require.EqualValues(t, 3, at(after, "/spec/minReadySeconds"), "this field is not borrowed")
 	require.Nil(t, at(after, "/spec/paused"), "this one is")
 	e.Scale(harness.Deployment, "held", 2)
 	e.WaitReadyPods("held", 2)
+	e.Kubectl("-n", e.Apps, "rollout", "status", "deployment", "held")
+	undo := e.TryKubectl("-n", e.Apps, "rollout", "undo", "deployment", "held")
+	require.Contains(t, undo, "belongs to the running release rollout/default/shop/web", "an undo brings back the annotations of an old revision too")
 	require.NotEmpty(t, e.Object(harness.Deployment, "held").GetAnnotations()["deployment.kubernetes.io/revision"], "its controller writes what it writes")
 	out := e.TryKubectl("-n", e.Apps, "label", "deployment", "held", "slipway.io/claimed-")
 	require.Contains(t, out, "slipway.io/claimed belongs to the running release rollout/default/shop/web")
 	require.True(t, strings.Contains(out, "slipway.io/repair=<your name>"), "it names the way out: %s", out)
 	e.Kubectl("-n", e.Apps, "delete", "deployment", "held")
+}
+
+// By default the engine's account of deploy/rbac passes everywhere, and that of a party's worker in its own namespace.
+func TestGuardKnowsTheAccountsOfTheManifests(t *testing.T) {
+	t.Parallel()
+	s := harness.SharedStack(t)
+	g := s.InstallGuardFor(t)
+	namespace := s.Namespace(t, "guarded")
+	g.Over(t, namespace)
+	services := func(user string) dynamic.ResourceInterface {
+		client, err := dynamic.NewForConfig(s.As(user))
+		require.NoError(t, err)
+		return client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace(namespace)
+	}
+	service := &unstructured.Unstructured{Object: routesToGuard()[0].object}
+	service = service.DeepCopy()
+	service.SetName("web")
+	_, err := services("anna").Create(context.Background(), service, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for i, c := range []struct {
+		reason, user string
+		passes       bool
+	}{
+		{"the engine", "system:serviceaccount:slipway:slipway", true},
+		{"the party's worker", "system:serviceaccount:" + namespace + ":slipway-party", true},
+		{"another party's worker", "system:serviceaccount:default:slipway-party", false},
+		{"another account", "system:serviceaccount:" + namespace + ":default", false},
+	} {
+		want := fmt.Sprint("v", i)
+		after, err := services(c.user).Patch(context.Background(), "web", types.MergePatchType, []byte(`{"spec":{"selector":{"v":"`+want+`"}}}`), metav1.PatchOptions{})
+		require.NoError(t, err, c.reason)
+		require.Equal(t, c.passes, at(after, "/spec/selector/v") == want, c.reason)
+	}
 }

@@ -30,13 +30,23 @@ type Guard struct {
 // InstallGuard installs a guard that lets EngineUser pass, and no other. It holds for no namespace yet.
 func (s Stack) InstallGuard(t testing.TB) *Guard {
 	t.Helper()
+	return s.InstallGuardFor(t, EngineUser)
+}
+
+// InstallGuardFor installs a guard that lets these users pass; without any, those that pass by default.
+func (s Stack) InstallGuardFor(t testing.TB, users ...string) *Guard {
+	t.Helper()
 	g := &Guard{Name: RandomName("guard"), stack: s}
 	run := func(args ...string) {
 		out, err := exec.Command(s.Binary("slipway"), append([]string{"guard"}, append(args, "--name", g.Name, "--kubeconfig", s.Kubeconfig)...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	t.Cleanup(func() { run("remove") })
-	run("install", "--engine-identity", EngineUser, "--namespace-selector", guard.LabelGuard+"="+g.Name)
+	install := []string{"install", "--namespace-selector", guard.LabelGuard + "=" + g.Name}
+	for _, user := range users {
+		install = append(install, "--engine-identity", user)
+	}
+	run(install...)
 	return g
 }
 

@@ -2,11 +2,13 @@ package pods
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -88,6 +90,19 @@ func nextToGo(t task, seen Observed) []workloadops.Pod {
 		list = append(list, p)
 	}
 	return list
+}
+
+// BudgetNotice says beforehand what a PodDisruptionBudget does to a rollout that takes pods by itself, "" when it does not matter.
+func BudgetNotice(w catalog.Workload, seen Observed, b workloadops.Budget) string {
+	own := unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas)
+	switch {
+	case b.Allowed == 0:
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: each step waits until it does, and fails at its deadline",
+			w, b.Name)
+	case b.Allowed < own:
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its pods go at a time, fewer than its maxUnavailable (%d)", w, b.Name, b.Allowed, own)
+	}
+	return ""
 }
 
 // unavailableOf is a DaemonSet's maxUnavailable in pods: a share is rounded up, and 1 is the default (Kubernetes API).
