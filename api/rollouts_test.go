@@ -119,6 +119,14 @@ func TestWhatIsRefusedAtTheDoor(t *testing.T) {
 	require.Equal(t, "rollout/default/shop/order", held.problem().Holder)
 	require.Contains(t, held.problem().Detail, "Deployment order is held by the release rollout/default/shop/order")
 	e.call("GET", "/api/v1/rollouts/shop/other", "").is(http.StatusNotFound, "nothing of it was written")
+
+	foreign := workloadops.Holder{WorkflowID: "rollout/default/shop/other", RunID: "run", Engine: workloadops.Engine{UID: "uid-b", Name: "blue"}}.String()
+	e.rollouts.answers(rollout.PreflightResult{Holder: foreign, On: "Deployment order"})
+	held = e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", `"name":"other",`), jsonBody).is(http.StatusConflict, "another engine's release, even of the same name")
+	require.Contains(t, held.problem().Detail, "Deployment order is held by rollout/default/shop/other of engine blue: only engine blue can take over its own claims")
+	require.Contains(t, held.problem().Detail, "slipway repair shop/other --to stable --engine blue")
+	checked = decode[schema.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", `"name":"other",`), jsonBody))
+	require.Contains(t, strings.Join(checked.Warnings, "\n"), "of engine blue")
 }
 
 func TestAKeyIsOneRollout(t *testing.T) {

@@ -160,6 +160,19 @@ func TestAQuestionToThePodsThatFailsIsNoNews(t *testing.T) {
 	})
 }
 
+// Anybody who may edit a Deployment can write a claim onto it: that of a workflow which is no operation on the serving hides nothing, however long it runs.
+func TestAForgedClaimHidesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		claimed := deploymentOf(1)
+		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: "rollout/default/shop/web", RunID: "r"}.String()
+		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
+		out, _ := observe(t, fake.NewClientset(claimed))
+		time.Sleep(time.Minute)
+		require.Equal(t, []bool{true}, out.drifts())
+	})
+}
+
 // An operation puts back what others change. One that is over does not, although its claim is left when it could not be given back.
 func TestWhatOthersChangeBehindAClaimIsToldWhenItsOperationIsOver(t *testing.T) {
 	t.Parallel()

@@ -204,6 +204,10 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 				"delete or rename it, then send the serving again",
 			w.req.Domain, strings.ToLower(kind), is.GetName(), strings.ToLower(kind), w.req.ID)
 	case serving.OwnerFormer:
+		if engine := is.GetAnnotations()[serving.AnnotationEngine]; engine != "" && engine != w.a.options.Engine {
+			return failure.New(failure.Refused, "%s %s/%s is of a serving of that name of another engine (Temporal namespace %s): delete that serving "+
+				"there, or give this one another name", kind, w.req.Domain, is.GetName(), engine)
+		}
 		return &failure.Error{Kind: failure.NotReady, RetryAfter: retryFormer,
 			Message: kind + " " + w.req.Domain + "/" + is.GetName() + " is of a former serving of that name (uid " +
 				is.GetLabels()[kuscia.LabelDeploymentUID] +

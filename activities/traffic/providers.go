@@ -224,18 +224,18 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 
 // alone refuses where somebody else has made a canary of the same host and path.
 func (p ingressProvider) alone(ctx context.Context, a *Activities, j job, live traffic.Object) error {
-	_, canary := p.place(j)
 	list, err := a.cluster.List(ctx, ingresses.gvr, j.namespace, "")
 	if err != nil {
 		return err
 	}
 	for i := range list {
-		if list[i].GetName() == canary.Name {
-			continue
+		at := ingresses.at(j.namespace, list[i].GetName())
+		if !traffic.LookCreated(at.String(), list[i].Object).Foreign() {
+			continue // a release has made it, whose workload has an Ingress of its own
 		}
 		if place := traffic.SecondCanary(live, list[i].Object, j.pair); place != "" {
 			return failure.New(failure.Refused, "%s is a canary of %s already, which somebody else has made: a controller follows only one canary of a "+
-				"place; delete it, or end the release that it belongs to", ingresses.at(j.namespace, list[i].GetName()), place)
+				"host and path; delete it first", at, place)
 		}
 	}
 	return nil
