@@ -90,13 +90,14 @@ oldObject%[2]s.hasValue() ? [JSONPatch{op: "add", path: "%[1]s", value: oldObjec
 [JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, path)
 }
 
-// putBackEntries puts back the labels or annotations that the object says are borrowed. Where an edit takes all of them away, they are made
-// anew; annotations are not, since that edit takes the marks away too and is refused.
+// putBackEntries puts back the labels or annotations that the object says are borrowed. Where an edit takes all of them away, their map is
+// made anew first.
 func putBackEntries(part string) string {
 	named := fmt.Sprintf(`variables.borrowed.contains('"/metadata/%s/' + jsonpatch.escapeKey(k) + '"')`, part)
 	path := fmt.Sprintf(`"/metadata/%s/" + jsonpatch.escapeKey(k)`, part)
 	was, is := "oldObject.metadata.?"+part+".orValue({})", "object.metadata.?"+part+".orValue({})"
-	return fmt.Sprintf(`!object.metadata.?%[1]s.hasValue() ? [] :
+	return fmt.Sprintf(`(object.metadata.?%[1]s.hasValue() || !%[2]s.exists(k, %[4]s) ? [] :
+[JSONPatch{op: "add", path: "/metadata/%[1]s", value: {}}]) +
 %[2]s.filter(k, %[4]s && %[3]s[?k] != %[2]s[?k]).map(k, JSONPatch{op: "add", path: %[5]s, value: %[2]s[k]}) +
 %[3]s.filter(k, %[4]s && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is, named, path)
 }

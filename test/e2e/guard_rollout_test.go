@@ -122,53 +122,73 @@ func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
 	require.Nil(t, at(r.object(), "/spec/paused"), "it is given back")
 }
 
-// A canary and a blue-green go to their ends behind the guard: nothing that the engine or a native controller writes is held up.
+// A canary goes to its end behind the guard: nothing that the engine or a native controller writes is held up. Nor does anything begin unsaid that isn't guarded.
 func TestGuardedRollouts(t *testing.T) {
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
-	for name, c := range map[string]cell{
-		"InPlace":   deploymentBy(strategy.StylePartition, harness.Nginx),
-		"BlueGreen": deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := beginGuarded(t, e, g, c, nil)
-			r.approveAll(1)
-			r.endsNew()
-		})
-	}
+	t.Run("InPlace", func(t *testing.T) {
+		t.Parallel()
+		goesToItsEnd(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx))
+	})
+	t.Run("Preflight", func(t *testing.T) {
+		t.Parallel()
+		saysWhatIsNotGuarded(t, e, g)
+	})
 }
 
-// The other kinds and providers.
+// The other kinds, styles and providers.
 func TestLongGuardedRollouts(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
-	for _, c := range []cell{deploymentBy(strategy.StyleCanary, harness.Gateway), {harness.StatefulSet, strategy.StylePartition, harness.Istio},
-		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
+	for _, c := range []cell{deploymentBy(strategy.StyleCanary, harness.Gateway), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+		{harness.StatefulSet, strategy.StylePartition, harness.Istio}, {harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
+		{harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			r := beginGuarded(t, e, g, c, nil)
-			r.approveAll(1)
-			r.endsNew()
+			goesToItsEnd(t, e, g, c)
 		})
 	}
+}
+
+func goesToItsEnd(t *testing.T, e *harness.Engine, g *harness.Guard, c cell) {
+	t.Helper()
+	r := beginGuarded(t, e, g, c, nil)
+	r.approveAll(1)
+	r.endsNew()
 }
 
 // With the engine dead and the guard in force, a person brings the workload home: by slipway repair, and by the commands that stand on it.
 func TestRepairBehindTheGuard(t *testing.T) {
 	t.Parallel()
-	e, g := harness.StartGuarded(t)
-	cells := []struct {
-		title string
-		cell  cell
-		to    rollout.Side
-		bring func(r *release, to rollout.Side)
-	}{
+	repairGuarded(t, []guardedRepair{
 		{"repair", deploymentBy(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
 		{"recover", deploymentBy(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
+	})
+}
+
+// The other styles.
+func TestLongRepairBehindTheGuard(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	repairGuarded(t, []guardedRepair{
 		{"blue-green", deploymentBy(strategy.StyleBlueGreen, harness.Nginx), rollout.SideStable, (*release).repair},
-	}
+		{"blue-green-recover", deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), rollout.SideStable, (*release).recover},
+		{"extra", deploymentBy(strategy.StyleCanary, harness.Istio), rollout.SideNew, (*release).repair},
+		{"partition", cell{harness.CloneSet, strategy.StylePartition, harness.Gateway}, rollout.SideStable, (*release).recover},
+	})
+}
+
+type guardedRepair struct {
+	title string
+	cell  cell
+	to    rollout.Side
+	bring func(r *release, to rollout.Side)
+}
+
+func repairGuarded(t *testing.T, cells []guardedRepair) {
+	t.Helper()
+	e, g := harness.StartGuarded(t)
 	var waiting []*stranded
 	for _, c := range cells {
 		r := beginGuarded(t, e, g, c.cell, nil)
@@ -203,9 +223,9 @@ func TestSomebodyTakesTheWorkloadOver(t *testing.T) {
 }
 
 // Before a rollout starts, people are told what the API server doesn't guard. An engine that the guard takes for somebody else is refused: it could not work.
-func TestPreflightSaysWhatIsNotGuarded(t *testing.T) {
-	t.Parallel()
-	e, g := harness.StartGuarded(t)
+func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard) {
+	t.Helper()
+	e := engine.For(t)
 	e.Subject(harness.Deployment, "web", nil)
 	rollout := harness.Rollout{Kind: harness.Deployment, Name: "web", Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: deploymentBy(
 		strategy.StylePartition, harness.NoProvider).steps()}}

@@ -41,7 +41,7 @@ var theirs = map[string]map[string]any{
 	"apps/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps.kruise.io/CloneSet": {"/spec/updateStrategy": map[string]any{"type": "ReCreate", "partition": int64(3)},
-		"/spec/minReadySeconds": int64(7)},
+		"/spec/minReadySeconds": int64(2147483646)}, // as the gate, which doesn't fit into every kind of number
 	"apps.kruise.io/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps.kruise.io/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 }
@@ -54,6 +54,14 @@ func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
 	routes.Install(t, stack.REST)
 	kruise.Install(t, stack.REST)
 	g := stack.InstallGuard(t)
+	t.Run("AllLabels", func(t *testing.T) {
+		t.Parallel()
+		keepsALabelOfMany(t, stack, g)
+	})
+	t.Run("TheRest", func(t *testing.T) {
+		t.Parallel()
+		leavesTheRestAlone(t, g)
+	})
 	namespace := stack.Namespace(t, "guarded")
 	g.Over(t, namespace)
 	stranger := stack.Dynamic(t)
@@ -220,10 +228,9 @@ func held(kind, version, resource string, spec, fields map[string]any) guarded {
 }
 
 // What nobody has borrowed is nobody's to guard: fields that the release hasn't saved, and objects without a mark.
-func TestGuardLeavesTheRestAlone(t *testing.T) {
-	t.Parallel()
+func leavesTheRestAlone(t *testing.T, g *harness.Guard) {
+	t.Helper()
 	e := harness.Shared(t)
-	g := e.InstallGuard(t)
 	g.Over(t, e.Apps)
 	e.Subject(harness.Deployment, "free", nil)
 	e.PatchObject(harness.Deployment, "free", `{"metadata":{"annotations":{"slipway.io/replicas":"3"}},"spec":{"minReadySeconds":3}}`)
@@ -279,4 +286,34 @@ func TestGuardKnowsTheAccountsOfTheManifests(t *testing.T) {
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.passes, at(after, "/spec/selector/v") == want, c.reason)
 	}
+}
+
+// An edit that takes all labels away takes none that is borrowed.
+func keepsALabelOfMany(t *testing.T, s harness.Stack, g *harness.Guard) {
+	t.Helper()
+	namespace := s.Namespace(t, "guarded")
+	g.Over(t, namespace)
+	object := held("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}}, map[string]any{jsonpatch.Label("tag"): nil})
+	object.object["metadata"].(map[string]any)["labels"] = map[string]any{"tag": "ours", "team": "shop"}
+	b := &borrowed{t: t, guarded: object, namespace: namespace, stranger: s.Dynamic(t)}
+	service := &unstructured.Unstructured{Object: object.object}
+	service.SetName("web")
+	service, err := b.in(b.stranger).Create(context.Background(), service, metav1.CreateOptions{})
+	require.NoError(t, err)
+	after, err := b.patch(b.stranger, service, jsonpatch.Remove("/metadata/labels"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"tag": "ours"}, after.GetLabels())
+}
+
+// With deploy/rbac/guard-reader.yaml a worker may read the guard, and nothing without it.
+func TestTheGuardsReader(t *testing.T) {
+	t.Parallel()
+	s := harness.SharedStack(t)
+	namespace := s.Namespace(t, "apps")
+	worker := s.Account(t, "party.yaml", namespace)
+	policies := "admissionregistration.k8s.io/mutatingadmissionpolicies"
+	require.False(t, worker.May(t, "list", policies, ""))
+	s.Grant(t, "guard-reader.yaml", namespace)
+	require.Eventually(t, func() bool { return worker.May(t, "list", policies, "") }, harness.Patience, harness.Tick)
+	require.False(t, worker.May(t, "update", policies, ""), "it may read, and no more")
 }
