@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
@@ -194,7 +195,7 @@ func unpinServices(ctx context.Context, t *routeJob) (string, error) {
 		if live == nil {
 			return fmt.Sprintf("%s is gone: there is nothing to give back", p), nil
 		}
-		return fmt.Sprintf("%s has its own selector", p), t.servedUnlessGone(ctx, p)
+		return fmt.Sprintf("%s has its own selector", p), t.servedIfItCan(ctx, p)
 	})
 }
 
@@ -210,8 +211,8 @@ func (t *routeJob) served(ctx context.Context, service place) error {
 	return nil
 }
 
-// servedUnlessGone is served, but waits for nobody once the workload itself was deleted.
-func (t *routeJob) servedUnlessGone(ctx context.Context, service place) error {
+// servedIfItCan is served, but waits for nobody once the workload itself was deleted, or scaled to nothing.
+func (t *routeJob) servedIfItCan(ctx context.Context, service place) error {
 	waits := t.served(ctx, service)
 	if waits == nil {
 		return nil
@@ -219,6 +220,9 @@ func (t *routeJob) servedUnlessGone(ctx context.Context, service place) error {
 	workload, err := t.a.workload(ctx, t.req.Subject)
 	if err := t.wrote(false, err); err != nil || workload == nil {
 		return err
+	}
+	if size, sized, _ := unstructured.NestedInt64(workload, "spec", "replicas"); sized && size == 0 {
+		return nil
 	}
 	return waits
 }

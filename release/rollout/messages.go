@@ -147,6 +147,9 @@ type MoveRequest struct {
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
 	// Rest says that the step rests afterwards: a Deployment is paused, with its own settings, and AnnotationRest is written.
 	Rest bool `json:"rest,omitempty"`
+	// Native says that no step from this one on rests or moves traffic but the last, which takes all pods: the workload's own controller brings
+	// every pod to the new version, with the workload's own settings. The Move ends as soon as Replicas of them are ready.
+	Native bool `json:"native,omitempty"`
 	// Halt only brings to rest what an interrupted Move has left: no pod is moved on, and nothing of the step is waited for.
 	Halt bool `json:"halt,omitempty"`
 	// Back moves pods to the stable version instead: Replicas of those that were new when the rollback began (From). Only StylePartition.

@@ -95,10 +95,10 @@ func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string)
 // move brings the step's pods, or looks after them while it rests.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back := m.s.Stage == stageBack
+	back, native := m.s.Stage == stageBack, m.native()
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
 		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
-		Rest: m.rests() || m.routes(), CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
+		Rest: !native && (m.rests() || m.routes()), Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
 		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
 		request.From = m.s.From
@@ -134,8 +134,27 @@ func (m *Machine) halt(since string) Action {
 
 // rests says whether the current step rests after its pods, as far as is known now.
 func (m *Machine) rests() bool {
-	p := m.step().PauseSeconds
-	return !m.s.Promoted && !m.passes() && (p == nil || *p > 0)
+	return m.restsAt(m.s.Status.CurrentStepIndex)
+}
+
+func (m *Machine) restsAt(n int) bool {
+	p := m.setup.Spec.Strategy.Steps[n-1].PauseSeconds
+	return !m.s.Promoted && !m.passesAt(n) && (p == nil || *p > 0)
+}
+
+// native says whether the workload's own controller may go to the end from here, as no number of pods matters any more: no step from this one
+// on rests or moves traffic, but a last one that takes all pods. It would not pass by pods that failureThreshold tolerates.
+func (m *Machine) native() bool {
+	st := m.setup.Spec.Strategy
+	if m.s.Stage != stageSteps || st.Style != strategy.StylePartition || st.FailureThreshold != nil || m.s.Pinned != no {
+		return false
+	}
+	for n := m.s.Status.CurrentStepIndex; n <= m.steps(); n++ {
+		if m.restsAt(n) || st.HasTraffic() && st.Steps[n-1].Routes() && !m.passesAt(n) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Action {

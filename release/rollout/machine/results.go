@@ -30,7 +30,8 @@ func (m *Machine) Done(r Result, now time.Time) {
 			m.stuck(r.Pods, same)
 			return
 		}
-		m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt
+		// Behind a last step of all pods there is nothing to bring to rest.
+		m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt && (!a.Move.Native || m.s.Status.CurrentStepIndex < m.steps() || !m.routes())
 		// Of a step that was halted before anybody knew its new revision, the numbers are not known.
 		if !a.Halts() || r.Pods.Canary != "" {
 			m.takeNumbers(r.Pods)

@@ -141,9 +141,11 @@ func (m *Machine) rest(now time.Time) (Action, bool) {
 }
 
 // passes: nothing is left to be looked at after a canary's last step at 100 %. A blue-green's pauses: the old version is still there.
-func (m *Machine) passes() bool {
-	return m.setup.Spec.Strategy.Style != strategy.StyleBlueGreen && m.s.Status.CurrentStepIndex == m.steps() &&
-		m.step().Replicas == intstr.FromString("100%")
+func (m *Machine) passes() bool { return m.passesAt(m.s.Status.CurrentStepIndex) }
+
+func (m *Machine) passesAt(n int) bool {
+	st := m.setup.Spec.Strategy
+	return st.Style != strategy.StyleBlueGreen && n == m.steps() && st.Steps[n-1].Replicas == intstr.FromString("100%")
 }
 
 func (m *Machine) awaitApproval(now time.Time) (Action, bool) {

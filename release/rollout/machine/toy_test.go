@@ -130,6 +130,10 @@ func (w *world) move(q rollout.MoveRequest) {
 	if q.Style == strategy.StylePartition && target > w.updated {
 		require.False(w.t, w.pinned && target >= w.size, "no traffic ever meets a Service without pods: %v", w.actions)
 	}
+	if q.Native {
+		require.False(w.t, w.pinned, "its own controller leaves no stable pod: %v", w.actions)
+		w.loose, target = q.Replicas.StrVal != "100%", w.size // it may be far beyond the step by now
+	}
 	w.updated = max(w.updated, target)
 }
 

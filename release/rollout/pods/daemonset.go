@@ -114,6 +114,20 @@ func unavailableOf(raw json.RawMessage, size int32) int32 {
 	return strategy.ShareUp(own, size)
 }
 
+// rest changes nothing at the end of a step. In its middle its own controller may be replacing pods.
+func (byDeletion) rest(t task, _ Observed) []workloadops.Setting {
+	if !t.Request.Halt || !t.Placed {
+		return nil
+	}
+	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: onDelete}}
+}
+
+// native gives the update type back, as home does.
+func (k byDeletion) native(seen Observed) []workloadops.Setting {
+	first, _ := k.home(seen)
+	return first
+}
+
 // home gives the update type back: the controller replaces what is left by itself, pods that do not serve first.
 func (byDeletion) home(seen Observed) (first, last []workloadops.Setting) {
 	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: seen.own(pathUpdateStrategy)}}, nil

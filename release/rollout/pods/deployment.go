@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -138,6 +139,13 @@ func history(seen Observed) workloadops.Setting {
 	return workloadops.Setting{Path: pathHistory, Value: own}
 }
 
+// native are its own fields.
+func (k deployment) native(seen Observed) []workloadops.Setting {
+	own, _ := k.home(seen)
+	own = slices.DeleteFunc(own, func(s workloadops.Setting) bool { return s.Path == pathHistory })
+	return append(own, history(seen))
+}
+
 // deploymentPartition replaces a Deployment's own pods: behind the gate its controller stops at as many new pods as maxUnavailable says.
 type deploymentPartition struct{ deployment }
 
@@ -189,6 +197,8 @@ func wake(t task, seen Observed) NextAction {
 			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()
 		}
 		return set("give back its own settings, which somebody else has changed", w)
+	case t.Size == 0 && t.Placed && !t.Request.Back:
+		return emptied(seen)
 	case stays && (t.Placed || t.Total == 0 || t.Request.Back):
 		return done("")
 	case stays:
@@ -199,7 +209,7 @@ func wake(t task, seen Observed) NextAction {
 		w := t.write("gate", seen.changed(moving(unavailable, surge, seen)...))
 		if seen.Rest != nil { // what changes from now on is our own doing, and nobody was asked yet
 			rest := *seen.Rest
-			rest.Settings, rest.GateSeen = nil, 0
+			rest.Template, rest.Settings, rest.GateSeen = "", nil, 0
 			w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 		}
 		return set("put the gate back, before its pods move on", w)
@@ -213,6 +223,16 @@ func wake(t task, seen Observed) NextAction {
 	}
 	settings := append(moving(unavailable, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 	return set(growing(unavailable, surge), t.write("wake", seen.changed(settings...)))
+}
+
+// emptied gives a Deployment without pods the stable template: a controller that is paused makes all that come of the live one.
+func emptied(seen Observed) NextAction {
+	rest := rollout.Rest{Template: seen.Saved.StableTemplate}
+	if seen.Rest != nil {
+		rest.Settings = seen.Rest.Settings
+	}
+	return set("give it the stable template while it has no pods: those that come would all be new", &workloadops.Write{Step: "empty",
+		Template: &workloadops.Template{Revision: seen.Saved.Stable}, Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
 }
 
 // surplusAtRest is how many pods beyond the size were left standing when it came to rest.
@@ -250,6 +270,16 @@ func asked(seen Observed) int32 {
 	n := int32(0)
 	for _, r := range seen.Revisions {
 		n += r.Asked
+	}
+	return n
+}
+
+// active is how many revisions are to have pods.
+func active(seen Observed) (n int) {
+	for _, r := range seen.Revisions {
+		if r.Asked > 0 {
+			n++
+		}
 	}
 	return n
 }
@@ -337,8 +367,12 @@ func (deploymentPartition) surplus(seen Observed) int32 {
 		return surplusAtRest(seen)
 	case seen.has(gate):
 		return surge
+	case !seen.Lagging() && active(seen) <= 1:
+		return max(asked(seen)-seen.Replicas, 0)
 	}
-	return max(asked(seen)-seen.Replicas, 0)
+	// Its own controller moves pods, and may have just brought up as many as it may. With fewer allowed, a paused Deployment is scaled down:
+	// pods that serve would go for those that have just come.
+	return max(asked(seen)-seen.Replicas, surge)
 }
 
 // deploymentBlueGreen adds new pods and keeps every old one: at rest none goes, while maxUnavailable is 0.

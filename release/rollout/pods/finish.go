@@ -47,7 +47,7 @@ func (f *finish) next() NextAction {
 	case rollout.FinishFreeze:
 		f.numbers.Message = "the split holds: the claim is given back, everything else stays"
 		// Where it stops in mid-step it is brought to rest as well: nobody looks after it from now on.
-		rest := f.tech.rest(task{Placed: f.ours != "" && f.seen.Template == f.ours}, f.seen)
+		rest := f.tech.rest(f.asItStands(), f.seen)
 		return f.last(f.numbers.Message, &workloadops.Write{Step: "freeze", Settings: f.seen.changed(rest...)})
 	case rollout.FinishResume:
 		return f.resume()
@@ -60,6 +60,14 @@ func (f *finish) next() NextAction {
 		return f.release()
 	}
 	return failf(failure.Refused, "%s: the move %q of finalising is not known", f.req.Workload, f.req.Action)
+}
+
+// asItStands is a Move that is halted with the pods that are there.
+func (f *finish) asItStands() task {
+	t := task{Request: rollout.MoveRequest{Halt: true}, Size: f.seen.Replicas, Target: f.seen.Replicas,
+		Aim: freshOf(f.tech, f.seen, f.ours), Placed: f.ours != "" && f.seen.Template == f.ours}
+	t.Total, t.Ready = f.seen.Count(t.Aim)
+	return t
 }
 
 // orphans gives the autoscalers of a deleted workload their limits back, but for those that the release of a namesake lists as pinned.

@@ -97,6 +97,9 @@ func TestAnyHalt(t *testing.T) {
 				req.Back, req.From, req.Replicas = true, first, intstr.FromString("100%")
 			}
 		}
+		if req.Native = !req.Back && rapid.Bool().Draw(t, "native"); req.Native { // its own controller takes what it may, whatever the step's number
+			req.Replicas = intstr.FromInt32(int32(rapid.IntRange(1, int(size)).Draw(t, "told")))
+		}
 		r.interrupted(req, rapid.IntRange(0, 60).Draw(t, "moves"))
 		req.Halt = true
 		r.until("halt", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
@@ -104,6 +107,9 @@ func TestAnyHalt(t *testing.T) {
 		if rapid.Bool().Draw(t, "goes on") {
 			req.Halt = false
 			r.until("what goes on", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
+			if req.Native {
+				r.quiet("what goes on")
+			}
 			want := map[bool]int32{false: size}[req.Back]
 			if n := w.set(newTemplate).asked; n != want {
 				t.Fatalf("%d pods are new, %d should be", n, want)

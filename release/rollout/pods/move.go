@@ -54,7 +54,7 @@ func (m *move) next() NextAction {
 		return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
 			"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
 	}
-	d := m.tech.next(m.task, m.seen)
+	d := m.toward()
 	switch d.Action {
 	case workloadops.ActWrite:
 		return m.complete(d)
@@ -86,6 +86,17 @@ func (m *move) heldUp() NextAction {
 	return d
 }
 
+// toward is the next write on the way: the technique's, or the one with which the workload's own controller goes to the end.
+func (m *move) toward() NextAction {
+	if !m.req.Native {
+		return m.tech.next(m.task, m.seen)
+	}
+	if w := m.task.write("native", m.seen.changed(m.tech.native(m.seen)...)); !empty(w) {
+		return set("let its own controller bring every pod to that version", w)
+	}
+	return done("")
+}
+
 // drifted says whether somebody else has edited the template. It may be the stable one before the first Move and on the way back.
 func (m *move) drifted() bool {
 	saved, live := m.seen.Saved, m.seen.Template
@@ -96,7 +107,9 @@ func (m *move) drifted() bool {
 	case m.tech.untouched():
 		return !isStable
 	}
-	leaves := m.req.Back || m.req.Template == "" || saved.Retracting
+	// A workload that was scaled to nothing rests with the stable template.
+	empty := m.seen.Rest != nil && m.seen.Rest.Template == saved.StableTemplate
+	leaves := m.req.Back || m.req.Template == "" || saved.Retracting || empty
 	return !isOurs && (!isStable || !leaves)
 }
 
@@ -125,6 +138,9 @@ func (m *move) plan() {
 	t.Total, t.Ready = seen.Count(t.Aim)
 	if e := seen.Extra; m.tech.untouched() && e != nil && !e.Lagging() {
 		t.Total, t.Ready = e.Total, e.Ready
+	}
+	if m.req.Native && m.req.Halt { // its own controller may have gone beyond the step
+		t.Target = size
 	}
 	t.Tolerated = strategy.Tolerated(m.req.FailureThreshold, t.Target)
 	m.task = t
@@ -205,7 +221,10 @@ func (m *move) complete(d NextAction) NextAction {
 // arrived ends the move, or waits for pods that are not ready yet; what a resting step needs is written before.
 func (m *move) arrived() NextAction {
 	t := m.task
-	if t.Total < t.Target || !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
+	if m.req.Native && t.Ready < t.Target {
+		return m.wait("")
+	}
+	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
@@ -254,7 +273,7 @@ func (m *move) disturbed() (NextAction, bool) {
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
 	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(m.tech.rest(m.task, m.seen)...)}
-	if surplus := m.tech.surplus(m.seen); surplus > 0 && (m.seen.Rest == nil || m.seen.Rest.Surge != surplus) {
+	if surplus := m.tech.surplus(m.seen); surplus != surplusAtRest(m.seen) {
 		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{Surge: surplus}.String()}
 	}
 	return m.last(w, m.numbers.Message)

@@ -83,8 +83,11 @@ func liveRevision(seen Observed) (Revision, bool) {
 // next sets the template and the partition that lets the controller bring the target number of pods to the version aimed at. On the way
 // back, pods that are not ready are deleted: a controller that goes by ordinals would wait for them.
 func (k partitioned) next(t task, seen Observed) NextAction {
-	if !t.Placed && t.Target == 0 && t.Total == 0 {
+	switch {
+	case !t.Placed && t.Target == 0 && t.Total == 0:
 		return done("no pod is asked for yet")
+	case t.Placed && t.Size == 0:
+		return done("its partition keeps the pods that come to what it kept before")
 	}
 	if d, holding := k.hold(t, seen); holding {
 		return d
@@ -232,6 +235,12 @@ func (k partitioned) home(seen Observed) (first, last []workloadops.Setting) {
 		}
 	}
 	return []workloadops.Setting{own}, nil
+}
+
+// native lets the controller go to the end within the workload's own limits.
+func (k partitioned) native(seen Observed) []workloadops.Setting {
+	first, _ := k.home(seen)
+	return first
 }
 
 // unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller waits for each of them.

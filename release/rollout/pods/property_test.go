@@ -76,6 +76,9 @@ func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pod
 		r.ghost, r.ghostGeneration = &d, seen.Generation
 		return d, false
 	}
+	for range rapid.IntRange(0, 2).Draw(r.t, "meanwhile") { // the cluster moves on while it is decided
+		r.world()
+	}
 	switch d.Action {
 	case workloadops.ActWrite:
 		done := r.w.write(d.Write, seen.Generation)
@@ -183,6 +186,9 @@ func TestAnyRollout(t *testing.T) {
 		}
 		r.begin()
 		fresh := r.forward(size)
+		if style == strategy.StylePartition && rapid.Bool().Draw(t, "to the end") {
+			fresh = r.native(size)
+		}
 		if style == strategy.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
 			r.backward(size, fresh)
 		}
@@ -207,6 +213,23 @@ func (r *run) forward(size int32) int32 {
 		fresh = want
 	}
 	return fresh
+}
+
+// native has its own controller go to the end, and some steps' numbers told as it passes them.
+func (r *run) native(size int32) int32 {
+	req := rollout.MoveRequest{Subject: subject(), Step: 4, Style: r.style, Template: newTemplate, Native: true}
+	for _, percent := range []int{rapid.IntRange(1, 100).Draw(r.t, "passes"), 100} {
+		req.Replicas = intstr.FromString(fmt.Sprintf("%d%%", percent))
+		d := r.until("to the end", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
+		if want := strategy.Target(req.Replicas, size); d.Numbers.UpdatedReady < want {
+			r.t.Fatalf("%d of %d pods are new and ready, told at %d%%", d.Numbers.UpdatedReady, want, percent)
+		}
+	}
+	r.quiet("at the end")
+	if n := r.w.set(newTemplate).asked; n != size {
+		r.t.Fatalf("%d of %d pods are new at the end", n, size)
+	}
+	return size
 }
 
 func (r *run) backward(size, from int32) {
@@ -255,10 +278,14 @@ func TestScaledAtRest(t *testing.T) {
 		r.move(1, replicas, false, 0)
 		for range rapid.IntRange(1, 4).Draw(t, "times") {
 			was, from := w.set(newTemplate).asked, w.replicas
-			w.replicas = int32(rapid.IntRange(1, 20).Draw(t, "scaled to"))
+			w.replicas = int32(rapid.IntRange(0, 20).Draw(t, "scaled to"))
 			w.generation++
 			r.quiet("scaled")
 			natural := w.set(newTemplate).asked
+			if from == 0 && natural > 0 {
+				t.Fatalf("scaled from nothing to %d: %d pods are new without being asked", w.replicas, natural)
+			}
+			from = max(from, 1)
 			if n, most := natural, max((was*w.replicas+from-1)/from, 1)+1; n > most {
 				t.Fatalf("scaled from %d to %d: %d of %d new pods became %d without being asked", from, w.replicas, was, from, n)
 			}

@@ -96,6 +96,8 @@ type Technique interface {
 	// next is the next step of a Move: set, remove or wait, or done when pods and settings are what the task asks while pods move. A write
 	// that sets the template (task.Placed is false) sets the borrowed fields with it.
 	next(t task, seen Observed) NextAction
+	// native are the settings with which the workload's own controller brings every pod to the live template, while a way back stays open.
+	native(seen Observed) []workloadops.Setting
 	// rest are the settings of a step that rests: nothing dangerous is parked on a workload.
 	rest(t task, seen Observed) []workloadops.Setting
 	// surplus are the pods beyond the workload's size that stay while it rests: those of a move that was interrupted.
