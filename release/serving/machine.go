@@ -189,7 +189,7 @@ func (m *Machine) sequence() []int {
 		if named := slices.Index(m.in.Policy.Parties, m.in.Parties[i].Domain); named >= 0 {
 			return named
 		}
-		return len(order)
+		return len(m.in.Policy.Parties)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
 	return order
