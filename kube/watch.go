@@ -2,10 +2,18 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -70,6 +78,56 @@ func (t *WatchTrouble) Note(now time.Time) (first bool) { return t.at.Swap(now.U
 func (t *WatchTrouble) Recent(now time.Time) bool {
 	at := t.at.Load()
 	return at != 0 && now.Sub(time.Unix(0, at)) <= mistrust
+}
+
+// Watched is what a watch covers: the objects of a resource, in a namespace or, with "", in all of them, that a label selector matches.
+// Transform keeps of each what is needed.
+type Watched struct {
+	Resource  schema.GroupVersionResource
+	Namespace string
+	Selector  string
+	Transform cache.TransformFunc
+}
+
+// SharedWatch is one watch that many share. Its Informer is to be run.
+type SharedWatch struct {
+	Informer cache.SharedIndexInformer
+	trouble  WatchTrouble
+}
+
+// NewSharedWatch prepares a watch. warn takes its first error that is worth a word: every watch ends now and then, which is no trouble, nor
+// is a resource that the cluster does not have.
+func NewSharedWatch(client dynamic.Interface, of Watched, now func() time.Time, warn func(error)) *SharedWatch {
+	filtered := func(o *metav1.ListOptions) { o.LabelSelector = of.Selector }
+	w := &SharedWatch{Informer: dynamicinformer.NewFilteredDynamicInformer(client, of.Resource, of.Namespace, 0, cache.Indexers{},
+		filtered).Informer()}
+	transforms := w.Informer.SetTransform(of.Transform)
+	handles := w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return
+		}
+		if first := w.trouble.Note(now()); first && !apierrors.IsNotFound(err) {
+			warn(err)
+		}
+	})
+	if transforms != nil || handles != nil {
+		panic("a watch that is not running yet does not let itself be prepared")
+	}
+	return w
+}
+
+// Live says whether changes can be relied on to arrive.
+func (w *SharedWatch) Live(now time.Time) bool {
+	return w.Informer.HasSynced() && !w.trouble.Recent(now)
+}
+
+// Served says whether a cluster has a resource. One whose cluster does not answer counts as absent for now.
+func Served(d discovery.DiscoveryInterface, resource schema.GroupVersionResource) bool {
+	list, err := d.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource })
 }
 
 // Work does what a queue asks until it is shut down. What fails is done again later.

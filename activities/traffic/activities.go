@@ -12,9 +12,11 @@ import (
 	"go.temporal.io/sdk/worker"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -28,6 +30,8 @@ type Options struct {
 	ListenFor time.Duration
 	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
 	Repairing bool
+	// Parties are those whose workloads are in this cluster; empty: the default party. Only their rollouts are told of changes.
+	Parties []string
 	// Logger takes what is worth knowing beyond the results; default: slog's.
 	Logger *slog.Logger
 }
@@ -38,17 +42,25 @@ type Activities struct {
 	options Options
 	kinds   *kinds
 	scripts *scriptbox.Runner
+	// removed are the UIDs of objects that were deleted lately, by nobody else.
+	removed *lru.Cache
 }
+
+// mostRemoved is how many deleted objects are remembered: until the watch has told of them.
+const mostRemoved = 1000
 
 // New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.
 func New(client kubernetes.Interface, objects dynamic.Interface, options Options) (*Activities, error) {
 	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
+	if len(options.Parties) == 0 {
+		options.Parties = []string{catalog.DefaultParty}
+	}
 	scripts, err := scriptbox.NewRunner(options.Sandbox)
 	if err != nil {
 		return nil, err
 	}
 	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
-		kinds: newKinds(client.Discovery()), scripts: scripts}, nil
+		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(mostRemoved)}, nil
 }
 
 // Register registers the activities by the names that the workflows use.

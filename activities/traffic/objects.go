@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // kind is where objects of one kind are found.
@@ -188,6 +189,7 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 		return err
 	}
 	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.before")
+	a.removed.Add(meta(live).GetUID(), true) // before its watch can tell of it
 	err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
 	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.after")
 	if apierrors.IsNotFound(err) {
@@ -239,7 +241,7 @@ func sameMarks(a, b traffic.Object) bool {
 			return false
 		}
 	}
-	return true
+	return meta(a).GetLabels()[workloadops.LabelClaimed] == meta(b).GetLabels()[workloadops.LabelClaimed]
 }
 
 // vanished is the drift of an object that was deleted by somebody else.

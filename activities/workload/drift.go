@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,34 +10,24 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
-const (
-	// lookForKinds is how often kinds that the cluster did not have are looked for again.
-	lookForKinds = 5 * time.Minute
-	// signalShortest and signalLongest limit the pause before a signal that did not arrive is sent again.
-	signalShortest, signalLongest = time.Second, 30 * time.Second
-	// signalTimeout is how long one signal may take.
-	signalTimeout = 10 * time.Second
-)
-
-// signaller sends a signal to a workflow, as client.Client does.
-type signaller interface {
-	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
-}
+// lookForKinds is how often kinds that the cluster did not have are looked for again, lookSoon how often while not even the built-in ones
+// were found: the cluster is out of reach.
+const lookForKinds, lookSoon = 5 * time.Minute, time.Second
 
 // DriftDetector notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout. It hears of
 // every change from the watch of claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it
@@ -46,27 +35,24 @@ type signaller interface {
 type DriftDetector struct {
 	activities *Activities
 	discovery  discovery.DiscoveryInterface
-	temporal   signaller
+	teller     *drift.Teller[target]
 
 	cancel context.CancelFunc
 	ending sync.WaitGroup
-	queue  workqueue.TypedRateLimitingInterface[target]
 
 	mu sync.Mutex
-	// told is the difference of each workload that its rollout knows of; gone are those that have left the watch and have not been looked
-	// for yet.
-	told map[target]string
+	// gone are those that have left the watch and have not been looked for yet.
 	gone map[target]*resting
+	// holdings are what rollouts with routings hold, by claim; listener hears of each change.
+	holdings map[string]drift.Holding
+	listener func(drift.Holding)
 }
 
 // NewDriftDetector makes a detector for the cluster of activities. It is to be made before those are called.
-func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal signaller) *DriftDetector {
-	s := &DriftDetector{
-		activities: activities, discovery: d, temporal: temporal,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[target](signalShortest, signalLongest)),
-		told: map[target]string{}, gone: map[target]*resting{},
-	}
+func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
+	s := &DriftDetector{activities: activities, discovery: d, gone: map[target]*resting{}, holdings: map[string]drift.Holding{},
+		listener: func(drift.Holding) {}}
+	s.teller = drift.NewTeller(temporal, activities.options.Parties, activities.options.Logger, s.compare)
 	activities.notifier.passOn(s.hear)
 	return s
 }
@@ -76,101 +62,51 @@ func (s *DriftDetector) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ending.Go(func() { s.watchAll(ctx) })
-	s.ending.Go(func() { kube.Work(ctx, s.queue, s.tell) })
+	s.teller.Start()
 	return nil
 }
 
 // Stop ends the detector; the watch goes on until Activities.Stop.
 func (s *DriftDetector) Stop(context.Context) error {
 	s.cancel()
-	s.queue.ShutDown()
+	s.teller.Stop()
 	s.ending.Wait()
 	return nil
 }
 
-// tell signals the rollout of a workload when there is a difference that it does not know of yet.
-func (s *DriftDetector) tell(ctx context.Context, t target) error {
-	r, observed, err := s.compare(ctx, t)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	difference := ""
-	if observed != nil {
-		difference = fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), observed.Message, r.template, r.size)
-	}
-	known := s.told[t] == difference
-	if difference == "" {
-		delete(s.told, t)
-	}
-	s.mu.Unlock()
-	if known || observed == nil {
-		return nil
-	}
-	holder := workloadops.ParseHolder(r.claim)
-	if !s.mayHold(holder, t) {
-		return nil
-	}
-	observed.Claim, observed.Object = r.claim, t.String()
-	call, cancel := context.WithTimeout(ctx, signalTimeout)
-	defer cancel()
-	// Without a run: the rollout may have continued as new since it took the claim.
-	err = s.temporal.SignalWorkflow(call, holder.WorkflowID, "", rollout.SignalObserved, *observed)
-	var over *serviceerror.NotFound
-	if err != nil && !errors.As(err, &over) {
-		s.activities.options.Logger.WarnContext(ctx, "a rollout could not be told yet of a change of its workload",
-			"workflow", holder.WorkflowID, "change", observed.Message, "error", err)
-		return err
-	}
-	said := "somebody else has changed a workload that is being released"
-	if r.doubt { // after a restart: mostly the write is our own
-		said = "a workload that is being released may have changed before this worker watched it; its rollout checks that"
-	}
-	s.activities.options.Logger.InfoContext(ctx, said, "workflow", holder.WorkflowID, "change", observed.Message)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.told[t] = difference
-	if s.gone[t] == r {
-		delete(s.gone, t)
-		delete(s.told, t)
-	}
-	return nil
-}
-
-// mayHold says whether a claim can be a rollout's of that workload: anybody who may edit an object can write a claim onto it. The rollout
-// that is told looks whether the object is its own.
-func (s *DriftDetector) mayHold(holder workloadops.Holder, t target) bool {
-	return slices.ContainsFunc(s.activities.options.Parties, func(party string) bool {
-		return strings.HasPrefix(holder.WorkflowID, rollout.WorkflowID(party, t.namespace, ""))
-	})
-}
-
 // compare is what somebody else has done to a workload, nil when nothing.
-func (s *DriftDetector) compare(ctx context.Context, t target) (*resting, *rollout.Observed, error) {
-	r := s.activities.notifier.find(t)
+func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
+	if r := s.activities.notifier.find(t); r != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.gone, t)
+		return r.change(t, r.changed(t)), nil
+	}
 	s.mu.Lock()
 	left := s.gone[t]
-	if r != nil {
-		delete(s.gone, t)
-		defer s.mu.Unlock()
-		return r, r.changed(t), nil
-	}
 	s.mu.Unlock()
 	if left == nil {
-		return nil, nil, nil
+		return nil, nil
 	}
 	there, err := s.exists(ctx, t, left)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if there {
-		// It only is not claimed any more.
-		s.mu.Lock()
+	if there { // it only is not claimed any more
+		s.forget(t, left)
+		return nil, nil
+	}
+	c := left.change(t, &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else has deleted the %s", t)})
+	c.Arrived = func() { s.forget(t, left) }
+	return c, nil
+}
+
+func (s *DriftDetector) forget(t target, left *resting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone[t] == left {
 		delete(s.gone, t)
-		s.mu.Unlock()
-		return nil, nil, nil
 	}
-	return left, &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else has deleted the %s", t)}, nil
 }
 
 // resting is what the watch keeps of a claimed workload.
@@ -189,9 +125,23 @@ type resting struct {
 	sized    bool
 	// repairer is who has taken it into their own hands, "" for nobody.
 	repairer string
+	// extra says that it is the extra workload of a canary, whose size is the rollout's.
+	extra bool
 	// disturbed are the borrowed fields that are not as the rest left them, by whom the last.
 	disturbed []string
 	by        string
+	// holding is what its rollout holds; nil when that has no routings.
+	holding *drift.Holding
+}
+
+// change is what its rollout is to know.
+func (r *resting) change(t target, o *rollout.Observed) *drift.Change {
+	if o == nil {
+		return nil
+	}
+	o.Object = t.String()
+	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size),
+		Observed: *o, Doubt: r.doubt}
 }
 
 // String names a workload: "Deployment shop/order".
@@ -207,20 +157,37 @@ func newResting(o *unstructured.Unstructured) *resting {
 	r.size, r.sized = int32(size), sized
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	r.DeletionTimestamp = o.GetDeletionTimestamp()
-	_, r.saved = o.GetAnnotations()[rollout.AnnotationSaved]
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
+	saved, held := o.GetAnnotations()[rollout.AnnotationSaved]
+	r.saved = held
 	var rest rollout.Rest
 	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
 		r.disturbed = rest.Disturbed(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
 		if len(r.disturbed) > 0 {
-			r.by, _ = managerOf(o, r.disturbed[0])
+			r.by, _ = kube.ManagerOf(o, r.disturbed[0])
 		}
-		if _, extra := o.GetLabels()[strategy.LabelCanaryOf]; extra {
+		if _, r.extra = o.GetLabels()[strategy.LabelCanaryOf]; r.extra {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
 		}
 	}
+	if held {
+		r.holding = holdingOf(o, r, saved)
+	}
 	return r
+}
+
+// holdingOf is what a rollout holds by what it has saved on its workload; nil when it routes nothing.
+func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Holding {
+	saved, err := rollout.ParseSaved(text)
+	if err != nil || len(saved.Routings) == 0 || r.claim == "" {
+		return nil
+	}
+	ref := catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}
+	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" && r.rest.Template != r.template
+	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
+		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService,
+		Loose: r.rest != nil && r.rest.Loosened(r.disturbed, edited)}
 }
 
 // changed is what somebody else has done to it, nil when nothing. A rest without a size is that of an object whose size is not compared.
@@ -236,6 +203,11 @@ func (r *resting) changed(t target) *rollout.Observed {
 		return &rollout.Observed{What: "edited", By: r.repairer, Message: fmt.Sprintf("%s has taken the %s over", r.repairer, t)}
 	case r.template != r.rest.Template:
 		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("somebody else has edited the pod template of the %s", t)}
+	case r.extra && r.size >= r.rest.Replicas:
+		return nil
+	case r.extra:
+		return &rollout.Observed{What: rollout.ObservedSettings,
+			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
 	case r.sized && r.rest.Replicas > 0 && r.size != r.rest.Replicas:
 		return &rollout.Observed{What: "scaled",
 			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
@@ -253,10 +225,10 @@ func (s *DriftDetector) watchAll(ctx context.Context) {
 	for key := range kinds {
 		waiting[key] = true
 	}
-	again := signalShortest // not even the built-in kinds were found: the cluster is out of reach
+	again := lookSoon
 	for len(waiting) > 0 {
 		for key := range waiting {
-			if s.has(kinds[key]) {
+			if kube.Served(s.discovery, kinds[key].resource) {
 				delete(waiting, key)
 				s.activities.notifier.observe(key)
 				again = lookForKinds
@@ -270,13 +242,28 @@ func (s *DriftDetector) watchAll(ctx context.Context) {
 	}
 }
 
-// has says whether the cluster serves a kind. One whose cluster does not answer counts as absent for now.
-func (s *DriftDetector) has(k kind) bool {
-	list, err := s.discovery.ServerResourcesForGroupVersion(k.resource.GroupVersion().String())
-	if err != nil {
-		return false
+// Held implements drift.Holdings.
+func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, held := s.holdings[claim]
+	return h, held
+}
+
+// OnHolding implements drift.Holdings.
+func (s *DriftDetector) OnHolding(f func(drift.Holding)) { s.listener = f }
+
+// note keeps what the rollout of a workload holds, and passes on that it, or the extra workload beside it, has changed.
+func (s *DriftDetector) note(r *resting) {
+	s.mu.Lock()
+	if r.holding != nil {
+		s.holdings[r.claim] = *r.holding
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == k.resource.Resource })
+	h, held := s.holdings[r.claim]
+	s.mu.Unlock()
+	if held {
+		s.listener(h)
+	}
 }
 
 // hear takes in the changes of one kind. remember notes about a workload what its annotations do not tell.
@@ -286,14 +273,22 @@ func (s *DriftDetector) hear(kind string) cache.ResourceEventHandler {
 			s.mu.Lock()
 			remember(r)
 			s.mu.Unlock()
-			s.queue.Add(target{kind, r.Namespace, r.Name})
+			s.note(r)
+			s.teller.Look(target{kind, r.Namespace, r.Name})
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			add(obj, func(r *resting) { r.doubt = initial && r.saved && r.rest == nil })
 		},
-		UpdateFunc: func(was, obj any) { add(obj, func(r *resting) { r.inherit(was) }) },
+		UpdateFunc: func(was, obj any) {
+			add(obj, func(r *resting) {
+				r.inherit(was)
+				if old, ok := was.(*resting); ok && old.claim != r.claim {
+					delete(s.holdings, old.claim)
+				}
+			})
+		},
 		DeleteFunc: func(obj any) { s.left(kind, obj) },
 	}
 }
@@ -315,13 +310,17 @@ func (s *DriftDetector) left(kind string, obj any) {
 		return
 	}
 	t := target{kind, r.Namespace, r.Name}
+	s.note(r)
 	s.mu.Lock()
-	delete(s.told, t)
+	if r.holding != nil {
+		delete(s.holdings, r.claim)
+	}
 	if r.rest != nil && r.claim != "" {
 		s.gone[t] = r
 	}
 	s.mu.Unlock()
-	s.queue.Add(t)
+	s.teller.Forget(t)
+	s.teller.Look(t)
 }
 
 // exists says whether a workload that has left the watch is still there.

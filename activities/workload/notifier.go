@@ -3,15 +3,13 @@ package workload
 import (
 	"cmp"
 	"context"
-	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube"
@@ -32,7 +30,7 @@ type notifier struct {
 	waiting kube.Subscriptions[target]
 
 	mu      sync.Mutex
-	watches map[scope]*sharedWatch
+	watches map[scope]*kube.SharedWatch
 	// heard takes every change besides; nil: nobody does.
 	heard func(kind string) cache.ResourceEventHandler
 }
@@ -43,15 +41,9 @@ type scope struct{ kind, namespace string }
 // target is one workload, its kind by pods.Key.
 type target struct{ kind, namespace, name string }
 
-// sharedWatch is one running watch.
-type sharedWatch struct {
-	informer cache.SharedIndexInformer
-	trouble  kube.WatchTrouble
-}
-
 func newNotifier(client dynamic.Interface, options Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel, watches: map[scope]*sharedWatch{}}
+	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel, watches: map[scope]*kube.SharedWatch{}}
 }
 
 // passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is
@@ -66,7 +58,7 @@ func (n *notifier) passOn(heard func(kind string) cache.ResourceEventHandler) {
 type subscription struct {
 	// wake gets a value when one of the workloads has changed since the last one was taken.
 	wake    chan struct{}
-	watches []*sharedWatch
+	watches []*kube.SharedWatch
 	leave   func()
 }
 
@@ -84,12 +76,7 @@ func (n *notifier) subscribe(targets ...target) subscription {
 
 // live says whether changes can be relied on to arrive.
 func (s subscription) live(now time.Time) bool {
-	for _, w := range s.watches {
-		if !w.informer.HasSynced() || w.trouble.Recent(now) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.watches, func(w *kube.SharedWatch) bool { return !w.Live(now) })
 }
 
 // within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or
@@ -114,21 +101,21 @@ func (n *notifier) covering(kind, namespace string) scope {
 }
 
 // watch is the running watch that covers a kind in a namespace; it is begun when there is none.
-func (n *notifier) watch(kind, namespace string) *sharedWatch {
+func (n *notifier) watch(kind, namespace string) *kube.SharedWatch {
 	s := n.covering(kind, namespace)
 	if w := n.watches[s]; w != nil {
 		return w
 	}
-	claimed := func(o *metav1.ListOptions) {
-		o.LabelSelector = workloadops.LabelClaimed + "=" + workloadops.LabelClaimedValue
-	}
-	w := &sharedWatch{informer: dynamicinformer.
-		NewFilteredDynamicInformer(n.client, kinds[s.kind].resource, s.namespace, 0, nil, claimed).Informer()}
+	w := kube.NewSharedWatch(n.client, kube.Watched{Resource: kinds[s.kind].resource, Namespace: s.namespace,
+		Selector: workloadops.SelectClaimed, Transform: toResting}, n.options.Now, func(err error) {
+		n.options.Logger.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read "+
+			"every second", "kind", s.kind, "namespace", cmp.Or(s.namespace, "all"), "error", err)
+	})
 	n.watches[s] = w
 	if err := n.prepare(s, w); err != nil {
 		panic(err) // the informer is not running yet: nothing of this can fail
 	}
-	n.ending.Go(func() { w.informer.RunWithContext(n.ctx) })
+	n.ending.Go(func() { w.Informer.RunWithContext(n.ctx) })
 	return w
 }
 
@@ -152,43 +139,21 @@ func (n *notifier) find(t target) *resting {
 	if w == nil {
 		return nil
 	}
-	obj, _, _ := w.informer.GetStore().GetByKey(t.namespace + "/" + t.name)
+	obj, _, _ := w.Informer.GetStore().GetByKey(t.namespace + "/" + t.name)
 	r, _ := obj.(*resting)
 	return r
 }
 
-func (n *notifier) prepare(s scope, w *sharedWatch) error {
-	if err := w.informer.SetTransform(toResting); err != nil {
-		return err
-	}
-	log := n.options.Logger.With("kind", s.kind, "namespace", cmp.Or(s.namespace, "all"))
-	err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		n.trouble(w, log, err)
-	})
-	if err != nil {
-		return err
-	}
+func (n *notifier) prepare(s scope, w *kube.SharedWatch) error {
 	tell := func(obj any) { n.tell(s.kind, obj) }
-	if _, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
-	}); err != nil || n.heard == nil {
+	})
+	if err != nil || n.heard == nil {
 		return err
 	}
-	_, err = w.informer.AddEventHandler(n.heard(s.kind))
+	_, err = w.Informer.AddEventHandler(n.heard(s.kind))
 	return err
-}
-
-// trouble notes that a watch cannot be relied on for a while. Every watch ends now and then, which is no trouble; nor is a kind that the
-// cluster does not have.
-func (n *notifier) trouble(w *sharedWatch, log *slog.Logger, err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return
-	}
-	first := w.trouble.Note(n.options.Now())
-	if first && !apierrors.IsNotFound(err) {
-		log.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read every second",
-			"error", err)
-	}
 }
 
 // tell wakes everybody who waits for the workload of an event.

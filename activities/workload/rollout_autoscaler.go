@@ -10,10 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
 )
 
 var autoscalersResource = autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers")
@@ -48,7 +50,7 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 		if scaled("kind") != ref.Kind || scaled("name") != ref.Name || scaled("apiVersion") != ref.APIVersion {
 			continue
 		}
-		a := pods.Autoscaler{Name: o.GetName()}
+		a := pods.Autoscaler{Name: o.GetName(), Edited: len(editedLimits(o)) > 0}
 		_, a.Pinned = o.GetAnnotations()[rollout.AnnotationRestore]
 		t.scalers[a.Name] = o
 		l.seen.Autoscalers = append(l.seen.Autoscalers, a)
@@ -77,20 +79,31 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 	return t.patchBeside(ctx, change{autoscalersResource, o, append([]jsonpatch.Op{fresh}, ops...), "rollout.autoscaler", step})
 }
 
-// pinning pins an autoscaler, and leaves on it the patch that undoes that.
+// pinning pins an autoscaler, and leaves on it the patch that undoes that. Of one that was pinned before, a limit that somebody else has set
+// since is what it is given back.
 func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
 	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)),
-		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten))}
+		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)),
+		jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))}
+	saved, _ := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], borrowedOfAutoscaler)
+	ours := limitsOfOurs(o)
 	var ops []jsonpatch.Op
 	for _, field := range limitFields {
 		path := limits + field
-		if v, there := jsonpatch.At(o.Object, path); there {
+		was := slices.IndexFunc(saved, func(op jsonpatch.Op) bool { return op.Path == path })
+		v, there := jsonpatch.At(o.Object, path)
+		switch {
+		case was >= 0 && ours(path):
+			undo = append(undo, saved[was])
+		case there:
 			undo = append(undo, jsonpatch.Add(path, v))
-		} else {
+		default:
 			undo = append(undo, jsonpatch.Remove(path))
 		}
 		ops = append(ops, jsonpatch.Add(path, size))
 	}
+	ops = append(ops, entries("/metadata/labels", o.GetLabels(),
+		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...)
 	restore, err := json.Marshal(undo)
 	if err != nil {
 		panic(err) // it was JSON before: it always marshals
@@ -103,7 +116,23 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 func borrowedOfAutoscaler(pointer string) bool {
 	marks := []string{rollout.AnnotationRestore, rollout.AnnotationHeldBy, rollout.AnnotationWritten}
 	return slices.ContainsFunc(limitFields, func(field string) bool { return pointer == limits+field }) ||
-		slices.ContainsFunc(marks, func(name string) bool { return pointer == jsonpatch.Annotation(name) })
+		slices.ContainsFunc(marks, func(name string) bool { return pointer == jsonpatch.Annotation(name) }) ||
+		pointer == jsonpatch.Label(workloadops.LabelClaimed)
+}
+
+// Autoscalers is the kind of object that a blue-green borrows beside its workload.
+func Autoscalers() drift.Kind {
+	return drift.Kind{Name: "HorizontalPodAutoscaler", Resource: autoscalersResource, Edited: editedLimits, What: rollout.ObservedSettings}
+}
+
+// editedLimits are the limits of a pinned autoscaler when somebody else has set one of them since.
+func editedLimits(o *unstructured.Unstructured) []string {
+	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
+	least, most := number(o, "spec", limitFields[0]), number(o, "spec", limitFields[1])
+	if !told || least == most && pinnedTo(least) == written {
+		return nil
+	}
+	return []string{limits + limitFields[0], limits + limitFields[1]}
 }
 
 // limits is where an autoscaler's limits stand, limitFields are their names.
@@ -116,11 +145,10 @@ func pinnedTo(size int64) string {
 	return pods.Digest(map[string]any{limitFields[0]: size, limitFields[1]: size})
 }
 
-// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a
-// mark that they have removed is gone.
-func undoing(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
+// limitsOfOurs says of a pinned autoscaler's limit whether it is as it was pinned.
+func limitsOfOurs(o *unstructured.Unstructured) func(path string) bool {
 	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
-	ours := func(path string) bool {
+	return func(path string) bool {
 		if !told { // it was pinned before that was noted
 			return true
 		}
@@ -132,6 +160,12 @@ func undoing(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
 		}
 		return false
 	}
+}
+
+// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a
+// mark that they have removed is gone.
+func undoing(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
+	ours := limitsOfOurs(o)
 	return slices.DeleteFunc(undo, func(c jsonpatch.Op) bool {
 		_, there := jsonpatch.At(o.Object, c.Path)
 		return strings.HasPrefix(c.Path, limits) && !ours(c.Path) || c.Op == "remove" && !there

@@ -70,7 +70,10 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.Extra
 	case c.Delete != "":
 		return t.deleteExtra(ctx, l, c.Delete)
 	case c.Replicas != nil:
-		return t.patchExtra(ctx, l, "scale", jsonpatch.Add("/spec/replicas", *c.Replicas))
+		rest := restOf(l.extra)
+		rest.Replicas = *c.Replicas
+		return t.patchExtra(ctx, l, "scale", jsonpatch.Add("/spec/replicas", *c.Replicas),
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rest.String()))
 	}
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
@@ -78,7 +81,16 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.Extra
 	}
 	return t.patchExtra(ctx, l, "put-back", jsonpatch.Replace("/spec/template", template),
 		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rollout.Rest{Template: digest}.String()))
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest),
+			rollout.Rest{Template: digest, Replicas: restOf(l.extra).Replicas}.String()))
+}
+
+// restOf is what was noted on an object of what it was left like; empty where that cannot be read.
+func restOf(o *unstructured.Unstructured) (rest rollout.Rest) {
+	if json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) != nil {
+		return rollout.Rest{}
+	}
+	return rest
 }
 
 // patchExtra changes the extra Deployment as it was seen. One of an earlier claim on this very workload, which was taken over, is claimed.
@@ -130,7 +142,7 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
 		workloadops.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
-		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest}.String(),
+		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest, Replicas: size}.String(),
 	})
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: l.object.GetUID()}})
 	failpoint.Hit("rollout.extra.before/create")

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -170,7 +169,7 @@ func (t *rolloutJob) edited(l *snapshot) string {
 	if fields == "" { // it is something else that has drifted
 		return ""
 	}
-	manager, at := managerOf(l.object, "/spec/template")
+	manager, at := kube.ManagerOf(l.object, "/spec/template")
 	if manager == "" {
 		return ": " + fields
 	}
@@ -194,22 +193,4 @@ func (t *rolloutJob) written(l *snapshot) map[string]any {
 		}
 	}
 	return nil
-}
-
-// managerOf is the field manager that wrote last at or below a JSON Pointer: the name of the tool, "kubectl-edit" for example.
-func managerOf(o *unstructured.Unstructured, pointer string) (name string, at metav1.Time) {
-	owned := strings.ReplaceAll(pointer, "/", "/f:") // as FieldsV1 writes the fields that somebody owns
-	for _, entry := range o.GetManagedFields() {
-		if entry.Subresource != "" || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&at) {
-			continue
-		}
-		var fields map[string]any
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		if _, there := jsonpatch.At(fields, owned); there {
-			name, at = entry.Manager, *entry.Time
-		}
-	}
-	return name, at
 }

@@ -140,7 +140,7 @@ var workloadModule = fx.Module("workload",
 			if err != nil {
 				return nil, err
 			}
-			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Logger: log})
+			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s), Logger: log})
 		},
 		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings,
 			log *slog.Logger) (*workload.Activities, error) {
@@ -218,14 +218,17 @@ var servingControllerModule = fx.Module("serving-controller",
 	}),
 )
 
-// driftModule notices what others do to workloads that are being released, wherever a party's queue is served.
+// driftModule notices what others do to workloads that are being released and to what routes to them, wherever a party's queue is served.
 var driftModule = fx.Module("drift",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, activities *workload.Activities) error {
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, workloads *workload.Activities,
+		routes *traffic.Activities) error {
 		kinds, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			return err
 		}
-		detector := workload.NewDriftDetector(activities, kinds, temporal)
+		detector := workload.NewDriftDetector(workloads, kinds, temporal)
+		beside := traffic.NewDriftDetector(routes, detector, temporal, workload.Autoscalers())
+		lc.Append(fx.Hook{OnStart: beside.Start, OnStop: beside.Stop})
 		lc.Append(fx.Hook{OnStart: detector.Start, OnStop: detector.Stop})
 		return nil
 	}),

@@ -314,9 +314,9 @@ type CompleteRequest struct {
 // SignalObserved carries Observed: a party's watch tells the release that somebody else has changed a claimed workload at rest.
 const SignalObserved = "slipway.observed"
 
-// Observed is what was noticed. It is a hint: the workflow has the workload looked at.
+// Observed is what was noticed. It is a hint: the workflow has the workload, or what routes to it, looked at.
 type Observed struct {
-	// What is "edited", "scaled", "deleted" or ObservedSettings.
+	// What is "edited", "scaled", "deleted" (of the workload) or one of the words below.
 	What string `json:"what"`
 	// Message says it in a sentence.
 	Message string `json:"message"`
@@ -328,8 +328,17 @@ type Observed struct {
 	Object string `json:"object,omitempty"`
 }
 
-// ObservedSettings says that somebody else has changed fields that the release has borrowed: they are put back.
-const ObservedSettings = "settings"
+// What can be observed besides.
+const (
+	// ObservedSettings says that somebody else has changed fields that the release has borrowed: they are put back.
+	ObservedSettings = "settings"
+	// ObservedRoutes says that somebody else has changed, or deleted, an object that routes to the workload: it is put back.
+	ObservedRoutes = "routes"
+	// ObservedUnpinned says that the party's worker has given a Service its own selector back, since it was pinned to pods of which none was
+	// ready. ObservedUnrouted says that it has given routes back, since no pod of the new version was ready.
+	ObservedUnpinned = "unpinned"
+	ObservedUnrouted = "unrouted"
+)
 
 // RevisionLabel is the label of a workload's pods that tells their revision.
 func RevisionLabel(kind string) string {

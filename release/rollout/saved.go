@@ -91,6 +91,16 @@ func (r Rest) Disturbed(live map[string]json.RawMessage) (paths []string) {
 	return paths
 }
 
+// Loosened says whether what somebody else has changed lets the workload's own controller move pods of both versions: fields of a rest, or,
+// where the template is not what the rollout releases (edited), that. A Deployment that was left paused moves only when the pause is ended.
+func (r Rest) Loosened(disturbed []string, edited bool) bool {
+	const paused = "/spec/paused"
+	if string(r.Settings[paused]) == "true" {
+		return slices.Contains(disturbed, paused)
+	}
+	return edited || len(disturbed) > 0
+}
+
 // ParseSaved reads the annotation AnnotationSaved.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved

@@ -18,9 +18,11 @@ const (
 const (
 	// AnnotationClaimedBy holds the workflow, run and engine that are releasing the workload: Holder.String().
 	AnnotationClaimedBy = "slipway.io/claimed-by"
-	// LabelClaimed marks a claimed workload, so that one filtered watch per party sees them all.
+	// LabelClaimed marks a claimed workload, and every other object that a rollout borrows or makes, so that one filtered watch per party
+	// and kind sees them all (SelectClaimed).
 	LabelClaimed      = "slipway.io/claimed"
 	LabelClaimedValue = "true"
+	SelectClaimed     = LabelClaimed + "=" + LabelClaimedValue
 	// AnnotationReplicas remembers the size of a workload that STOP scaled to zero.
 	AnnotationReplicas = "slipway.io/replicas"
 	// AnnotationLeftAt stands beside AnnotationReplicas on a workload that an unfinished START or STOP left half way: the size it was left at.

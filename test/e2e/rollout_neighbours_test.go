@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
@@ -19,7 +22,7 @@ import (
 func TestRolloutAtRestAmongNeighbours(t *testing.T) {
 	t.Parallel()
 	editAtRest(t, map[string]string{"MinReadySecondsTakenAway": `{"spec":{"minReadySeconds":null}}`})
-	moveAtRest(t, map[string]moving{"Resumed": {`{"spec":{"paused":null}}`, harness.NoProvider}})
+	moveAtRest(t, map[string]moving{"Resumed": {`{"spec":{"paused":null}}`, harness.Nginx}})
 }
 
 // The other fields.
@@ -72,8 +75,7 @@ func moveAtRest(t *testing.T, edits map[string]moving) {
 			left := r.spec()
 			r.watch.SomebodyElse(t)
 			r.PatchObject(r.rollout.Kind, r.rollout.Name, c.patch)
-			status := r.WaitRollout(r.rollout.Name, "a word in its history", func(s rollout.Status) bool { return s.History[len(s.History)-1].Verb == "restored" })
-			require.Contains(t, status.History[len(status.History)-1].Message, "somebody else has changed spec.")
+			r.waitRecorded("restored", "somebody else has changed spec.")
 			require.Eventually(t, func() bool { return reflect.DeepEqual(left, r.spec()) }, harness.Patience, harness.Tick, "it is put back")
 			r.watch.WaitStill(t)
 			r.watch.RequirePromises(t)
@@ -81,6 +83,14 @@ func moveAtRest(t *testing.T, edits map[string]moving) {
 			r.endsStable()
 		})
 	}
+}
+
+// waitRecorded returns when the history has an entry of a verb whose message says this.
+func (r *release) waitRecorded(verb rollout.Verb, message string) rollout.Status {
+	r.t.Helper()
+	return r.WaitRollout(r.rollout.Name, "the record of "+message, func(s rollout.Status) bool {
+		return slices.ContainsFunc(s.History, func(e audit.Entry) bool { return e.Verb == audit.Verb(verb) && strings.Contains(e.Message, message) })
+	})
 }
 
 // spec is the workload's spec as it stands.

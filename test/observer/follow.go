@@ -99,8 +99,7 @@ func (w *RolloutWatch) RequirePromises(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j := newJudge(w.asked, w.limits, w.stable, w.marks)
-	j.times = w.times
-	j.judge(w.first, w.changes)
+	j.judge(w.first, w.changes, w.times)
 	require.Empty(t, j.broken, "the first promise that was broken: %s\n%s", first(j.broken), strings.Join(j.drawn, "\n"))
 }
 
@@ -163,9 +162,8 @@ func (w world) revisions(name Name) []string {
 	return found
 }
 
-// SomebodyElse says that somebody else is about to change the workload. What its own limits promise still holds, and the stable Service still serves; how many pods
-// are of which version is theirs, and so is whom the canary Service then finds: the native controller takes pods first that have never counted as available.
-// It holds until the rollout rests again.
+// SomebodyElse says that somebody else is about to change the workload, or what routes to it. What its own limits promise still holds, and no request meets nobody for
+// longer than it takes a worker to notice (shelterWithin); how many pods are of which version is theirs. It holds until the rollout rests again.
 func (w *RolloutWatch) SomebodyElse(t *testing.T) {
 	t.Helper()
 	w.mark(t, mark{reach: len(w.asked.Steps) + 1, foreign: true})
@@ -187,14 +185,14 @@ func (w *RolloutWatch) PodTaken(t *testing.T) {
 	w.Neighbour(t)
 }
 
-// Sheltered says that the rollout has seen what somebody else has done: its Services serve now, and go on to.
+// Sheltered says that the rollout has seen what somebody else has done: its Services serve now.
 func (w *RolloutWatch) Sheltered(t *testing.T) {
 	t.Helper()
 	now := w.now(t)
 	for _, routing := range w.asked.Routings {
 		require.True(t, now.serves(routing.Service), "Service %s serves nobody", routing.Service)
 	}
-	w.mark(t, mark{reach: len(w.asked.Steps) + 1, foreign: true, sheltered: true})
+	w.mark(t, mark{reach: len(w.asked.Steps) + 1, foreign: true})
 }
 
 // WaitStill returns when nothing has changed in the namespace for two seconds: as long as the native controllers and the stack's nodes need to react, and more.

@@ -2,6 +2,8 @@ package observer
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -59,11 +61,11 @@ type mark struct {
 	reach   int
 	// resting is the step at which the rollout rests, 0 while it moves.
 	resting int
-	// foreign says that somebody else has changed the workload, sheltered that the rollout has seen it and taken traffic to where pods are.
-	foreign, sheltered bool
+	// foreign says that somebody else has changed the workload or what routes to it.
+	foreign bool
 	// taken is how many pods somebody else has deleted so far.
 	taken int32
-	// grace is how long a Service may serve nobody after somebody else's change: the engine follows what it sees. 0: it may not.
+	// grace is how long requests may meet nobody after somebody else's change, where that is longer than shelterWithin.
 	grace time.Duration
 }
 
@@ -91,6 +93,8 @@ const (
 type moment struct {
 	mark
 	what string
+	// seen is when it was; the zero time where that is not known.
+	seen time.Time
 }
 
 // judge replays a rollout and collects the breaches.
@@ -105,19 +109,19 @@ type judge struct {
 	drawn  []string
 	// last is what was drawn last about a subject.
 	last map[string]string
+	// nowhere is since when requests of a kind meet nobody.
+	nowhere map[string]time.Time
+	// seen is when the change of a version arrived.
+	seen map[uint64]time.Time
 	// sent is the share of each kind of request that went to the new version at the moment before.
 	sent map[string]float64
-	// times are those of the changes, now that of the last one; silent is since when a Service serves nobody, within the grace.
-	times  map[uint64]time.Time
-	now    time.Time
-	silent map[string]time.Time
 	// floor, ceiling, most and mostExtra move with the size of the workload.
 	floor, ceiling, most, mostExtra bound
 }
 
 func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge {
 	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, scene: newScene(), last: map[string]string{}, sent: map[string]float64{},
-		silent: map[string]time.Time{}}
+		nowhere: map[string]time.Time{}}
 }
 
 // bound is a limit that depends on a size: once somebody scales the workload, the pods need a moment to follow.
@@ -142,12 +146,15 @@ func (b *bound) atMost(limit, count int32) int32 {
 	return b.value
 }
 
-// judge replays what happened. What the test knew of a moment is looked at in that moment, whether or not something changes afterwards.
-func (j *judge) judge(first []runtime.Object, changes []change) {
+// judge replays what happened until now, and when. What the test knew of a moment is looked at in that moment, whether or not something changes afterwards.
+func (j *judge) judge(first []runtime.Object, changes []change, seen map[uint64]time.Time) {
+	j.seen = maps.Clone(seen)
+	j.seen[math.MaxUint64] = time.Now()
 	moments := slices.Clone(changes)
 	for _, m := range j.marks {
 		moments = append(moments, change{version: m.version})
 	}
+	moments = append(moments, change{version: math.MaxUint64})
 	replay(first, moments, j.show)
 }
 
@@ -169,10 +176,7 @@ func (j *judge) markAt(version uint64) mark {
 
 // show judges one moment.
 func (j *judge) show(version uint64, what string, w world) {
-	at := moment{j.markAt(version), what}
-	if when, known := j.times[version]; known {
-		j.now = when
-	}
+	at := moment{j.markAt(version), what, j.seen[version]}
 	obj := w.workload(j.Workload)
 	if obj == nil {
 		j.breach(at, PromiseWhole, "%s is gone", j.Workload)

@@ -3,6 +3,7 @@ package observer
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -144,7 +145,11 @@ func asked(style strategy.Style, routed bool) Rollout {
 
 func (s *story) judge(r Rollout) *judge {
 	j := newJudge(r, limitsOf(s.first[0]), "old", s.marks)
-	j.judge(s.first, s.changes)
+	seen := map[uint64]time.Time{}
+	for _, c := range s.changes {
+		seen[c.version] = time.Unix(int64(c.version), 0) // a second each, long ago
+	}
+	j.judge(s.first, s.changes, seen)
 	return j
 }
 
@@ -179,19 +184,20 @@ func TestThePromisesGoRed(t *testing.T) {
 		"stirs at rest": {"nothing moves while it rests", partition, newStory().swap("s1", "n1").mark(1, 1).put(podOf("order", "n1", "new", false)), PromiseRest},
 		"deleted":       {"somebody deletes the workload", partition, newStory().gone(newStory().first[0]), PromiseWhole},
 
-		"pods, then traffic":       {"the share comes when the pod is there", routed, newStory().swap("s1", "n1").canary("20", "n1").mark(1, 1), ""},
-		"traffic, then pods":       {"a share before its pod", routed, newStory().put(podOf("order", "n1", "new", false)).canary("20", "n1").put(podOf("order", "n1", "new", true)), PromiseOrder},
-		"the next step's":          {"half of the traffic is for two pods", routed, newStory().swap("s1", "n1").canary("50", "n1"), PromiseOrder},
-		"another share":            {"30 % where 20 % were asked", routed, newStory().swap("s1", "n1").swap("s2", "n2").canary("30", "n1").mark(1, 1), PromiseTraffic},
-		"no share":                 {"none where 20 % were asked", routed, newStory().swap("s1", "n1").mark(1, 1), PromiseTraffic},
-		"not pinned":               {"new pods behind the stable Service get more than asked", routed, newStory().swap("s1", "n1").put(service("order", ""), slice("order", "n1", "s2", "s3", "s4")).canary("20", "n1").mark(1, 1), PromiseTraffic},
-		"no endpoint yet":          {"the canary Service has a pod, and its endpoints do not know it", routed, newStory().swap("s1", "n1").canary("20"), PromiseNowhere},
-		"the pods of it gone":      {"endpoints that are left behind are nobody", routed, newStory().swap("s1", "n1").canary("20", "n1").gone(podOf("order", "n1", "new", true)), PromiseNowhere},
-		"one endpoint behind":      {"one endpoint that is left behind among living ones is the way of every rolling update", routed, newStory().gone(podOf("order", "s1", "old", true)), ""},
-		"the canary Service gone":  {"a route to a Service that was removed", routed, newStory().swap("s1", "n1").canary("20", "n1").gone(service("order-canary", "")), PromiseNowhere},
-		"somebody else's deed":     {"whom the canary Service finds then is theirs", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)), ""},
-		"it spares the stable one": {"the stable Service serves whatever they do", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().put(slice("order")), PromiseNowhere},
-		"the stable Service empty": {"pinned to a version that has no pods", routed, newStory().put(slice("order")), PromiseNowhere},
+		"pods, then traffic":         {"the share comes when the pod is there", routed, newStory().swap("s1", "n1").canary("20", "n1").mark(1, 1), ""},
+		"traffic, then pods":         {"a share before its pod", routed, newStory().put(podOf("order", "n1", "new", false)).canary("20", "n1").put(podOf("order", "n1", "new", true)), PromiseOrder},
+		"the next step's":            {"half of the traffic is for two pods", routed, newStory().swap("s1", "n1").canary("50", "n1"), PromiseOrder},
+		"another share":              {"30 % where 20 % were asked", routed, newStory().swap("s1", "n1").swap("s2", "n2").canary("30", "n1").mark(1, 1), PromiseTraffic},
+		"no share":                   {"none where 20 % were asked", routed, newStory().swap("s1", "n1").mark(1, 1), PromiseTraffic},
+		"not pinned":                 {"new pods behind the stable Service get more than asked", routed, newStory().swap("s1", "n1").put(service("order", ""), slice("order", "n1", "s2", "s3", "s4")).canary("20", "n1").mark(1, 1), PromiseTraffic},
+		"no endpoint yet":            {"the canary Service has a pod, and its endpoints do not know it", routed, newStory().swap("s1", "n1").canary("20"), PromiseNowhere},
+		"the pods of it gone":        {"endpoints that are left behind are nobody", routed, newStory().swap("s1", "n1").canary("20", "n1").gone(podOf("order", "n1", "new", true)), PromiseNowhere},
+		"one endpoint behind":        {"one endpoint that is left behind among living ones is the way of every rolling update", routed, newStory().gone(podOf("order", "s1", "old", true)), ""},
+		"the canary Service gone":    {"a route to a Service that was removed", routed, newStory().swap("s1", "n1").canary("20", "n1").gone(service("order-canary", "")), PromiseNowhere},
+		"somebody else's deed":       {"routes follow the pods at once", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)).gone(newStory().weight("20")), ""},
+		"nobody follows":             {"routes stay where the pods are gone", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)), PromiseNowhere},
+		"the stable one stays empty": {"the stable Service serves whatever they do", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().put(slice("order")), PromiseNowhere},
+		"the stable Service empty":   {"pinned to a version that has no pods", routed, newStory().put(slice("order")), PromiseNowhere},
 
 		"blue-green":           {"all new pods beside all old ones", blueGreen, newStory().mark(3, 0).put(podOf("order", "n1", "new", true), podOf("order", "n2", "new", true), podOf("order", "n3", "new", true), podOf("order", "n4", "new", true)).mark(3, 3), ""},
 		"blue-green too soon":  {"step 1 asks for one", blueGreen, newStory().put(podOf("order", "n1", "new", true), podOf("order", "n2", "new", true)), PromiseSurge},

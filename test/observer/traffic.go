@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -31,40 +32,33 @@ func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
 	}
 }
 
+// shelterWithin is how long requests may meet nobody behind somebody else's deed: a second, until the worker has unpinned or unrouted, and another for a busy machine.
+const shelterWithin = 2 * time.Second
+
 func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
-	if at.foreign {
-		// Beside an extra workload the edited Deployment rolls by itself, away from the version that its Service is pinned to: the rollout unpins it as soon as it has
-		// looked, which may be a moment after the last of those pods. A real Deployment takes minutes where the stack's takes milliseconds.
-		if j.Style == strategy.StyleCanary && !at.sheltered && at.grace == 0 {
-			return
-		}
-		j.judgeSilence(at, w, routing.Service)
-		return
-	}
+	lost := ""
 	if now.Nowhere > 0 {
-		j.breach(at, PromiseNowhere, "%.1f %% of %s meet no endpoint", now.Nowhere, about)
+		lost = fmt.Sprintf("%.1f %% of %s meet no endpoint", now.Nowhere, about)
 	}
 	for _, service := range slices.Sorted(maps.Keys(now.ByService)) {
-		if now.ByService[service] > 0 && !w.serves(service) {
-			j.breach(at, PromiseNowhere, "%.1f %% of %s go to Service %s, of whose pods none is ready", now.ByService[service], about, service)
+		if lost == "" && now.ByService[service] > 0 && !w.serves(service) {
+			lost = fmt.Sprintf("%.1f %% of %s go to Service %s, of whose pods none is ready", now.ByService[service], about, service)
 		}
 	}
-}
-
-// judgeSilence: a Service that serves nobody does so again within the grace.
-func (j *judge) judgeSilence(at moment, w world, service string) {
-	since, silent := j.silent[service]
-	switch {
-	case w.serves(service):
-		delete(j.silent, service)
-	case at.grace == 0:
-		j.breach(at, PromiseNowhere, "Service %s serves nobody", service)
-	case !silent:
-		j.silent[service] = j.now
-		return
+	if lost == "" && at.foreign && !w.serves(routing.Service) {
+		lost = fmt.Sprintf("Service %s serves nobody", routing.Service)
 	}
-	if silent && j.now.Sub(since) > at.grace {
-		j.breach(at, PromiseNowhere, "Service %s has served nobody for %s, longer than %s", service, j.now.Sub(since), at.grace)
+	since, before := j.nowhere[about]
+	switch {
+	case lost == "":
+		delete(j.nowhere, about)
+	case !at.foreign:
+		j.breach(at, PromiseNowhere, "%s", lost)
+	case at.seen.IsZero():
+	case !before:
+		j.nowhere[about] = at.seen
+	case at.seen.Sub(since) > max(shelterWithin, at.grace):
+		j.breach(at, PromiseNowhere, "%s for %s", lost, at.seen.Sub(since))
 	}
 }
 

@@ -54,13 +54,16 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		return
 	}
 	m.reached()
+	if a.restores {
+		m.s.RoutesBack = nil
+	}
 	// a Move that fails has brought the workload to rest before, where that can be done
 	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove
 	if m.knowsTheWayOn(a, f) {
 		return
 	}
 	// Of an action that was being given up anyway, or only brought to rest what is held, it is what holds it that somebody has to know.
-	if mattersLess := a.epoch != m.epoch || a.Halts() && m.s.Trouble != nil; !mattersLess || lost(f.Kind) {
+	if mattersLess := a.epoch != m.epoch || (a.Halts() || a.restores) && m.s.Trouble != nil; !mattersLess || lost(f.Kind) {
 		m.trouble(a, f, now)
 	}
 }
@@ -163,7 +166,7 @@ func (m *Machine) makeSafe() (Action, bool) {
 		return m.halt(t.Message), true
 	}
 	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != stageSteps || !m.setup.Spec.Strategy.HasTraffic() {
-		return Action{}, false
+		return m.putRoutesBack()
 	}
 	action := rollout.RouteToStable
 	if m.s.Routed == no {

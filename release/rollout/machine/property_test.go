@@ -70,7 +70,8 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 			case "verb":
 				w.command(t, i, gates)
 			case "observed":
-				w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+				w.observed(rapid.SampledFrom([]string{"edited", rollout.ObservedSettings, rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted}).
+					Draw(t, fmt.Sprint("what", i)))
 			case "fail":
 				if a != nil {
 					lost = w.failure(t, i, *a) || lost
@@ -96,6 +97,17 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 		w.bringToEnd(t)
 		w.checkEnd(t, lost)
 	})
+}
+
+// observed has somebody else do something, or the party's worker shelter requests from it.
+func (w *world) observed(what string) {
+	switch what {
+	case rollout.ObservedUnpinned:
+		w.pinned = false
+	case rollout.ObservedUnrouted:
+		w.share = 0
+	}
+	w.m.Observed(rollout.Observed{What: what, Message: "somebody else"}, w.now)
 }
 
 func (w *world) continueAsNew(setup Setup) {

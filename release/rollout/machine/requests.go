@@ -54,6 +54,8 @@ type Action struct {
 	ending rollout.Ending
 	// shared says that a Route is the TrafficRouting's, not the rollout's own.
 	shared bool
+	// restores says that a Route puts back what somebody else has changed.
+	restores bool
 }
 
 // Activity says whether the action is an activity.

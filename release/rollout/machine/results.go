@@ -1,11 +1,9 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
-	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -41,6 +39,10 @@ func (m *Machine) Done(r Result, now time.Time) {
 		}
 		m.moved(a, same)
 	case ActRoute:
+		if a.restores {
+			m.routesRestored(a, r.Route, same, now)
+			return
+		}
 		m.routed(a, r.Route, same, now)
 	case ActFinish:
 		if a.Finish.Action != rollout.FinishAutoscalers { // the workload that had the numbers is gone
@@ -147,6 +149,8 @@ func (m *Machine) moved(a Action, same bool) {
 	switch {
 	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
+	case checked && m.routes() && m.s.Routed == maybe: // the party's worker gave routes back, since no new pod was ready
+		m.s.Status.CurrentStepState = rollout.StateTrafficRouting
 	case checked:
 	case m.routes() && m.s.PutBackPods: // the pods that its Services are to select are there again
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
@@ -158,12 +162,7 @@ func (m *Machine) moved(a Action, same bool) {
 }
 
 func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Time) {
-	if r.Modified && r.GraceSeconds > 0 {
-		until := now.Add(time.Duration(r.GraceSeconds) * time.Second)
-		if m.s.GraceUntil == nil || m.s.GraceUntil.Before(until) {
-			m.s.GraceUntil = &until
-		}
-	}
+	m.allowGrace(r, now)
 	switch {
 	case a.shared && a.Route.Action == rollout.RouteEnsure:
 		m.s.SharedRouted = true
@@ -182,6 +181,17 @@ func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Ti
 	}
 }
 
+// allowGrace leaves changed routes the time to take effect.
+func (m *Machine) allowGrace(r rollout.RouteResult, now time.Time) {
+	if !r.Modified || r.GraceSeconds <= 0 {
+		return
+	}
+	until := now.Add(time.Duration(r.GraceSeconds) * time.Second)
+	if m.s.GraceUntil == nil || m.s.GraceUntil.Before(until) {
+		m.s.GraceUntil = &until
+	}
+}
+
 func (m *Machine) routeFacts(a Action) {
 	split := func(done triState, canary int32, matches []strategy.Match) {
 		m.s.Routed = done
@@ -193,6 +203,7 @@ func (m *Machine) routeFacts(a Action) {
 	case rollout.RouteUnpin:
 		m.s.Pinned = no
 	case rollout.RouteEnsure:
+		m.s.Sent = &a.Route.Traffic
 		if w := a.Route.Traffic.Weight; w != nil {
 			split(yes, *w, nil)
 		} else {
@@ -245,45 +256,4 @@ func (m *Machine) nextMove() {
 // Stopped says that the action was stopped half way, as Interrupts asked.
 func (m *Machine) Stopped() {
 	m.running, m.interrupted, m.s.Stuck = nil, false, ""
-}
-
-// Observed takes a hint that somebody else has changed the workload: it is looked at when the step rests. Several hints are one look. One
-// of another release's object is none.
-func (m *Machine) Observed(o rollout.Observed, now time.Time) {
-	if !m.s.Moved || !m.inSteps() || !m.isOurs(o) {
-		return
-	}
-	m.s.Observed = true
-	if o.What != rollout.ObservedSettings || m.s.Trouble != nil {
-		return
-	}
-	m.s.Disturbed++
-	by := cmp.Or(o.By, "unknown")
-	m.note(rollout.Command{Verb: verbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
-	if m.s.Disturbed > mostDisturbed {
-		m.s.Observed = false
-		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: true,
-			Message: fmt.Sprintf("%s for the %dth time at this step (field manager %s): have it leave these fields alone", o.Message,
-				m.s.Disturbed, by)}
-	}
-}
-
-// isOurs says whether a hint is of this release's workload, or of the extra one that it made.
-func (m *Machine) isOurs(o rollout.Observed) bool {
-	if o.Claim == "" && o.Object == "" {
-		return true
-	}
-	return o.Claim == m.setup.Claim && (o.Object == m.workload() || o.Object == m.workload()+strategy.CanarySuffix)
-}
-
-// mostDisturbed is how often borrowed fields are put back while a step rests. Who changes them more often is not argued with.
-const mostDisturbed = 5
-
-// lookAgain has the pods looked at when a step rests and a hint came meanwhile.
-func (m *Machine) lookAgain() bool {
-	again := m.s.Observed && m.s.Check == checkNone && m.s.Status.CurrentStepState == rollout.StatePaused
-	if again {
-		m.s.Observed, m.s.Check = false, checkLook
-	}
-	return again
 }

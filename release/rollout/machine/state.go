@@ -5,6 +5,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // State is everything that a Machine has to remember, the status included; a run that continues as new takes it along. Only ever extended.
@@ -32,6 +33,10 @@ type State struct {
 	// Pinned and Routed say what may have been done to the Services and the routes.
 	Pinned triState `json:"pinned,omitempty"`
 	Routed triState `json:"routed,omitempty"`
+	// Sent is what the routes were last asked to do.
+	Sent *strategy.Traffic `json:"sent,omitempty"`
+	// RoutesBack is somebody else's change of Services or routes that is being put back.
+	RoutesBack *routesBack `json:"routesBack,omitempty"`
 	// CanaryServices says that there may be canary Services.
 	CanaryServices bool `json:"canaryServices,omitempty"`
 	// Template is the new template's digest, "" until it is known. StableHash and CanaryHash are values of the pods' revision label.
@@ -47,7 +52,7 @@ type State struct {
 	UID string `json:"uid,omitempty"`
 	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.
 	Observed bool `json:"observed,omitempty"`
-	// Disturbed is how often somebody else has changed borrowed fields since the step was entered.
+	// Disturbed is how often something that somebody else had changed was put back since the step was entered.
 	Disturbed int `json:"disturbed,omitempty"`
 	// PutBack has the next write replace what somebody else has edited (verb retry after drift).
 	PutBack bool `json:"putBack,omitempty"`

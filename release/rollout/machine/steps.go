@@ -37,6 +37,9 @@ func (m *Machine) goToStep(n int, now time.Time) {
 // throughSteps is the way of a step: before the pods, the pods, the traffic, the rest.
 func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	s := &m.s.Status
+	if a, needed := m.putRoutesBack(); needed {
+		return a, true
+	}
 	switch {
 	case m.s.Check != checkNone || m.lookAgain():
 		return m.move(m.s.Check == checkLook), true
@@ -58,8 +61,11 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	case rollout.StateUpgrade:
 		return m.move(false), true
 	case rollout.StateTrafficRouting:
-		if m.routes() {
+		switch empty := s.CanaryReplicas == 0; {
+		case m.routes() && !empty:
 			return m.route(rollout.RouteEnsure, m.step().Asks()), true
+		case m.routes() && m.s.Routed != no: // scaled to a size at which no new pod is left to take the requests
+			return m.routeOnly(rollout.RouteToStable)
 		}
 		s.CurrentStepState = rollout.StatePaused
 	case rollout.StatePaused:
@@ -224,7 +230,7 @@ func (m *Machine) turn() {
 	m.interrupted = m.running != nil && m.running.stoppable()
 	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
 	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
-	m.s.RestUntil, m.s.ExpiresAt = nil, nil
+	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack = nil, nil, nil
 	m.s.Status.Phase = rollout.PhaseProgressing
 }
 

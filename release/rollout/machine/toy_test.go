@@ -150,7 +150,7 @@ func (w *world) route(a Action) rollout.RouteResult {
 	case rollout.RouteUnpin:
 		w.pinned = false
 	case rollout.RouteEnsure:
-		if a.epoch == w.m.epoch { // it was decided for the step at which the rollout still is
+		if a.epoch == w.m.epoch && !a.restores { // it was decided for the step at which the rollout still is
 			require.GreaterOrEqual(w.t, w.updated, w.target(w.m.step().Replicas), "pods first, then traffic: %v", w.actions)
 		}
 		require.NotZero(w.t, w.updated)

@@ -10,12 +10,13 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// What a rollout's history tells beside the verbs that people send: who started it, that the pause of a step has elapsed, and that fields which
-// somebody else has changed were put back.
+// What a rollout's history tells beside the verbs that people send: who started it, that the pause of a step has elapsed, that what somebody
+// else has changed was put back, and that the party's worker kept requests from meeting nobody.
 const (
 	verbStart    rollout.Verb = "start"
 	verbElapsed  rollout.Verb = "elapsed"
 	verbRestored rollout.Verb = "restored"
+	verbRerouted rollout.Verb = "rerouted"
 )
 
 // Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
@@ -202,6 +203,9 @@ func (m *Machine) retry() (done, refusal string) {
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
 		m.s.Check = checkMove
+		if t.Kind == failure.Drift && !t.Pods {
+			m.s.RoutesBack = &routesBack{Seen: rollout.Observed{Message: "a change of its routes is put back"}}
+		}
 	}
 	if m.s.PutBack {
 		return "what was edited is put back to what this release wrote, and it goes on", ""

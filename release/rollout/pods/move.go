@@ -50,6 +50,9 @@ func (m *move) next() NextAction {
 	if d, disturbed := m.disturbed(); disturbed {
 		return d
 	}
+	if d, joined := m.joined(); joined {
+		return d
+	}
 	if a, ok := m.unpinned(); ok {
 		return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
 			"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
@@ -184,10 +187,27 @@ func numbersOf(seen Observed, fresh, stable Revision) rollout.MoveResult {
 	return n
 }
 
+// joined notes autoscalers of a blue-green workload that somebody has added meanwhile, before they are pinned: so they are given back.
+func (m *move) joined() (NextAction, bool) {
+	saved := *m.seen.Saved
+	for _, a := range m.seen.Autoscalers {
+		if saved.Style == strategy.StyleBlueGreen && !slices.Contains(saved.Autoscalers, a.Name) {
+			saved.Autoscalers = append(slices.Clone(saved.Autoscalers), a.Name)
+		}
+	}
+	if len(saved.Autoscalers) == len(m.seen.Saved.Autoscalers) {
+		return NextAction{}, false
+	}
+	d := set("note an autoscaler that somebody else has added", &workloadops.Write{Step: "autoscaler", Held: m.req.Claim,
+		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
+			rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
+	return d, true
+}
+
 // unpinned is an autoscaler of a blue-green workload that has to keep its size, before the first pod comes.
 func (m *move) unpinned() (Autoscaler, bool) {
 	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
-		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) && !a.Pinned
+		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) && (!a.Pinned || a.Edited)
 	})
 	if i < 0 {
 		return Autoscaler{}, false
@@ -269,12 +289,19 @@ func (m *move) disturbed() (NextAction, bool) {
 	return d, true
 }
 
-// halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided.
+// halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided. What it was left
+// like is noted as at the end of a step, unless nothing of the new version is on it yet.
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
-	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(m.tech.rest(m.task, m.seen)...)}
-	if surplus := m.tech.surplus(m.seen); surplus != surplusAtRest(m.seen) {
-		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{Surge: surplus}.String()}
+	settings := m.tech.rest(m.task, m.seen)
+	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(slices.Clone(settings)...)}
+	rest := rollout.Rest{Surge: m.tech.surplus(m.seen)}
+	begun := m.task.Placed || settings != nil || m.tech.untouched() && m.seen.Extra != nil
+	if begun {
+		rest.Template, rest.Replicas, rest.Settings = m.seen.Template, m.seen.Replicas, m.left(settings)
+	}
+	if (begun || rest.Surge != surplusAtRest(m.seen)) && (m.seen.Rest == nil || m.seen.Rest.String() != rest.String()) {
+		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
 	return m.last(w, m.numbers.Message)
 }

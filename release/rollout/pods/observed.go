@@ -74,8 +74,8 @@ type Extra struct {
 // Autoscaler is a HorizontalPodAutoscaler that scales the workload.
 type Autoscaler struct {
 	Name string
-	// Pinned says that it carries rollout.AnnotationRestore.
-	Pinned bool
+	// Pinned says that it carries rollout.AnnotationRestore, Edited that somebody else has changed its limits since it was pinned.
+	Pinned, Edited bool
 }
 
 // newest is the newest revision that is so; false when none is.

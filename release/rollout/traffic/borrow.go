@@ -21,11 +21,14 @@ const maxSaved = 100 << 10
 // annotationApplied is kubectl's own copy of what was applied. No script sees it and nothing of ours touches it.
 const annotationApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// marks are the places of the annotations that stand on a borrowed object for as long as it is borrowed.
+// marks are the places of what stands on a borrowed object for as long as it is borrowed: annotations, and the label by which a watch finds
+// it among everybody's objects.
 var marks = []string{
 	jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore),
-	jsonpatch.Annotation(rollout.AnnotationWritten),
+	jsonpatch.Annotation(rollout.AnnotationWritten), markClaimed,
 }
+
+var markClaimed = jsonpatch.Label(workloadops.LabelClaimed)
 
 // Hand is who asks for a change of an object.
 type Hand struct {
@@ -191,12 +194,13 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 	heldBy, restore := jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore)
 	jsonpatch.Put(wanted, heldBy, h.Claim)
 	jsonpatch.Put(wanted, restore, string(saved))
-	return b.want(h, wanted, places{kept: borrowedPaths(b.undo), ours: paths, signs: []string{heldBy, restore}, fresh: !b.taken})
+	jsonpatch.Put(wanted, markClaimed, workloadops.LabelClaimedValue)
+	return b.want(h, wanted, places{kept: borrowedPaths(b.undo), ours: paths, signs: []string{heldBy, restore, markClaimed}, fresh: !b.taken})
 }
 
 // places are where an object is to be written.
 type places struct {
-	// kept were ours so far, ours are so from now on; signs are the annotations that say so.
+	// kept were ours so far, ours are so from now on; signs are the marks that say so.
 	kept, ours, signs []string
 	// fresh says that nothing was written there before.
 	fresh bool
@@ -269,6 +273,30 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 // Ops is the write as it is, for one that leaves no mark.
 func (w Write) Ops() []jsonpatch.Op { return slices.Concat(w.Tests, w.Changes) }
 
+// Edited are the places of an object that a release borrowed or made of which somebody else has changed something since the release wrote
+// them; none of one that is as it was left. Of one that cannot be read any more, what cannot be read is that place.
+func Edited(live Object) []string {
+	o := object{live: live}
+	var kept []string
+	switch saved, borrowed := annotationsOf(live)[rollout.AnnotationRestore]; {
+	case o.Holder() == "":
+		return nil
+	case borrowed:
+		anywhere := func(string) bool { return true } // nothing of it is followed
+		undo, err := jsonpatch.ParseUndo(saved, anywhere)
+		if err != nil {
+			return []string{jsonpatch.Annotation(rollout.AnnotationRestore)}
+		}
+		kept = borrowedPaths(undo)
+	default:
+		kept = Created{o}.places()
+	}
+	if !o.drifted(kept) {
+		return nil
+	}
+	return kept
+}
+
 // drifted says whether somebody else has written to these places since a release did.
 func (o object) drifted(kept []string) bool {
 	return annotationsOf(o.live)[rollout.AnnotationWritten] != Digest(o.live, kept)
@@ -336,7 +364,7 @@ func (c Created) Want(h Hand, desired Object, paths []string) (*Write, error) {
 	if err := c.Mine(h); err != nil {
 		return nil, err
 	}
-	signs := []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(AnnotationPlaces)}
+	signs := []string{jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(AnnotationPlaces), markClaimed}
 	return c.want(h, Sign(desired, paths), places{kept: c.places(), ours: paths, signs: signs})
 }
 

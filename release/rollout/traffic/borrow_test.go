@@ -27,7 +27,7 @@ func TestAForgedPatchIsFollowedNowhere(t *testing.T) {
 	}
 	never := []string{
 		"/metadata/ownerReferences", "/metadata/finalizers", "/metadata/namespace", "/metadata/name", "/metadata", "/metadata/labels", "/metadata/annotations",
-		"/metadata/annotations/", "/metadata/annotations/a/b", "/metadata/annotations/slipway.io~1claimed-by", "/metadata/labels/slipway.io~1claimed",
+		"/metadata/annotations/", "/metadata/annotations/a/b", "/metadata/annotations/slipway.io~1claimed-by", "/metadata/labels/slipway.io~1rollout",
 		"/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration", "/status", "/spec/template", "/",
 	}
 	for name, c := range kinds {

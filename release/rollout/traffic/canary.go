@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Version names the pods of one version.
@@ -77,7 +78,7 @@ func createdMetadata(of Object, name string, v Version) Object {
 	annotations := ownAnnotations(of)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
-	labels[strategy.LabelCanaryOf] = strategy.CanaryOf(v.Workload)
+	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = strategy.CanaryOf(v.Workload), workloadops.LabelClaimedValue
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),

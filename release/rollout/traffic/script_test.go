@@ -103,7 +103,7 @@ kind: Ingress
 metadata:
   name: order-canary
   namespace: shop
-  labels: {slipway.io/canary-of: order}
+  labels: {slipway.io/canary-of: order, slipway.io/claimed: "true"}
   annotations: {x: "y", slipway.io/held-by: me}
   ownerReferences: [{apiVersion: networking.k8s.io/v1, kind: Ingress, name: order, uid: u1}]
 spec:
@@ -143,7 +143,7 @@ kind: Service
 metadata:
   name: order-canary
   namespace: shop
-  labels: {team: shop, slipway.io/canary-of: order}
+  labels: {team: shop, slipway.io/canary-of: order, slipway.io/claimed: "true"}
   annotations: {slipway.io/held-by: me}
   ownerReferences: [{apiVersion: v1, kind: Service, name: order, uid: u1}]
 spec:

@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/jsonpatch"
+)
+
+// ManagerOf is the field manager that wrote last at or below one of these JSON Pointers: the name of the tool, "kubectl-edit" for example;
+// "" when the object does not tell.
+func ManagerOf(o metav1.Object, pointers ...string) (name string, at metav1.Time) {
+	for _, entry := range o.GetManagedFields() {
+		if entry.Subresource != "" || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&at) {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		for _, pointer := range pointers {
+			owned := strings.ReplaceAll(pointer, "/", "/f:") // as FieldsV1 writes the fields that somebody owns
+			if _, there := jsonpatch.At(fields, owned); there {
+				name, at = entry.Manager, *entry.Time
+			}
+		}
+	}
+	return name, at
+}
+
+// WrittenByUs says whether the last who wrote to an object was Slipway. Times are whole seconds: of two in one second, nobody is the last.
+func WrittenByUs(o metav1.Object) bool {
+	var last metav1.Time
+	ours := false
+	for _, entry := range o.GetManagedFields() {
+		if entry.Subresource != "" || entry.Time == nil || entry.Time.Before(&last) {
+			continue
+		}
+		mine := entry.Manager == fieldManager
+		ours = mine && (ours || !entry.Time.Equal(&last))
+		last = *entry.Time
+	}
+	return ours
+}

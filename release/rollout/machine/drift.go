@@ -1,0 +1,166 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// mostDisturbed is how often what somebody else has changed is put back at one step. Who changes it more often is not argued with.
+const mostDisturbed = 5
+
+// routesBack is a change that somebody else has made to what routes to the workload, while it is being put back.
+type routesBack struct {
+	Seen rollout.Observed `json:"seen"`
+	// Pinned and Routed say which parts have been seen to.
+	Pinned bool `json:"pinned,omitempty"`
+	Routed bool `json:"routed,omitempty"`
+}
+
+// Observed takes a hint that somebody else has changed something: it is looked at when the step rests. Several hints are one look. One of
+// another release's object is none.
+func (m *Machine) Observed(o rollout.Observed, now time.Time) {
+	if !m.isOurs(o) {
+		return
+	}
+	m.sheltered(o, now)
+	switch {
+	case !m.inSteps():
+		return
+	case o.What == rollout.ObservedRoutes:
+		m.routesDisturbed(o)
+		return
+	case !m.s.Moved:
+		return
+	}
+	m.s.Observed = true
+	if o.What != rollout.ObservedSettings || m.disputed() {
+		return
+	}
+	m.s.Observed = m.putsBack(o, true, now)
+	// What is held cannot be looked at like a step that is done: its pods are brought to rest once more.
+	held := m.s.Trouble != nil || m.s.Status.Paused && m.s.Status.CurrentStepState != rollout.StatePaused
+	m.s.PodsUnsettled = m.s.PodsUnsettled || held && m.s.Observed
+}
+
+// isOurs says whether a hint is of this release's workload, of the extra one that it made, or of what it has borrowed beside them.
+func (m *Machine) isOurs(o rollout.Observed) bool {
+	if o.Claim == "" && o.Object == "" {
+		return true
+	}
+	ours := o.Object == m.workload() || o.Object == m.workload()+strategy.CanarySuffix
+	switch o.What {
+	case rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted:
+		ours = m.setup.Spec.Strategy.HasTraffic()
+	case rollout.ObservedSettings:
+		ours = ours || strings.HasPrefix(o.Object, "HorizontalPodAutoscaler "+m.setup.Spec.Namespace+"/")
+	}
+	return ours && o.Claim == m.setup.Claim
+}
+
+// putsBack notes that what somebody else has changed is put back. It holds the rollout, and says so, when that happens too often.
+func (m *Machine) putsBack(o rollout.Observed, pods bool, now time.Time) bool {
+	m.s.Disturbed++
+	by := cmp.Or(o.By, "unknown")
+	m.note(rollout.Command{Verb: verbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
+	if m.s.Disturbed <= mostDisturbed {
+		return true
+	}
+	if m.s.Trouble == nil {
+		what := "have it leave these fields alone"
+		if !pods {
+			what = "have it leave what this release routes by alone"
+		}
+		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: pods,
+			Message: fmt.Sprintf("%s for the %dth time at this step (field manager %s): %s", o.Message, m.s.Disturbed, by, what)}
+	}
+	return false
+}
+
+// sheltered notes what the party's worker has done by itself so that no request meets nobody. Whether that still holds is not known: the
+// rollout may have pinned or routed since.
+func (m *Machine) sheltered(o rollout.Observed, now time.Time) {
+	switch {
+	case o.What == rollout.ObservedUnpinned && m.s.Pinned == yes:
+		m.s.Pinned = maybe
+	case o.What == rollout.ObservedUnrouted && m.s.Routed == yes:
+		m.s.Routed = maybe
+		m.s.Status.Traffic = &rollout.TrafficStatus{StableWeight: 100}
+	default:
+		return
+	}
+	m.policyDecides(verbRerouted, o.Message, now)
+}
+
+// routesDisturbed has a change of what routes to the workload put back at once, if anything of that is this release's now. Pods that are on
+// their way are stopped for it: they go on afterwards. Somebody who has been argued with often enough is left to a person.
+func (m *Machine) routesDisturbed(o rollout.Observed) {
+	ours := m.s.Pinned == yes || m.s.Routed == yes
+	if !ours || m.disputed() || m.s.Disturbed > mostDisturbed {
+		return
+	}
+	m.s.RoutesBack = &routesBack{Seen: o}
+	if m.running != nil && m.running.Kind == ActMove && !m.running.Halts() {
+		m.interrupted = true
+	}
+}
+
+// disputed says that what somebody else has done waits for a person already, or that the workload is not this release's any more.
+func (m *Machine) disputed() bool {
+	return m.s.Trouble != nil && (m.s.Trouble.Kind == failure.Drift || lost(m.s.Trouble.Kind))
+}
+
+// putRoutesBack is the next change that puts back what somebody else has changed of Services and routes; false: nothing is to be put back.
+func (m *Machine) putRoutesBack() (Action, bool) {
+	back := m.s.RoutesBack
+	var a Action
+	switch {
+	case back == nil:
+		return Action{}, false
+	case m.disputed():
+		m.s.RoutesBack = nil
+		return Action{}, false
+	case m.s.Pinned == yes && !back.Pinned:
+		a, _ = m.routeOnly(rollout.RoutePin)
+	case m.s.Routed == yes && m.s.Sent != nil && !back.Routed:
+		a = m.route(rollout.RouteEnsure, *m.s.Sent)
+	default:
+		m.s.RoutesBack = nil
+		return Action{}, false
+	}
+	a.restores, a.Route.Overwrite = true, true
+	a.Summary = m.place() + ": put back what somebody else has changed"
+	a.why = fmt.Sprintf("%s: %s: it is put back", m.place(), back.Seen.Message)
+	return a, true
+}
+
+// routesRestored notes what was put back, if anything had to be.
+func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now time.Time) {
+	m.allowGrace(r, now)
+	m.routeFacts(a)
+	back := m.s.RoutesBack
+	if !same || back == nil {
+		m.s.RoutesBack = nil
+		return
+	}
+	back.Pinned = back.Pinned || a.Route.Action == rollout.RoutePin
+	back.Routed = back.Routed || a.Route.Action == rollout.RouteEnsure
+	if r.Modified && back.Seen.What != "" && !m.putsBack(back.Seen, false, now) {
+		m.s.RoutesBack = nil
+	}
+}
+
+// lookAgain has the pods looked at when a step rests and a hint came meanwhile.
+func (m *Machine) lookAgain() bool {
+	again := m.s.Observed && m.s.Check == checkNone && m.s.Status.CurrentStepState == rollout.StatePaused
+	if again {
+		m.s.Observed, m.s.Check = false, checkLook
+	}
+	return again
+}

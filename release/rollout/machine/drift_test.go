@@ -1,0 +1,171 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+var theirRoute = rollout.Observed{What: rollout.ObservedRoutes, By: "helm", Message: "somebody else has changed HTTPRoute shop/order"}
+
+func (w *world) lastEntry() audit.Entry {
+	history := w.m.Status().History
+	return history[len(history)-1]
+}
+
+// What somebody else changes of Services and routes is put back at once, wherever the step is, and the step goes on where it was.
+func TestRoutesArePutBack(t *testing.T) {
+	t.Parallel()
+	pause := func(w *world) { w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now) }
+	for _, tc := range []struct {
+		reason string
+		reach  func(t *testing.T) *world
+		waits  rollout.WaitKind
+	}{
+		{"at rest for an approval", func(t *testing.T) *world { return resting(t, strategy.StylePartition) }, rollout.WaitApproval},
+		{"at rest beside an extra workload", func(t *testing.T) *world { return resting(t, strategy.StyleCanary) }, rollout.WaitApproval},
+		{"paused", func(t *testing.T) *world {
+			w := resting(t, strategy.StylePartition)
+			pause(w)
+			w.drive()
+			return w
+		}, rollout.WaitResume},
+		{"failed", func(t *testing.T) *world {
+			w := resting(t, strategy.StylePartition)
+			w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+			require.Equal(t, ActMove, w.next().Kind)
+			w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
+			w.drive()
+			return w
+		}, rollout.WaitResume},
+	} {
+		w := tc.reach(t)
+		w.now = w.now.Add(time.Hour)
+		w.actions = nil
+		w.m.Observed(theirRoute, w.now)
+		w.drive()
+		require.Equal(t, "[PinStableService EnsureRoutes]", fmt.Sprint(w.actions), tc.reason)
+		require.Equal(t, tc.waits, w.m.Status().WaitingFor.Kind, "%s: it waits as before", tc.reason)
+		require.Equal(t, rollout.StatePaused, w.m.Status().CurrentStepState, tc.reason)
+		require.Equal(t, "helm", w.lastEntry().Actor, tc.reason)
+		require.Equal(t, audit.Verb(verbRestored), w.lastEntry().Verb, tc.reason)
+	}
+}
+
+// Pods that are on their way are stopped while routes are put back, and go on.
+func TestRoutesArePutBackInMidStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
+	w.drive()
+	w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.now = w.now.Add(time.Hour)
+	require.Equal(t, ActMove, w.next().Kind)
+	w.actions = nil
+	w.m.Observed(theirRoute, w.now)
+	require.True(t, w.m.Interrupts(), "it does not wait until the pods are there")
+	w.m.Stopped()
+	pin := w.next()
+	require.Equal(t, rollout.RoutePin, pin.Route.Action)
+	require.True(t, pin.Route.Overwrite)
+	w.do(pin)
+	w.now = w.now.Add(time.Hour)
+	ensure := w.next()
+	require.Equal(t, int32(20), *ensure.Route.Traffic.Weight, "as they were before, not as the step asks when its pods are there")
+	w.do(ensure)
+	w.drive()
+	require.Equal(t, "[PinStableService EnsureRoutes move 50% EnsureRoutes]", fmt.Sprint(w.actions))
+}
+
+// What turns out to be as it should be is no entry: the release's own deeds are noticed as well, now and then.
+func TestWhatIsAsItShouldBeIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	w.now = w.now.Add(time.Hour)
+	before := len(w.m.Status().History)
+	w.m.Observed(theirRoute, w.now)
+	for a := w.next(); a.Activity(); a = w.next() {
+		w.m.Done(Result{}, w.now)
+	}
+	require.Len(t, w.m.Status().History, before)
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+}
+
+// Who changes routes more often is not argued with, and what cannot be put back waits for a person.
+func TestADuelAboutRoutes(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	w.now = w.now.Add(time.Hour)
+	for w.m.Status().WaitingFor.Kind == rollout.WaitApproval {
+		require.LessOrEqual(t, w.m.s.Disturbed, mostDisturbed)
+		w.m.Observed(theirRoute, w.now)
+		w.drive()
+		w.now = w.now.Add(time.Hour)
+	}
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
+	require.Contains(t, w.m.Status().Reason, "HTTPRoute shop/order for the 6th time")
+	w.actions = nil
+	w.m.Observed(theirRoute, w.now)
+	w.drive()
+	require.Empty(t, w.actions, "no duel")
+	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	w.drive()
+	require.Contains(t, w.actions, "EnsureRoutes", "a retry puts them back")
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+
+	w.m.Observed(theirRoute, w.now)
+	require.Equal(t, rollout.RoutePin, w.next().Route.Action)
+	w.fail(failure.Drift, "HTTPRoute shop/order was deleted by somebody else: create it again as it was before retry")
+	w.drive()
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
+}
+
+// The party's worker keeps requests from meeting nobody by itself; the rollout pins and routes again when its pods are there.
+func TestWhatTheWorkerShelteredIsPinnedAndRoutedAgain(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	w.now = w.now.Add(time.Hour)
+	w.actions = nil
+	w.observed(rollout.ObservedUnpinned)
+	w.observed(rollout.ObservedUnpinned) // told twice, by two workers
+	w.observed(rollout.ObservedUnrouted)
+	require.Equal(t, audit.Verb(verbRerouted), w.lastEntry().Verb)
+	require.Zero(t, w.m.Status().Traffic.CanaryWeight)
+	w.drive()
+	require.Equal(t, "[move 20% PinStableService move 20% EnsureRoutes]", fmt.Sprint(w.actions))
+	require.True(t, w.pinned)
+	require.Equal(t, int32(20), w.share)
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+
+	w.actions = nil
+	w.updated = w.size // somebody has let its controller finish: there are no stable pods any more
+	w.observed(rollout.ObservedUnpinned)
+	w.now = w.now.Add(time.Hour)
+	w.drive()
+	require.NotContains(t, w.actions, "PinStableService")
+	require.False(t, w.pinned)
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+}
+
+// Where no new pod is left, nothing is routed to them: requests would meet nobody.
+func TestASideWithoutPodsGetsNoRequests(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StyleCanary)
+	w.now = w.now.Add(time.Hour)
+	w.updated = 0
+	w.actions = nil
+	w.observed(rollout.ObservedUnrouted)
+	look := w.next()
+	require.True(t, look.Move.Look)
+	w.m.Done(Result{Pods: w.numbers()}, w.now)
+	w.drive()
+	require.NotContains(t, w.actions, "EnsureRoutes")
+	require.Zero(t, w.share)
+}

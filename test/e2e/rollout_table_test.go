@@ -1,0 +1,390 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/test/harness"
+)
+
+// A row of the table: something that a rollout borrows or makes, what somebody else does to it, and in which state of a step.
+type row struct {
+	cell
+	state string
+	// field is a borrowed field of the workload by its JSON Pointer; "": object is an object beside the workload.
+	field  string
+	object lent
+	// deleted: the field, or the object, is taken away; otherwise it is changed.
+	deleted bool
+}
+
+func (r row) String() string {
+	deed, what := "Changed", r.object.String()
+	if r.deleted {
+		deed = "Deleted"
+	}
+	if r.field != "" {
+		what = strings.ReplaceAll(strings.TrimPrefix(r.field, "/"), "/", ".")
+	}
+	return fmt.Sprintf("%s/%s/%s/%s", r.cell, r.state, what, deed)
+}
+
+// lent is an object beside the workload that carries the label of borrowed ones.
+type lent struct {
+	resource schema.GroupVersionResource
+	canary   bool
+}
+
+func (l lent) String() string {
+	if l.canary {
+		return l.resource.Resource + "-canary"
+	}
+	return l.resource.Resource
+}
+
+func (l lent) name() string {
+	if l.canary {
+		return "order" + strategy.CanarySuffix
+	}
+	return "order"
+}
+
+// theirFields are what somebody else writes into a borrowed field. A technique that borrows another field has to be given its line here.
+var theirFields = map[string]string{
+	"/spec/strategy":                `{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"60%","maxSurge":1}}}}`,
+	"/spec/minReadySeconds":         `{"spec":{"minReadySeconds":5}}`,
+	"/spec/progressDeadlineSeconds": `{"spec":{"progressDeadlineSeconds":700}}`,
+	"/spec/paused":                  `{"spec":{"paused":false}}`,
+	"/spec/revisionHistoryLimit":    `{"spec":{"revisionHistoryLimit":1}}`,
+	"/spec/updateStrategy":          `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`,
+}
+
+var (
+	servicesResource  = corev1.SchemeGroupVersion.WithResource("services")
+	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
+	scalersResource   = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
+)
+
+// theirObjects are what somebody else changes of an object. A kind that a rollout borrows or makes besides has to be given its line here.
+var theirObjects = map[lent]string{
+	{servicesResource, false}:        `{"spec":{"selector":{"pod-template-hash":null,"controller-revision-hash":null}}}`,
+	{servicesResource, true}:         `{"spec":{"selector":{"app":"nobody"}}}`,
+	{ingressesResource, true}:        `{"metadata":{"annotations":{"nginx.ingress.kubernetes.io/canary-weight":"77"}}}`,
+	{harness.HTTPRoutes, false}:      `{"spec":{"rules":[{"backendRefs":[{"name":"order","port":80}]}]}}`,
+	{harness.VirtualServices, false}: `{"spec":{"http":[{"route":[{"destination":{"host":"order"}}]}]}}`,
+	{scalersResource, false}:         `{"spec":{"minReplicas":3,"maxReplicas":9}}`,
+	{harness.Deployment.GVR, true}:   `{"spec":{"replicas":0}}`,
+}
+
+// notOurs are objects of the user's that a release cannot make again: it waits for a person who does.
+func (r row) notOurs() bool {
+	return r.deleted && r.field == "" && !r.object.canary && r.object.resource != scalersResource
+}
+
+// watched are the kinds of object in which those are looked for that carry the label.
+var watchedKinds = []schema.GroupVersionResource{servicesResource, ingressesResource, harness.HTTPRoutes, harness.VirtualServices, scalersResource,
+	harness.Deployment.GVR}
+
+// lentOf are the objects beside the workload that carry the label of borrowed ones now.
+func (r *release) lentOf() (found []lent) {
+	r.t.Helper()
+	for _, kind := range watchedKinds {
+		list, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		require.NoError(r.t, err)
+		for _, o := range list.Items {
+			if o.GetName() == r.rollout.Name && kind == r.rollout.Kind.GVR {
+				continue // the workload itself
+			}
+			found = append(found, lent{kind, strings.HasSuffix(o.GetName(), strategy.CanarySuffix)})
+		}
+	}
+	return found
+}
+
+// stepState is a state of a step in which somebody else does something.
+type stepState struct {
+	// prepare changes what is released; nil: nothing.
+	prepare func(object map[string]any, r *harness.Rollout)
+	reach   func(r *release)
+	// moves says that pods are on their way, and the release comes to rest, or to its end, by itself.
+	moves bool
+	// back says that it is on its way back already.
+	back bool
+	// fits says for which cells there is the state; nil: for all.
+	fits func(c cell) bool
+}
+
+var stepStates = map[string]stepState{
+	"AtRest": {reach: func(r *release) { r.approve(1); r.rest(2) }},
+	"ByTimer": {
+		prepare: func(_ map[string]any, r *harness.Rollout) {
+			r.Strategy.Steps[1] = harness.Timed(r.Strategy.Steps[1], time.Hour)
+		},
+		reach: func(r *release) { r.approve(1); r.waitFor(rollout.WaitTimer) },
+	},
+	"Paused": {reach: func(r *release) { r.approve(1); r.rest(2); r.verb("pause", ""); r.waitFor(rollout.WaitResume) }},
+	"HeldHalfWay": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) }, reach: func(r *release) {
+		r.approve(1)
+		r.underWay(2)
+		r.MustVerb(r.rollout.Name, "pause", "")
+		r.waitFor(rollout.WaitResume)
+	}},
+	"Failed": {
+		prepare: func(object map[string]any, r *harness.Rollout) { r.Policy = map[string]any{"stepDeadlineSeconds": 8} },
+		// No further pod can be made: the step fails at its deadline.
+		reach: func(r *release) {
+			r.rest(1)
+			r.quota(r.ReadyPods(r.rollout.Name))
+			r.approve(1)
+			r.WaitRollout(r.rollout.Name, "failed", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
+		},
+		fits: func(c cell) bool { return c.style != strategy.StylePartition },
+	},
+	"Moving": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) }, moves: true,
+		reach: func(r *release) { r.approve(1); r.underWay(2) }},
+	"RollingBack": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) }, moves: true, back: true,
+		reach: func(r *release) {
+			r.approve(1)
+			r.rest(2)
+			r.verb("rollback", "")
+			r.WaitRollout(r.rollout.Name, "on its way back", func(s rollout.Status) bool { return s.FinalisingStep != "" || s.Phase.Final() })
+		}},
+}
+
+func (r *release) waitFor(kind rollout.WaitKind) {
+	r.t.Helper()
+	r.WaitRollout(r.rollout.Name, string(kind), func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == kind })
+}
+
+func (r *release) underWay(step int) {
+	r.t.Helper()
+	r.WaitRollout(r.rollout.Name, "a step under way", func(s rollout.Status) bool {
+		return s.CurrentStepIndex == step && s.CurrentStepState == rollout.StateUpgrade
+	})
+}
+
+// quota has the namespace of the workloads take no pod more than there are.
+func (r *release) quota(most int) {
+	r.t.Helper()
+	_, err := r.Kube.CoreV1().ResourceQuotas(r.Apps).Create(context.Background(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "most"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(int64(most), resource.DecimalSI)}}},
+		metav1.CreateOptions{})
+	require.NoError(r.t, err)
+}
+
+// fieldRows are the rows of the borrowed fields of a technique, in every state.
+func fieldRows(t *testing.T) (rows []row) {
+	t.Helper()
+	for _, place := range matrix() {
+		if place.provider != harness.Nginx {
+			continue // whoever brings the traffic, the fields are the same
+		}
+		technique, known := pods.TechniqueOf(place.kind.Ref("order"), place.style)
+		require.True(t, known)
+		for _, field := range technique.Pointers() {
+			require.Contains(t, theirFields, field, "a field that a technique borrows has no row: say in theirFields what somebody else writes into it")
+			rows = append(rows, inEveryState(row{cell: place.cell, field: field})...)
+		}
+	}
+	return rows
+}
+
+// objectRows are the rows of the objects that a rollout of a Deployment borrows or makes with a provider: those that carry the label when a step rests.
+func objectRows(t *testing.T, e *harness.Engine) (rows []row) {
+	t.Helper()
+	for _, c := range styles {
+		for _, provider := range harness.Providers {
+			t.Run("Found/"+string(c.style)+"/"+string(provider), func(t *testing.T) {
+				r := begin(t, e, deploymentBy(c.style, provider), nil)
+				r.approve(1)
+				r.rest(2)
+				for _, object := range r.lentOf() {
+					require.Contains(t, theirObjects, object, "an object that a rollout borrows or makes has no row: say in theirObjects what somebody else changes of it")
+					rows = append(rows, inEveryState(row{cell: deploymentBy(c.style, provider), object: object})...)
+				}
+				require.GreaterOrEqual(t, len(r.lentOf()), 3, "the Services and what routes to them carry the label")
+				r.verb("rollback", "")
+				r.endsStable()
+			})
+		}
+	}
+	return rows
+}
+
+func inEveryState(base row) (rows []row) {
+	for _, name := range slices.Sorted(maps.Keys(stepStates)) {
+		if fits := stepStates[name].fits; fits != nil && !fits(base.cell) {
+			continue
+		}
+		for _, deleted := range []bool{false, true} {
+			r := base
+			r.state, r.deleted = name, deleted
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Every borrowed field and object, changed or deleted by somebody else in every state of a step: no request meets nobody, no pod goes below the floor, and what
+// the rollout wrote is put back and on record, or it waits for a person.
+func TestSoakRolloutTableOfFields(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	runRows(t, e, fieldRows(t))
+}
+
+func TestSoakRolloutTableOfObjects(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	runRows(t, e, objectRows(t, e))
+}
+
+// One row of each kind of object.
+func TestRolloutBorrowedObjectsAmongNeighbours(t *testing.T) {
+	t.Parallel()
+	runRows(t, harness.Shared(t), []row{
+		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{servicesResource, false}},
+		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{harness.HTTPRoutes, false}},
+		{cell: deploymentBy(strategy.StyleCanary, harness.Nginx), state: "Paused", object: lent{ingressesResource, true}, deleted: true},
+		{cell: deploymentBy(strategy.StyleCanary, harness.Istio), state: "AtRest", object: lent{harness.Deployment.GVR, true}, deleted: true},
+		{cell: deploymentBy(strategy.StyleBlueGreen, harness.Istio), state: "AtRest", object: lent{scalersResource, false}},
+	})
+}
+
+func runRows(t *testing.T, e *harness.Engine, rows []row) {
+	t.Helper()
+	t.Run("rows", func(t *testing.T) {
+		for _, one := range rows {
+			t.Run(one.String(), func(t *testing.T) {
+				t.Parallel()
+				one.run(t, e)
+			})
+		}
+	})
+	harness.Covered(t, len(rows), "things that somebody else changed or deleted in the middle of a rollout")
+}
+
+func (r row) run(t *testing.T, e *harness.Engine) {
+	t.Helper()
+	state := stepStates[r.state]
+	rel := begin(t, e, r.cell, state.prepare)
+	state.reach(rel)
+	kind, name := r.object.resource, r.object.name()
+	if r.field != "" {
+		kind, name = rel.rollout.Kind.GVR, rel.rollout.Name
+	}
+	before := rel.written(kind, name, r.field)
+	if before == nil && (r.field == "" || r.deleted) {
+		t.Skip("it is not borrowed in this state")
+	}
+	rel.watch.SomebodyElse(t)
+	r.does(rel, kind, name)
+	if state.back {
+		rel.endsStableAfter(r)
+		return
+	}
+	status := rel.WaitRollout(rel.rollout.Name, "put back, or waiting for a person", func(s rollout.Status) bool {
+		return rel.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || r.recorded(s) || r.harmless()
+	})
+	if !rel.heldByThem(status) && !r.harmless() && !state.moves {
+		require.Eventually(t, func() bool { return reflect.DeepEqual(before, rel.written(kind, name, r.field)) }, harness.Patience, harness.Tick,
+			"it is put back to %v, now %v", before, rel.written(kind, name, r.field))
+	}
+	require.Equal(t, r.notOurs(), rel.heldByThem(status) && status.WaitingFor.Kind == rollout.WaitDrift, "only what cannot be made again waits for a person: %s", status.Reason)
+	rel.watch.WaitStill(t)
+	rel.watch.RequirePromises(t)
+	rel.MustVerb(rel.rollout.Name, "rollback", "")
+	rel.endsStableAfter(r)
+}
+
+// harmless is what nothing has to follow from: an autoscaler that is gone scales nothing.
+func (r row) harmless() bool {
+	return r.deleted && r.field == "" && r.object.resource == scalersResource
+}
+
+// recorded says whether the history tells that it was put back.
+func (r row) recorded(s rollout.Status) bool {
+	return slices.ContainsFunc(s.History, func(e audit.Entry) bool { return e.Verb == "restored" || e.Verb == "rerouted" })
+}
+
+func (r *release) heldByThem(s rollout.Status) bool {
+	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift
+}
+
+// does what somebody else does.
+func (r row) does(rel *release, kind schema.GroupVersionResource, name string) {
+	rel.t.Helper()
+	objects := rel.Dynamic(rel.t).Resource(kind).Namespace(rel.Apps)
+	if r.field == "" && r.deleted {
+		require.NoError(rel.t, objects.Delete(context.Background(), name, metav1.DeleteOptions{}))
+		return
+	}
+	patch := theirObjects[r.object]
+	if r.field != "" {
+		patch = theirFields[r.field]
+		if rel.rollout.Kind == harness.CloneSet {
+			patch = strings.ReplaceAll(patch, `{"rollingUpdate":{"partition":0}}`, `{"partition":0}`)
+		}
+		if r.deleted {
+			last := r.field[strings.LastIndexByte(r.field, '/')+1:]
+			patch = fmt.Sprintf(`{"spec":{%q:null}}`, last)
+		}
+	}
+	_, err := objects.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "neighbour"})
+	require.NoError(rel.t, err)
+}
+
+// written is what stands in a field, or of an object but its metadata; nil when it is not there. Of metadata the annotations of routes count.
+func (r *release) written(kind schema.GroupVersionResource, name, field string) any {
+	r.t.Helper()
+	o, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(r.t, err)
+	if field != "" {
+		value, _, _ := unstructured.NestedFieldCopy(o.Object, strings.Split(strings.TrimPrefix(field, "/"), "/")...)
+		return value
+	}
+	if _, claimed := o.GetLabels()[workloadops.LabelClaimed]; !claimed {
+		return nil
+	}
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	for _, given := range []string{"clusterIP", "clusterIPs"} {
+		delete(spec, given) // by the API server, to an object that is made again
+	}
+	return map[string]any{"spec": spec, "weight": o.GetAnnotations()["nginx.ingress.kubernetes.io/canary-weight"]}
+}
+
+// endsStableAfter waits for the end at the stable version. What somebody else has deleted of theirs is not there.
+func (r *release) endsStableAfter(one row) {
+	r.t.Helper()
+	r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
+	r.watch.RequirePromises(r.t)
+	r.watch.RequireNothingOfOurs(r.t)
+}
