@@ -222,6 +222,21 @@ func TestSomebodyTakesTheWorkloadOver(t *testing.T) {
 	r.endsStable()
 }
 
+// A repair while the engine lives is not disturbed by it: the engine writes nothing meanwhile, and finds its claim gone afterwards.
+func TestRepairBesideALivingEngine(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
+	r.rest(1)
+	r.watch.Leaving(t)
+	r.repair(rollout.SideStable)
+	r.watch.WaitStill(t)
+	r.requireHome(observer.End{})
+	r.MustVerb(r.rollout.Name, "stop", `{"to":"frozen"}`)
+	r.WaitPhase(r.rollout.Name, rollout.PhaseCancelled)
+	r.requireHome(observer.End{})
+}
+
 // Before a rollout starts, people are told what the API server doesn't guard. An engine that the guard takes for somebody else is refused: it could not work.
 func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard) {
 	t.Helper()

@@ -20,6 +20,7 @@ import (
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/routes"
@@ -67,6 +68,11 @@ func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
 	stranger := stack.Dynamic(t)
 	engine, err := dynamic.NewForConfig(stack.As(harness.EngineUser))
 	require.NoError(t, err)
+	for _, k := range traffic.Kinds() {
+		require.True(t, slices.ContainsFunc(routesToGuard(), func(c guarded) bool {
+			return c.gvr.Group == k.Group && c.gvr.Resource == k.Resource && !slices.ContainsFunc(k.Pointers, func(p string) bool { return c.fields[p] == nil })
+		}), "%s: there is an edit for every borrowed field", k.Resource)
+	}
 	for _, c := range slices.Concat(workloadsToGuard(t), routesToGuard()) {
 		for pointer, value := range c.fields {
 			t.Run(c.name+pointer, func(t *testing.T) {
@@ -201,6 +207,8 @@ func routesToGuard() []guarded {
 			map[string]any{"/spec/rules": rule("web")}),
 		held("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}},
 			map[string]any{"/spec": map[string]any{"hosts": []any{"web", "other"}}, tag: "theirs"}),
+		held("DestinationRule", "networking.istio.io/v1", "destinationrules", map[string]any{"host": "web"},
+			map[string]any{"/spec": map[string]any{"host": "other"}, tag: "theirs"}),
 		held("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers", map[string]any{"minReplicas": int64(4), "maxReplicas": int64(4),
 			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
 			map[string]any{"/spec/minReplicas": int64(2), "/spec/maxReplicas": int64(9)}),

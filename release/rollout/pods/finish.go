@@ -25,7 +25,7 @@ func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction
 	switch free := seen.Claim == "" && req.Claim != ""; {
 	case req.Action == rollout.FinishAutoscalers:
 		return orphans(req, seen)
-	case free && seen.Saved == nil && (req.Action == rollout.FinishRelease || req.Action == rollout.FinishResumeAndRelease):
+	case free && seen.Saved == nil && req.Action != rollout.FinishResume: // a person may have repaired it meanwhile
 		return nothing(seen, "nothing of a rollout is on it")
 	case seen.Claim == "" && seen.Saved != nil && req.Action == rollout.FinishFreeze:
 		return nothing(seen, "the split holds")
