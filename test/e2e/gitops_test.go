@@ -126,7 +126,7 @@ func TestSoakGitops(t *testing.T) {
 		for _, row := range gitopsRows() {
 			t.Run(row.String(), func(t *testing.T) {
 				t.Parallel()
-				row.run(t, e)
+				row.run(t, e, nil)
 			})
 		}
 	})
@@ -135,8 +135,12 @@ func TestSoakGitops(t *testing.T) {
 // run goes through a row. Whatever the neighbour does, no promise about pods and traffic is broken. The release ends as asked, or waits for somebody and
 // names the neighbour; then the neighbour is told to leave it alone, and the release goes on. Where the neighbour's image is that of the end, the next sync is
 // quiet; else it brings its image back, and is quiet after that.
-func (row gitopsRow) run(t *testing.T, e *harness.Engine) {
+func (row gitopsRow) run(t *testing.T, e *harness.Engine, guard *harness.Guard) {
+	t.Helper()
 	a := amongNeighbours(t, e, row.cell, row.tool, nil)
+	if guard != nil {
+		guard.Over(t, a.Apps)
+	}
 	if row.commit == mergedImage {
 		a.StartRollout(a.rollout)
 		a.rest(1)
@@ -192,7 +196,7 @@ func TestLongGitops(t *testing.T) {
 			row := gitopsRow{gitopsCells[0], tool, mergedImage, false}
 			t.Run(row.String(), func(t *testing.T) {
 				t.Parallel()
-				row.run(t, e)
+				row.run(t, e, nil)
 			})
 		}
 	})
