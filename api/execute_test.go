@@ -17,6 +17,22 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
+// What a party warns of is said before a plan runs, and when it is started.
+func TestWhatAPartyWarnsOf(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3", "222 1")
+	const budget = "PodDisruptionBudget db lets none of its pods go now"
+	e.party.warn("222", budget)
+	want := []schema.FieldProblem{{Item: 2, Field: "deployPlanItems[1]", Reason: budget}}
+	checked := decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate",
+		"deployPlanItems:\n- {serviceId: 111, priority: 3, deployment: RESTART}\n- {serviceId: 222, priority: 1, deployment: RESTART}\n", yamlBody).is(http.StatusOK, "it is valid"))
+	require.True(t, checked.Valid)
+	require.Equal(t, want, checked.Warnings)
+	started := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusAccepted, "a warning refuses nothing"))
+	require.Equal(t, want, started.Warnings)
+}
+
 func TestATaskFromExecuteToDelete(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t).work()

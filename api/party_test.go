@@ -21,10 +21,11 @@ type party struct {
 	gates   map[string]chan struct{}
 	failing map[string]failure.Kind
 	refused map[string]string
+	warned  map[string]string
 }
 
 func newParty() *party {
-	return &party{gates: map[string]chan struct{}{}, failing: map[string]failure.Kind{}, refused: map[string]string{}}
+	return &party{gates: map[string]chan struct{}{}, failing: map[string]failure.Kind{}, refused: map[string]string{}, warned: map[string]string{}}
 }
 
 func (p *party) register(w worker.Worker) {
@@ -65,6 +66,12 @@ func (p *party) refuse(name, reason string) {
 	p.refused[name] = reason
 }
 
+func (p *party) warn(name, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warned[name] = reason
+}
+
 func (p *party) run(ctx context.Context, in workloadops.Request) (workloadops.Result, error) {
 	name := in.Workload.WorkloadRef.Name
 	p.mu.Lock()
@@ -102,6 +109,9 @@ func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (w
 	for i, request := range in.Requests {
 		if reason := p.refused[request.Workload.WorkloadRef.Name]; reason != "" {
 			result.Refusals = append(result.Refusals, workloadops.Refusal{Index: i, Reason: reason})
+		}
+		if reason := p.warned[request.Workload.WorkloadRef.Name]; reason != "" {
+			result.Warnings = append(result.Warnings, workloadops.Refusal{Index: i, Reason: reason})
 		}
 	}
 	return result, nil

@@ -43,6 +43,30 @@ func TestPreflightOfAThousand(t *testing.T) {
 	require.Zero(t, b.traffic.count(http.MethodPatch, ""))
 }
 
+// Another engine's claim is told at the door: this one can't find out whether it is alive.
+func TestPreflightNamesAnotherEngine(t *testing.T) {
+	b := newBench(t)
+	b.deployment("order", 1, nil)
+	b.settled(order, 1)
+	req := b.request(order, plan.Restart, plan.Parallel)
+	req.Claim = workloadops.Holder{Engine: workloadops.Engine{UID: "uid-a", Name: "a"}}.String()
+	for claim, says := range map[string]string{
+		"task/t9/1-order@run@b/uid-b": "is being released by task/t9/1-order of engine b: only engine b can take over its own claims",
+		"task/t9/1-order@run@a/uid-a": "",
+		"task/t9/1-order@run":         "",
+	} {
+		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+claim+`"}}}`)
+		checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+		require.NoError(t, err)
+		if says == "" {
+			require.Empty(t, checked.Refusals, claim)
+			continue
+		}
+		require.Len(t, checked.Refusals, 1, claim)
+		require.Contains(t, checked.Refusals[0].Reason, says)
+	}
+}
+
 func TestPreflightLeavesClaimsToTheRun(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 1, nil)

@@ -3,6 +3,7 @@ package traffic_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,6 +114,34 @@ spec:
   - host: a.example
     http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: order-canary, port: {number: 80}}}}]}
 `), got)
+}
+
+// A second canary is one of the same class, host and path, whatever it leads to.
+func TestSecondCanary(t *testing.T) {
+	t.Parallel()
+	canary := func(class, host, path string) traffic.Object {
+		return object(t, `
+kind: Ingress
+metadata: {annotations: {nginx.ingress.kubernetes.io/canary: "true"}}
+spec:
+  ingressClassName: `+class+`
+  rules: [{host: `+host+`, http: {paths: [{path: `+path+`, backend: {service: {name: theirs}}}]}}]
+`)
+	}
+	stable := object(t, usersIngress)
+	require.Equal(t, "a.example/", traffic.SecondCanary(stable, canary("nginx", "a.example", "/"), pair), "the same host and path")
+	for reason, other := range map[string]traffic.Object{
+		"another path":          canary("nginx", "a.example", "/theirs"),
+		"another host":          canary("nginx", "nobody.example", "/"),
+		"another controller's":  canary("other", "a.example", "/"),
+		"an Ingress of its own": object(t, strings.Replace(usersIngress, "name: order", "name: other", 1)),
+	} {
+		require.Empty(t, traffic.SecondCanary(stable, other, pair), reason)
+	}
+	byAnnotation := canary("nginx", "a.example", "/")
+	delete(byAnnotation["spec"].(map[string]any), "ingressClassName")
+	byAnnotation["metadata"].(map[string]any)["annotations"].(map[string]any)["kubernetes.io/ingress.class"] = "nginx"
+	require.NotEmpty(t, traffic.SecondCanary(stable, byAnnotation, pair), "the class may stand in the annotation of before")
 }
 
 // TestCanaryService leaves out what is handed out to one Service only.
