@@ -24,7 +24,7 @@ func TestWhatAPartyWarnsOf(t *testing.T) {
 	e.putPlan("shop", "111 3", "222 1")
 	const budget = "PodDisruptionBudget db lets none of its pods go now"
 	e.party.warn("222", budget)
-	want := []schema.FieldProblem{{Item: 2, Field: "deployPlanItems[1]", Reason: budget}}
+	want := []schema.FieldProblem{{Item: 2, Field: "deployPlanItems[1].serviceId", Reason: budget}}
 	checked := decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate",
 		"deployPlanItems:\n- {serviceId: 111, priority: 3, deployment: RESTART}\n- {serviceId: 222, priority: 1, deployment: RESTART}\n", yamlBody).is(http.StatusOK, "it is valid"))
 	require.True(t, checked.Valid)

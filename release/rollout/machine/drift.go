@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,11 +58,29 @@ func (m *Machine) isOurs(o rollout.Observed) bool {
 	ours := o.Object == m.workload() || o.Object == m.workload()+strategy.CanarySuffix
 	switch o.What {
 	case rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted:
-		ours = m.setup.Spec.Strategy.HasTraffic()
+		ours = m.routesBy(o.Object)
 	case rollout.ObservedSettings:
 		ours = ours || strings.HasPrefix(o.Object, "HorizontalPodAutoscaler "+m.setup.Spec.Namespace+"/")
 	}
 	return ours && o.Claim == m.setup.Claim
+}
+
+// routesBy says whether the release's routings lead through an object ("Service shop/order"), or make it.
+func (m *Machine) routesBy(object string) bool {
+	kind, name, _ := strings.Cut(object, " "+m.setup.Spec.Namespace+"/")
+	return slices.ContainsFunc(m.setup.Spec.Strategy.Routings, func(r strategy.Routing) bool {
+		switch kind {
+		case "Service":
+			return name == r.Service || name == r.CanaryService()
+		case "Ingress":
+			return r.Ingress != nil && name == r.Ingress.Name+strategy.CanarySuffix
+		case "HTTPRoute":
+			if name == r.HTTPRoute {
+				return true
+			}
+		}
+		return slices.ContainsFunc(r.Custom, func(c strategy.ObjectRef) bool { return c.Kind == kind && c.Name == name })
+	})
 }
 
 // putsBack notes that what somebody else has changed is put back. It holds the rollout, and says so, when that happens too often.

@@ -169,3 +169,24 @@ func TestASideWithoutPodsGetsNoRequests(t *testing.T) {
 	require.NotContains(t, w.actions, "EnsureRoutes")
 	require.Zero(t, w.share)
 }
+
+// A hint of a route is heeded when the release routes by that object: its claim may stand on any other object as well, if somebody has copied it there.
+func TestAHintOfARouteIsOfOneThatTheReleaseRoutesBy(t *testing.T) {
+	t.Parallel()
+	setup := setupOf(strategy.StylePartition, true, aStep("20%", 20, -1))
+	setup.Claim = "claim@1"
+	setup.Spec.Strategy.Routings = []strategy.Routing{{Service: "web", Ingress: &strategy.IngressRef{Name: "edge"}}, {Service: "api", HTTPRoute: "api-route"},
+		{Service: "mesh", Custom: []strategy.ObjectRef{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "vs"}}}}
+	m := NewMachine(setup, time.Now())
+	space := setup.Spec.Namespace + "/"
+	for object, ours := range map[string]bool{
+		"Service " + space + "web": true, "Service " + space + "web-canary": true, "Ingress " + space + "edge-canary": true, "HTTPRoute " + space + "api-route": true,
+		"VirtualService " + space + "vs": true, "Service " + space + "other": false, "Service bank/web": false, "Ingress " + space + "other": false,
+		"HTTPRoute " + space + "web": false, "VirtualService " + space + "other": false, "DestinationRule " + space + "vs": false, "Service": false, "": false,
+	} {
+		for _, what := range []string{rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted} {
+			require.Equal(t, ours, m.isOurs(rollout.Observed{What: what, Claim: "claim@1", Object: object}), "%s of %q", what, object)
+			require.False(t, m.isOurs(rollout.Observed{What: what, Claim: "claim@2", Object: object}), "another's claim on %q", object)
+		}
+	}
+}
