@@ -38,10 +38,22 @@ func (r *repairer) take(ctx context.Context) error {
 		return err
 	}
 	for _, ref := range append(routes, workload) {
-		_, err := r.objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, body, metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := r.takeOver(ctx, ref, ref == workload, body); err != nil {
 			return fmt.Errorf("%s %s/%s cannot be taken over for the repair: %w", ref.Resource.Resource, ref.Namespace, ref.Name, err)
 		}
 	}
 	return nil
+}
+
+// takeOver takes one object over, where it is there and, unless it is the workload, held: what isn't held is never given back.
+func (r *repairer) takeOver(ctx context.Context, ref kube.Ref, isWorkload bool, body []byte) error {
+	objects := r.objects.Resource(ref.Resource).Namespace(ref.Namespace)
+	object, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})
+	if err == nil && (isWorkload || object.GetAnnotations()[rollout.AnnotationHeldBy] != "") {
+		_, err = objects.Patch(ctx, ref.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
