@@ -203,7 +203,8 @@ func TestLongGitops(t *testing.T) {
 }
 
 // With the engine dead nobody puts anything back, and a Deployment that rests in place needs nobody: a neighbour that applies the whole manifest every second
-// moves no pod of it, with the old and with the new image, and no request meets nothing. Its maxSurge adds one, which goes again with the engine's next write. When the engine is back, it goes on, or says who was there.
+// moves no pod of it, with the old and with the new image, and no request meets nothing. Its maxSurge adds one, which goes again with the next write of the
+// engine. When the engine is back, it goes on, or says who was there.
 func TestLongGitopsWithoutTheEngine(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()

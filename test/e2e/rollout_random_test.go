@@ -24,9 +24,10 @@ import (
 // and nobody here deletes all pods, the stable Service or the workload, or scales to nothing. How many pods are of which version after such a deed, and how
 // the traffic is split until somebody has decided, is theirs (RolloutWatch.SomebodyElse).
 var randomDeeds = map[string]func(n *randomNeighbour){
-	"minReadySeconds":  patches(`{"spec":{"minReadySeconds":null}}`, `{"spec":{"minReadySeconds":0}}`, `{"spec":{"minReadySeconds":1}}`),
-	"deadline":         patches(`{"spec":{"progressDeadlineSeconds":700}}`, `{"spec":{"progressDeadlineSeconds":null}}`),
-	"limits":           patches(`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":1}}}}`, `{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}}}`),
+	"minReadySeconds": patches(`{"spec":{"minReadySeconds":null}}`, `{"spec":{"minReadySeconds":0}}`, `{"spec":{"minReadySeconds":1}}`),
+	"deadline":        patches(`{"spec":{"progressDeadlineSeconds":700}}`, `{"spec":{"progressDeadlineSeconds":null}}`),
+	"limits": patches(`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":1}}}}`,
+		`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}}}`),
 	"history":          patches(`{"spec":{"revisionHistoryLimit":1}}`, `{"spec":{"revisionHistoryLimit":0}}`),
 	"paused":           patches(`{"spec":{"paused":true}}`, `{"spec":{"paused":null}}`),
 	"scale":            patches(`{"spec":{"replicas":3}}`, `{"spec":{"replicas":5}}`, `{"spec":{"replicas":6}}`),

@@ -285,7 +285,8 @@ func (e *Engine) Manifest(kind Kind, name string, provider Provider) []*unstruct
 // declared is an object as its owner has written it.
 func declared(live *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: observer.Declared(live)}
-	for _, field := range [][]string{{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"}, {"spec", "clusterIP"}, {"spec", "clusterIPs"}} {
+	for _, field := range [][]string{{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"},
+		{"spec", "clusterIP"}, {"spec", "clusterIPs"}} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}
 	return o

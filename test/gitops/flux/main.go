@@ -164,5 +164,6 @@ func (f *flux) owned(objects []round.Object) ([]*unstructured.Unstructured, erro
 }
 
 func result(e ssa.ChangeSetEntry) round.Result {
-	return round.Result{Object: e.ObjMetadata.GroupKind.Kind + "/" + e.ObjMetadata.Name, Changed: e.Action == ssa.ConfiguredAction || e.Action == ssa.CreatedAction, Said: string(e.Action)}
+	changed := e.Action == ssa.ConfiguredAction || e.Action == ssa.CreatedAction
+	return round.Result{Object: e.ObjMetadata.GroupKind.Kind + "/" + e.ObjMetadata.Name, Changed: changed, Said: string(e.Action)}
 }

@@ -2,8 +2,8 @@
 // round whenever it is told to.
 //
 // It reads a word a line from its input: "sync" brings the cluster to what the manifest says, as the controller does that heals; "diff" tells what a
-// sync would change, and changes nothing; "health" tells how the controller sees the objects. The manifest, a JSON List, is read anew for every round: writing it is a commit. Each round is answered
-// by a line of JSON. The end of the input ends the program.
+// sync would change, and changes nothing; "health" tells how the controller sees the objects. The manifest, a JSON List, is read anew for every round:
+// writing it is a commit. Each round is answered by a line of JSON. The end of the input ends the program.
 package round
 
 import (
