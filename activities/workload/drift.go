@@ -208,7 +208,7 @@ func (r *resting) changed(t target) *rollout.Observed {
 	case r.extra:
 		return &rollout.Observed{What: rollout.ObservedSettings,
 			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
-	case r.sized && r.rest.Replicas > 0 && r.size != r.rest.Replicas:
+	case r.sized && r.size != r.rest.Replicas:
 		return &rollout.Observed{What: "scaled",
 			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
 	case len(r.disturbed) > 0:

@@ -149,7 +149,7 @@ func (m *Machine) moved(a Action, same bool) {
 	switch {
 	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
-	case checked && m.routes() && m.s.Routed == maybe: // the party's worker gave routes back, since no new pod was ready
+	case checked && m.routes() && m.misrouted():
 		m.s.Status.CurrentStepState = rollout.StateTrafficRouting
 	case checked:
 	case m.routes() && m.s.PutBackPods: // the pods that its Services are to select are there again
@@ -159,6 +159,12 @@ func (m *Machine) moved(a Action, same bool) {
 	default:
 		m.s.Status.CurrentStepState = rollout.StatePaused
 	}
+}
+
+// misrouted says that the routes are not those of the pods: the party's worker gave them back, since no new pod was ready, or the workload was
+// scaled to a size at which there is no new pod, or from such a size.
+func (m *Machine) misrouted() bool {
+	return m.s.Routed == maybe || (m.s.Routed == no) != (m.s.Status.CanaryReplicas == 0)
 }
 
 func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Time) {
