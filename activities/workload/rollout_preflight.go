@@ -107,18 +107,32 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	return p.judge(ctx, t, l)
 }
 
+// holder names who holds the workload, or has left it frozen.
+func (p *rolloutPreflight) holder(seen pods.Observed) {
+	switch saved := seen.Saved; {
+	case seen.Claim != "":
+		p.result.Holder, p.result.On = seen.Claim, p.req.Workload.String()
+	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim): // what another engine left frozen is its to bring home
+		p.result.Holder, p.result.On = saved.Claim, p.req.Workload.String()
+	}
+}
+
+// budgets says beforehand what disruption budgets will do to the rollout.
+func (p *rolloutPreflight) budgets(ctx context.Context, l *snapshot) {
+	for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
+		if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
+			p.result.Notices = append(p.result.Notices, notice)
+		}
+	}
+}
+
 func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if t.tech.ByPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
 		}
 	}
-	switch saved := l.seen.Saved; {
-	case l.seen.Claim != "":
-		p.result.Holder, p.result.On = l.seen.Claim, p.req.Workload.String()
-	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim): // what another engine left frozen is its to bring home
-		p.result.Holder, p.result.On = saved.Claim, p.req.Workload.String()
-	}
+	p.holder(l.seen)
 	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked
 	// at then.
 	earlier := l.seen.Saved != nil || l.seen.Claim != ""
@@ -130,11 +144,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 	}
 	p.result.Replicas = l.seen.Replicas
 	if t.tech.ByPods() {
-		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
-			if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
-				p.result.Notices = append(p.result.Notices, notice)
-			}
-		}
+		p.budgets(ctx, l)
 	}
 	if !earlier {
 		p.result.Unsettled = pods.Unsettled(t.tech, p.req.Subject, l.seen)

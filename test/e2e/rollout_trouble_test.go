@@ -50,6 +50,29 @@ func TestRolloutScaledMeanwhile(t *testing.T) {
 			})
 		}
 	})
+	// Scaled to nothing and back while a step rests: what comes is stable first, then the step has its share again.
+	t.Run("ToNothingAndBack", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), {harness.StatefulSet, strategy.StylePartition, harness.NoProvider}} {
+			t.Run(c.kind.Title, func(t *testing.T) {
+				t.Parallel()
+				r := begin(t, e, c, nil)
+				r.rest(1)
+				r.watch.Leaving(t)
+				r.Scale(c.kind, r.rollout.Name, 0)
+				r.WaitRollout(r.rollout.Name, "no pods", func(s rollout.Status) bool { return s.Replicas == 0 && s.WaitingFor.Kind == rollout.WaitApproval })
+				r.watch.WaitCount(t, observer.Count{})
+				r.Scale(c.kind, r.rollout.Name, harness.SubjectSize)
+				r.WaitRollout(r.rollout.Name, "the size of before", func(s rollout.Status) bool {
+					return s.Replicas == harness.SubjectSize && s.CanaryReadyReplicas == 1 && s.WaitingFor.Kind == rollout.WaitApproval
+				})
+				r.watch.WaitCount(t, observer.Count{Stable: harness.SubjectSize - 1, StableReady: harness.SubjectSize - 1, New: 1, NewReady: 1})
+				r.Approve(r.rollout.Name, r.WaitRest(r.rollout.Name, 1))
+				r.Approve(r.rollout.Name, r.WaitRest(r.rollout.Name, 2))
+				r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
+			})
+		}
+	})
 	// A StatefulSet's partition counts from the top: what is added is of the new version, and no pod is taken back.
 	t.Run("StatefulSetAtRest", func(t *testing.T) {
 		t.Parallel()

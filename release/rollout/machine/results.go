@@ -28,12 +28,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 			m.stuck(r.Pods, same)
 			return
 		}
-		// Behind a last step of all pods there is nothing to bring to rest.
-		m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt && (!a.Move.Native || m.s.Status.CurrentStepIndex < m.steps() || !m.routes())
-		// Of a step that was halted before anybody knew its new revision, the numbers are not known.
-		if !a.Halts() || r.Pods.Canary != "" {
-			m.takeNumbers(r.Pods)
-		}
+		m.podsKnown(a, r.Pods)
 		if a.Halts() {
 			return
 		}
@@ -56,6 +51,16 @@ func (m *Machine) Done(r Result, now time.Time) {
 	}
 	if same && (a.Kind != ActRoute || !m.s.PutBackPods) {
 		m.s.PutBack, m.s.PutBackPods = false, false
+	}
+}
+
+// podsKnown takes what a Move tells of the pods.
+func (m *Machine) podsKnown(a Action, r rollout.MoveResult) {
+	// Behind a last step of all pods there is nothing to bring to rest.
+	m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt && (!a.Move.Native || m.s.Status.CurrentStepIndex < m.steps() || !m.routes())
+	// Of a step that was halted before anybody knew its new revision, the numbers are not known.
+	if !a.Halts() || r.Canary != "" {
+		m.takeNumbers(r)
 	}
 }
 

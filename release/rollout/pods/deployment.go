@@ -189,20 +189,10 @@ func wake(t task, seen Observed) NextAction {
 	if surplus == 0 {
 		unavailable = max(t.Total, 1)
 	}
-	stays := surplus == 0 && t.Total >= t.Target
-	switch rested := seen.changed(resting(surplusAtRest(seen), seen)...); {
-	case !seen.has(gate) && len(rested) > 0:
-		w := &workloadops.Write{Step: "undisturb", Settings: rested, Annotations: map[string]string{}}
-		if seen.Rest != nil {
-			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()
-		}
-		return set("give back its own settings, which somebody else has changed", w)
-	case t.Size == 0 && t.Placed && !t.Request.Back:
-		return emptied(seen)
-	case stays && (t.Placed || t.Total == 0 || t.Request.Back):
-		return done("")
-	case stays:
-		return set("put its template back", t.write("put-back", nil))
+	if d, stays := staysAtRest(t, seen, surplus); stays {
+		return d
+	}
+	switch {
 	case asked(seen) < t.Size || asked(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
 	case !t.Placed, !seen.has(gate):
@@ -223,6 +213,24 @@ func wake(t task, seen Observed) NextAction {
 	}
 	settings := append(moving(unavailable, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 	return set(growing(unavailable, surge), t.write("wake", seen.changed(settings...)))
+}
+
+// staysAtRest is what is to be done at a rest that goes on: nothing, or what makes it whole again. False: pods are to move.
+func staysAtRest(t task, seen Observed, surplus int32) (d NextAction, stays bool) {
+	stays = surplus == 0 && t.Total >= t.Target
+	switch rested := seen.changed(resting(surplusAtRest(seen), seen)...); {
+	case !seen.has(gate) && len(rested) > 0:
+		w := &workloadops.Write{Step: "undisturb", Settings: rested, Annotations: map[string]string{}}
+		if seen.Rest != nil {
+			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()
+		}
+		return set("give back its own settings, which somebody else has changed", w), true
+	case t.Size == 0 && t.Placed && !t.Request.Back:
+		return emptied(seen), true
+	case stays && (t.Placed || t.Total == 0 || t.Request.Back):
+		return done(""), true
+	}
+	return set("put its template back", t.write("put-back", nil)), stays
 }
 
 // emptied gives a Deployment without pods the stable template: a controller that is paused makes all that come of the live one.
