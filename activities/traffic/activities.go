@@ -42,11 +42,11 @@ type Activities struct {
 	options Options
 	kinds   *kinds
 	scripts *scriptbox.Runner
-	// removed are the UIDs of objects that were deleted lately, by nobody else.
+	// removed are the UIDs of objects that were deleted or given back lately, by nobody else.
 	removed *lru.Cache
 }
 
-// mostRemoved is how many deleted objects are remembered: until the watch has told of them.
+// mostRemoved is how many such objects are remembered: until the watch has told of them.
 const mostRemoved = 1000
 
 // New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.

@@ -136,6 +136,7 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 	if digest == traffic.Digest(live, w.Paths()) && sameMarks(live, kept) && meta(live).GetAnnotations()[rollout.AnnotationWritten] == digest {
 		return false, nil
 	}
+	a.removed.Remove(meta(live).GetUID())
 	return true, a.send(ctx, p, live, w.Stamp(digest))
 }
 
@@ -161,6 +162,16 @@ func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops
 	}
 	a.options.Logger.InfoContext(ctx, "routing object changed", "object", p.String())
 	return nil
+}
+
+// sendBack makes a write that leaves no mark.
+func (a *Activities) sendBack(ctx context.Context, p place, live traffic.Object, w *traffic.Write) error {
+	a.removed.Add(meta(live).GetUID(), true) // before its watch can tell of it
+	err := a.send(ctx, p, live, w.Ops())
+	if err != nil {
+		a.removed.Remove(meta(live).GetUID())
+	}
+	return err
 }
 
 // create makes an object, with the digest of what the API server keeps of it.

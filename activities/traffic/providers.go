@@ -120,7 +120,7 @@ func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (boo
 	if err != nil || w == nil {
 		return false, err
 	}
-	return true, a.send(ctx, p, live, w.Ops())
+	return true, a.sendBack(ctx, p, live, w)
 }
 
 // keep has an object that we make be as desired.

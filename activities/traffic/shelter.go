@@ -104,7 +104,7 @@ func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose
 	if err != nil || w == nil || !drift.Ours(ctx, d.temporal, claim, done) {
 		return err
 	}
-	if err := d.a.send(ctx, at, live, w.Ops()); err != nil {
+	if err := d.a.sendBack(ctx, at, live, w); err != nil {
 		return err
 	}
 	d.owe(claim, done)

@@ -278,10 +278,7 @@ func (m *move) disturbed() (NextAction, bool) {
 	if !m.req.Look && !m.req.PutBack || m.seen.Rest == nil || m.tech.rest(m.task, m.seen) != nil {
 		return NextAction{}, false
 	}
-	var settings []workloadops.Setting
-	for _, path := range m.seen.Rest.Disturbed(m.seen.Settings) {
-		settings = append(settings, workloadops.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
-	}
+	settings := m.asLeft()
 	if len(settings) == 0 {
 		return NextAction{}, false
 	}
@@ -289,11 +286,25 @@ func (m *move) disturbed() (NextAction, bool) {
 	return d, true
 }
 
+// asLeft are the fields of the rest that somebody else has changed, as they were left.
+func (m *move) asLeft() (settings []workloadops.Setting) {
+	if m.seen.Rest == nil {
+		return nil
+	}
+	for _, path := range m.seen.Rest.Disturbed(m.seen.Settings) {
+		settings = append(settings, workloadops.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
+	}
+	return settings
+}
+
 // halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided. What it was left
 // like is noted as at the end of a step, unless nothing of the new version is on it yet.
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
 	settings := m.tech.rest(m.task, m.seen)
+	if settings == nil {
+		settings = m.asLeft()
+	}
 	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(slices.Clone(settings)...)}
 	rest := rollout.Rest{Surge: m.tech.surplus(m.seen)}
 	begun := m.task.Placed || settings != nil || m.tech.untouched() && m.seen.Extra != nil

@@ -1,0 +1,185 @@
+package traffic_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/activities/drift"
+	"slipway.io/slipway/activities/traffic"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// mailbox takes the detector's signals, or says that there is no such workflow.
+type mailbox struct {
+	mu      sync.Mutex
+	arrived []rollout.Observed
+	nobody  bool
+	// refused is how many signals found no workflow.
+	refused int
+}
+
+func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.nobody {
+		m.refused++
+		return serviceerror.NewNotFound("no such workflow")
+	}
+	m.arrived = append(m.arrived, arg.(rollout.Observed))
+	return nil
+}
+
+// told says whether a rollout was told of such a change of an object.
+func (m *mailbox) told(what, object string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.arrived, func(o rollout.Observed) bool { return o.What == what && o.Object == object })
+}
+
+// held is what one rollout holds.
+type held struct {
+	mu      sync.Mutex
+	holding drift.Holding
+	heard   func(drift.Holding)
+}
+
+func (h *held) Held(claim string) (drift.Holding, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.holding, claim == h.holding.Claim
+}
+
+func (h *held) OnHolding(f func(drift.Holding)) { h.heard = f }
+
+// loosen has somebody else let the workload's own controller go.
+func (h *held) loosen() {
+	h.mu.Lock()
+	h.holding.Loose = true
+	now := h.holding
+	h.mu.Unlock()
+	h.heard(now)
+}
+
+// watched is a bench with a detector, and a rollout that is pinned and routes a share.
+type watched struct {
+	*bench
+	mail *mailbox
+	held *held
+	req  rollout.RouteRequest
+}
+
+func newWatched(t *testing.T) *watched {
+	t.Helper()
+	b := newBench(t)
+	b.use(b.config, traffic.Options{Namespaces: []string{b.namespace}})
+	b.shop()
+	b.apply(ingressYAML)
+	routing := strategy.Routing{Service: "order", Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}
+	w := &watched{bench: b, mail: &mailbox{}, req: b.request(rollout.RoutePin, routing)}
+	w.req.Claim = "rollout/default/" + b.namespace + "/order@run-1"
+	w.held = &held{holding: drift.Holding{Workload: w.req.Workload, Claim: w.req.Claim, Routings: w.req.Routings, Services: true}}
+	d := traffic.NewDriftDetector(b.acts, w.held, w.mail)
+	require.NoError(t, d.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, d.Stop(context.Background())) })
+	w.must(w.req)
+	w.req.Action, w.req.Traffic = rollout.RouteEnsure, weight(20)
+	w.must(w.req)
+	return w
+}
+
+func (w *watched) pinned() bool {
+	selector, _ := w.object("Service", "order").Object["spec"].(map[string]any)["selector"].(map[string]any)
+	return selector["pod-template-hash"] == stable
+}
+
+// takePods deletes the pods of a version at once, and says when.
+func (w *watched) takePods(names ...string) time.Time {
+	w.t.Helper()
+	for _, name := range names {
+		err := w.kube.CoreV1().Pods(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
+		require.NoError(w.t, err)
+	}
+	return time.Now()
+}
+
+// No Service that is pinned selects nobody while other pods are ready.
+func TestAServiceIsUnpinnedWhenItsPodsAreGone(t *testing.T) {
+	w := newWatched(t)
+	gone := w.takePods("stable-1", "stable-2")
+	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick/10)
+	t.Logf("unpinned within %s", time.Since(gone))
+	require.Less(t, time.Since(gone), 3*time.Second, "a second, and more on a busy machine")
+	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedUnpinned, "Service "+w.namespace+"/order") }, patience, tick)
+	require.Equal(t, map[string]string{"team": "shop"}, w.object("Service", "order").GetLabels(), "it is what it was")
+}
+
+// A workload's own controller that somebody has let go is not waited for.
+func TestAServiceIsUnpinnedBeforeItsPodsGo(t *testing.T) {
+	w := newWatched(t)
+	w.held.loosen()
+	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick)
+}
+
+// What another engine holds is its own to look after.
+func TestAServiceOfAnotherEngineIsLeftAlone(t *testing.T) {
+	w := newWatched(t)
+	w.mail.mu.Lock()
+	w.mail.nobody = true
+	w.mail.mu.Unlock()
+	before := w.wire.count()
+	w.takePods("stable-1", "stable-2")
+	require.Eventually(t, func() bool {
+		w.mail.mu.Lock()
+		defer w.mail.mu.Unlock()
+		return w.mail.refused > 1 // it was asked again by the next change
+	}, patience, tick)
+	require.True(t, w.pinned())
+	require.Equal(t, before, w.wire.count())
+}
+
+// Routes to a version without pods are given back.
+func TestRoutesAreGivenBackWhenTheNewPodsAreGone(t *testing.T) {
+	w := newWatched(t)
+	require.NotNil(t, w.object("Ingress", "order-canary"))
+	w.takePods("canary-1")
+	require.Eventually(t, func() bool { return w.object("Ingress", "order-canary") == nil }, patience, tick)
+	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedUnrouted, "Service "+w.namespace+"/order-canary") }, patience, tick)
+	require.True(t, w.pinned(), "the stable side has its pods")
+	require.False(t, w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"), "it was no deed of somebody else")
+}
+
+// What somebody else changes or deletes is told, with their name; what a rollout gives back is not.
+func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
+	w := newWatched(t)
+	told := func(object string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, object) }, patience, tick, object)
+	}
+	w.merge("Service", "order", `{spec: {selector: {pod-template-hash: null}}}`)
+	told("Service " + w.namespace + "/order")
+	w.merge("Ingress", "order-canary", `{metadata: {annotations: {nginx.ingress.kubernetes.io/canary-weight: "77"}}}`)
+	told("Ingress " + w.namespace + "/order-canary")
+	w.delete("Service", "order-canary")
+	told("Service " + w.namespace + "/order-canary")
+	w.mail.mu.Lock()
+	w.mail.arrived = nil
+	w.mail.mu.Unlock()
+	w.req.Overwrite = true
+	for _, action := range []rollout.RouteAction{rollout.RouteToStable, rollout.RouteUnpin, rollout.RouteRemoveCanary} {
+		w.req.Action, w.req.Traffic = action, strategy.Traffic{}
+		w.must(w.req)
+	}
+	require.Never(t, func() bool {
+		w.mail.mu.Lock()
+		defer w.mail.mu.Unlock()
+		return len(w.mail.arrived) > 0
+	}, 2*time.Second, tick, "%v", w.mail.arrived)
+}
