@@ -76,7 +76,7 @@ func (d *DriftDetector) wantRoutesOf(h drift.Holding) error {
 // unpin gives a Service its own selector back, if that takes ready pods and the one that it is pinned to does not, or soon may not.
 func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose bool) error {
 	live, err := d.a.get(ctx, at)
-	if err != nil || live == nil {
+	if err != nil || live == nil || d.a.repaired(at, live) != nil {
 		return err
 	}
 	b, err := traffic.Look(at.String(), live, at.borrows)
@@ -114,7 +114,7 @@ func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose
 // unroute gives the routes back that lead to a canary Service of which no pod is ready, if the Service beside it has some.
 func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string, h drift.Holding) error {
 	live, err := d.a.get(ctx, canary)
-	if err != nil || live == nil || traffic.HolderOf(live) != claim {
+	if err != nil || live == nil || traffic.HolderOf(live) != claim || d.a.repaired(canary, live) != nil {
 		return err
 	}
 	ready, err := d.a.readyPods(ctx, canary.Namespace, traffic.SelectorOf(live))

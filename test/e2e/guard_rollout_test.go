@@ -247,7 +247,12 @@ func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard
 	warnings := func(e *harness.Engine) string {
 		body, err := json.Marshal(rollout.Body(e.Apps))
 		require.NoError(t, err)
-		return string(e.Call("POST", "/api/v1/rollouts/validate", string(body)).Body)
+		var answer harness.Answer
+		require.Eventually(t, func() bool {
+			answer = e.Call("POST", "/api/v1/rollouts/validate", string(body))
+			return answer.Status == 200
+		}, harness.Patience, harness.Tick, "the check is answered")
+		return string(answer.Body)
 	}
 	require.NotContains(t, warnings(e), "guard", "its namespace wants no guard")
 	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, "nobody")
@@ -261,5 +266,5 @@ func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard
 	require.Eventually(t, func() bool {
 		return strings.Contains(warnings(stranger), "the guard "+g.Name+" of this cluster doesn't know this engine")
 	}, harness.Patience, harness.Tick, "it names the guard")
-	require.Equal(t, 422, stranger.TryStartRollout(rollout).Status)
+	require.Eventually(t, func() bool { return stranger.TryStartRollout(rollout).Status == 422 }, harness.Patience, harness.Tick, "and it is not started")
 }
