@@ -14,8 +14,8 @@ import (
 	"slipway.io/slipway/release/guard"
 )
 
-// PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of each kind; "": it serves
-// none.
+// PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of each kind; "": it
+// serves none.
 type PolicyVersions struct{ Mutating, Validating string }
 
 // policyVersions are the versions that the guard can be written in, the best first.

@@ -45,7 +45,8 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 		return err
 	}
 	v.served, v.found = versions.Mutating != "", guard.Find(objects)
-	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if v.user = ""; err == nil {
 		v.user = review.Status.UserInfo.Username
 	}
@@ -53,8 +54,8 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 	return nil
 }
 
-// guarded says what the API server does not guard of what the rollout will borrow, unless its namespace wants no guard. An engine that the guard takes for somebody else could
-// not work: that is refused.
+// guarded says what the API server does not guard of what the rollout will borrow, unless its namespace wants no guard. An engine that
+// the guard takes for somebody else could not work: that is refused.
 func (p *rolloutPreflight) guarded(ctx context.Context) error {
 	labels, known, err := p.namespaceLabels(ctx)
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {

@@ -16,8 +16,8 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// take puts rollout.AnnotationRepair on everything that the rollout has borrowed: the API server's guard then lets our edits through, and an
-// engine that is still there, or comes back, writes nothing more. Each object loses it with the write that gives it back.
+// take puts rollout.AnnotationRepair on everything that the rollout has borrowed: the API server's guard then lets our edits through, and
+// an engine that is still there, or comes back, writes nothing more. Each object loses it with the write that gives it back.
 func (r *repairer) take(ctx context.Context) error {
 	routes, err := r.hands.Borrowed(ctx, r.routeRequest(r.subject, rollout.RouteToStable))
 	if err != nil {

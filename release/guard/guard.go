@@ -1,6 +1,6 @@
 // Package guard writes the admission policies by which the API server itself keeps what a release has borrowed: somebody else's edit of a
-// borrowed field is put back to what stands, the rest of that edit goes through, and Slipway's own marks can't be edited. They are made from
-// the same tables as the code that borrows, so that no borrowed field is left out. It touches nothing.
+// borrowed field is put back to what stands, the rest of that edit goes through, and Slipway's own marks can't be edited. They are made
+// from the same tables as the code that borrows, so that no borrowed field is left out. It touches nothing.
 package guard
 
 import (

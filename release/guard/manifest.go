@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifestHead = `# The guard in the API server, as "slipway guard install" installs it by default. Generated from release/guard: don't edit it.
+const manifestHead = `# The guard in the API server, as "slipway guard install" installs it by default. Generated from release/guard.
 #
 # It needs Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command.
 `
