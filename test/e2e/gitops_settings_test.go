@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,7 +98,7 @@ func TestLongGitopsThirdImage(t *testing.T) {
 		a.rest(1)
 		a.watch.Neighbour(t)
 		a.declare(third)
-		a.neighbour.Every(time.Second)
+		a.neighbour.Sync(t)
 		status := a.WaitRollout(a.rollout.Name, "drift", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
 		t.Log(status.Reason)
 		for _, part := range []string{"image of container app (" + third + ", was registry.test/order:v2)", "by kustomize-controller", "retry", "stop"} {

@@ -22,7 +22,7 @@ import (
 // never fewer ready pods than the workload's own limits allow, and the stable Service always finds a ready pod. What a neighbour takes away with its own hands
 // is no outage of the engine's: a pod that it deletes lowers the floor by one, the canary Service or Ingress that it deletes serves nobody until it is back,
 // and nobody here deletes all pods, the stable Service or the workload, or scales to nothing. How many pods are of which version after such a deed, and how
-// the traffic is split until somebody has decided, is theirs (RolloutWatch.SomebodyElse).
+// the traffic is split until somebody has decided, is theirs (RolloutWatch.Neighbour).
 var randomDeeds = map[string]func(n *randomNeighbour){
 	"minReadySeconds": patches(`{"spec":{"minReadySeconds":null}}`, `{"spec":{"minReadySeconds":0}}`, `{"spec":{"minReadySeconds":1}}`),
 	"deadline":        patches(`{"spec":{"progressDeadlineSeconds":700}}`, `{"spec":{"progressDeadlineSeconds":null}}`),
@@ -121,7 +121,7 @@ func randomNeighbours(t *testing.T, each int) {
 
 func besideRandomNeighbours(t *testing.T, c *supervised, place cell, random *rand.Rand) {
 	t.Helper()
-	r := prepare(t, c.Engine, place, nil)
+	r := prepare(t, c.Engine, place, func(_ map[string]any, r *harness.Rollout) { r.Policy = map[string]any{"stepDeadlineSeconds": 20} })
 	n := &randomNeighbour{release: r, random: random}
 	r.watch.Neighbour(t)
 	r.StartRollout(r.rollout)
@@ -167,10 +167,13 @@ func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
 		switch {
 		case status.WaitingFor.Kind == rollout.WaitApproval:
 			verb, body = "approve", fmt.Sprintf(`{"step":%d,"gate":%q}`, status.CurrentStepIndex, status.WaitingFor.Gate)
-		case tries > 2*deedsBeside:
+		case tries > deedsBeside/2:
 			verb, body = "stop", `{"to":"stable"}`
 		default:
 			tries++
+		}
+		if verb != "approve" && r.rollout.Strategy.Style == strategy.StyleCanary {
+			r.TryKubectl("rollout", "resume", "-n", r.Apps, "deployment/"+r.rollout.Name) // it is not the release's that it is paused
 		}
 		if r.RolloutVerb(r.rollout.Name, verb, body).Status == http.StatusOK {
 			answered = fmt.Sprint(status.WaitingFor.Gate, status.WaitingFor.Kind, status.Reason)
