@@ -233,16 +233,6 @@ func staysAtRest(t task, seen Observed, surplus int32) (d NextAction, stays bool
 	return set("put its template back", t.write("put-back", nil)), stays
 }
 
-// emptied gives a Deployment without pods the stable template: a controller that is paused makes all that come of the live one.
-func emptied(seen Observed) NextAction {
-	rest := rollout.Rest{Template: seen.Saved.StableTemplate}
-	if seen.Rest != nil {
-		rest.Settings = seen.Rest.Settings
-	}
-	return set("give it the stable template while it has no pods: those that come would all be new", &workloadops.Write{Step: "empty",
-		Template: &workloadops.Template{Revision: seen.Saved.Stable}, Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
-}
-
 // surplusAtRest is how many pods beyond the size were left standing when it came to rest.
 func surplusAtRest(seen Observed) int32 {
 	if seen.Rest == nil {

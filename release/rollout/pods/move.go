@@ -272,6 +272,17 @@ func (m *move) left(settings []workloadops.Setting) map[string]json.RawMessage {
 	return fields
 }
 
+// emptied gives a workload without pods the stable template. Its controller would make all pods that come of the live one: that of a Deployment
+// which is paused, and one that takes an update for done when there are no pods to update.
+func emptied(seen Observed) NextAction {
+	rest := rollout.Rest{Template: seen.Saved.StableTemplate}
+	if seen.Rest != nil {
+		rest.Settings = seen.Rest.Settings
+	}
+	return set("give it the stable template while it has no pods: those that come would all be new", &workloadops.Write{Step: "empty",
+		Template: &workloadops.Template{Revision: seen.Saved.Stable}, Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
+}
+
 // disturbed puts back what somebody else has changed of the fields that were left at rest. A technique with settings of its own for a rest
 // sees to them in its next step.
 func (m *move) disturbed() (NextAction, bool) {

@@ -86,8 +86,10 @@ func (k partitioned) next(t task, seen Observed) NextAction {
 	switch {
 	case !t.Placed && t.Target == 0 && t.Total == 0:
 		return done("no pod is asked for yet")
-	case t.Placed && t.Size == 0:
-		return done("its partition keeps the pods that come to what it kept before")
+	case t.Size == 0 && t.Placed && !t.Request.Back:
+		return emptied(seen)
+	case t.Size == 0: // its partition keeps as many of the pods that come
+		return done("")
 	}
 	if d, holding := k.hold(t, seen); holding {
 		return d
