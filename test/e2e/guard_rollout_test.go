@@ -123,27 +123,17 @@ func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
 }
 
 // A canary goes to its end behind the guard: nothing that the engine or a native controller writes is held up. Nor does anything begin unsaid that isn't guarded.
-func TestGuardedRollouts(t *testing.T) {
-	t.Parallel()
-	e, g := harness.StartGuarded(t)
-	t.Run("InPlace", func(t *testing.T) {
-		t.Parallel()
-		goesToItsEnd(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx))
-	})
-	t.Run("Preflight", func(t *testing.T) {
-		t.Parallel()
-		saysWhatIsNotGuarded(t, e, g)
-	})
-}
-
-// The other kinds, styles and providers.
 func TestLongGuardedRollouts(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
-	for _, c := range []cell{deploymentBy(strategy.StyleCanary, harness.Gateway), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
-		{harness.StatefulSet, strategy.StylePartition, harness.Istio}, {harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
-		{harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
+	t.Run("Preflight", func(t *testing.T) {
+		t.Parallel()
+		saysWhatIsNotGuarded(t, e, g)
+	})
+	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleCanary, harness.Gateway),
+		deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), {harness.StatefulSet, strategy.StylePartition, harness.Istio},
+		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			goesToItsEnd(t, e, g, c)
@@ -159,19 +149,12 @@ func goesToItsEnd(t *testing.T, e *harness.Engine, g *harness.Guard, c cell) {
 }
 
 // With the engine dead and the guard in force, a person brings the workload home: by slipway repair, and by the commands that stand on it.
-func TestRepairBehindTheGuard(t *testing.T) {
-	t.Parallel()
-	repairGuarded(t, []guardedRepair{
-		{"repair", deploymentBy(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
-		{"recover", deploymentBy(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
-	})
-}
-
-// The other styles.
 func TestLongRepairBehindTheGuard(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	repairGuarded(t, []guardedRepair{
+		{"repair", deploymentBy(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
+		{"recover", deploymentBy(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
 		{"blue-green", deploymentBy(strategy.StyleBlueGreen, harness.Nginx), rollout.SideStable, (*release).repair},
 		{"blue-green-recover", deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), rollout.SideStable, (*release).recover},
 		{"extra", deploymentBy(strategy.StyleCanary, harness.Istio), rollout.SideNew, (*release).repair},

@@ -30,14 +30,21 @@ func stretch(c cell) func(map[string]any, *harness.Rollout) {
 // number is told as it is passed.
 func TestRolloutLastStretch(t *testing.T) {
 	t.Parallel()
+	goStretch(t, deploymentBy(strategy.StylePartition, harness.Nginx), cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider})
+}
+
+// The kinds that have a partition.
+func TestLongRolloutLastStretch(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	goStretch(t, cell{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}, cell{harness.CloneSet, strategy.StylePartition, harness.NoProvider},
+		cell{harness.AdvancedDaemonSet, strategy.StylePartition, harness.NoProvider})
+}
+
+func goStretch(t *testing.T, cells ...cell) {
+	t.Helper()
 	e := harness.Shared(t)
-	for _, c := range []cell{
-		deploymentBy(strategy.StylePartition, harness.Nginx),
-		{harness.StatefulSet, strategy.StylePartition, harness.NoProvider},
-		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
-		{harness.CloneSet, strategy.StylePartition, harness.NoProvider},
-		{harness.AdvancedDaemonSet, strategy.StylePartition, harness.NoProvider},
-	} {
+	for _, c := range cells {
 		t.Run(c.kind.Title, func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, e, c, stretch(c))
@@ -79,7 +86,8 @@ func TestRolloutLastStretchPaused(t *testing.T) {
 }
 
 // A pod of the stretch that does not start stops it within the step's deadline: the Deployment is paused, no stable pod is out of reach, and a rollback goes home.
-func TestRolloutLastStretchFails(t *testing.T) {
+func TestLongRolloutLastStretchFails(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	c := deploymentBy(strategy.StylePartition, harness.NoProvider)
