@@ -124,7 +124,7 @@ func TestTheLastHolderGivesTheRoutesBack(t *testing.T) {
 
 	held, err := a.HoldTraffic(ctx, one)
 	require.NoError(t, err)
-	require.Equal(t, "trafficrouting/"+store.Namespace()+"/mse", held.Claim)
+	require.Equal(t, "trafficrouting/"+store.Namespace()+"/mse", workloadops.ParseHolder(held.Claim).WorkflowID)
 	require.Equal(t, "mse", held.Shared.Name)
 	require.Equal(t, int64(7), held.Shared.Routings[0].GraceSeconds)
 	_, err = a.HoldTraffic(ctx, two)

@@ -91,6 +91,9 @@ func (t *routeJob) result() rollout.RouteResult {
 
 // Reconcile makes what is not made yet; a second round then finds out whether it is in effect.
 func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
+	if err := t.holds(ctx); err != nil {
+		return attempt.Next{}, err
+	}
 	message, err := actions[t.req.Action](ctx, t)
 	var f *failure.Error
 	switch {
@@ -103,6 +106,29 @@ func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return t.wait(f.Message)
 	}
 	return attempt.Next{}, err
+}
+
+// holds makes sure that the workload is still the rollout's before anything is put back that somebody else has changed or deleted. Who brings
+// it home, by hand or with slipway repair, deletes objects on which nothing can say so any more.
+func (t *routeJob) holds(ctx context.Context) error {
+	makes := t.req.Action == rollout.RoutePin || t.req.Action == rollout.RouteEnsure || t.req.Action == rollout.RouteToNew
+	own := rollout.WorkflowID(t.req.Workload.PartyOrDefault(), t.req.Workload.Namespace, t.req.Name) // not a TrafficRouting's
+	if !t.req.Overwrite || !makes || t.a.options.Repairing || workloadops.ParseHolder(t.req.Claim).WorkflowID != own {
+		return nil
+	}
+	workload, err := t.a.workload(ctx, t.req.Subject)
+	if err := t.wrote(false, err); err != nil || workload == nil {
+		return err
+	}
+	by := meta(workload).GetAnnotations()
+	switch {
+	case by[rollout.AnnotationRepair] != "":
+		return rollout.Repaired(t.req.Workload.String(), by[rollout.AnnotationRepair])
+	case by[workloadops.AnnotationClaimedBy] != t.req.Claim:
+		return failure.New(failure.ClaimLost, "%s: somebody has taken this rollout's claim away (annotation %s): its routes are left as they are",
+			t.req.Workload, workloadops.AnnotationClaimedBy)
+	}
+	return nil
 }
 
 // wait goes on looking until the deadline's end.

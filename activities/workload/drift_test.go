@@ -308,7 +308,8 @@ func TestDriftDetectorKnowsEveryKind(t *testing.T) {
 		return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: plural}
 	}
 	for _, resource := range []schema.GroupVersionResource{apps("statefulsets"), apps("daemonsets"), kruise.CloneSets, kruise.StatefulSets, kruise.DaemonSets} {
-		w.restAt(resource, 0)
+		size, _, _ := unstructured.NestedInt64(w.get(resource).Object, "spec", "replicas")
+		w.restAt(resource, int32(size))
 		w.change(resource, imageOf("other"))
 		want = append(want, "edited")
 		w.hears(resource.String(), want...)

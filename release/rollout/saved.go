@@ -66,6 +66,8 @@ type Saved struct {
 	TrafficRouting string `json:"trafficRouting,omitempty"`
 	// Retracting says that the pods were told to go back to the stable version (a rollback in batches is under way, or a rollback).
 	Retracting bool `json:"retracting,omitempty"`
+	// Homeward says under which claim, and to which version, the template was set at the end: who sets it otherwise from then on is somebody else.
+	Homeward string `json:"homeward,omitempty"`
 }
 
 // Rest is what a workload is like while a step rests.

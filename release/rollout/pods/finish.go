@@ -120,6 +120,14 @@ func (f *finish) resume() NextAction {
 			return d
 		}
 	}
+	if w.Template != nil && seen.Saved.Homeward != f.homeward() {
+		saved := *seen.Saved
+		saved.Homeward = f.homeward()
+		if w.Annotations == nil {
+			w.Annotations = map[string]string{}
+		}
+		w.Annotations[rollout.AnnotationSaved] = saved.String()
+	}
 	if !empty(w) {
 		return set("give its settings back and bring every pod to the "+string(f.req.To)+" version", w)
 	}
@@ -155,20 +163,31 @@ func (f *finish) calm() (NextAction, bool) {
 func (f *finish) template() (put *workloadops.Template, edited bool) {
 	live, saved := f.seen.Template, f.seen.Saved
 	if f.req.To == rollout.SideStable {
-		if live == saved.StableTemplate || f.tech.untouched() && live != f.ours {
+		switch {
+		case live == saved.StableTemplate || f.tech.untouched() && live != f.ours:
 			return nil, false
+		case f.told():
+			return nil, true
 		}
 		return &workloadops.Template{Revision: saved.Stable}, false
 	}
 	if live == f.ours && f.ours != "" {
 		return nil, false
 	}
-	due := live == saved.StableTemplate && (f.tech.untouched() || f.req.Template == "" || saved.Retracting)
-	if !due && !f.req.PutBack {
+	due := live == saved.StableTemplate && (f.tech.untouched() || f.req.Template == "" || saved.Retracting || f.seen.restsStable())
+	if !due && !f.req.PutBack || f.told() {
 		return nil, true
 	}
 	return &workloadops.Template{Revision: f.aim.Name}, false
 }
+
+// told says that the template was set before, on this very way home: somebody else has set it otherwise since. A person who has it put back
+// (verb retry) has it set as often as it takes until the time is up.
+func (f *finish) told() bool {
+	return f.seen.Saved.Homeward == f.homeward() && (!f.req.PutBack || f.seen.Elapsed >= deadlineOf(f.req.Subject))
+}
+
+func (f *finish) homeward() string { return f.req.Claim + " " + string(f.req.To) }
 
 // whole says whether every pod is of the one version and available, and no other is left.
 func (f *finish) whole() (progress string, whole bool) {

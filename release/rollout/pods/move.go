@@ -110,9 +110,7 @@ func (m *move) drifted() bool {
 	case m.tech.untouched():
 		return !isStable
 	}
-	// A workload that was scaled to nothing rests with the stable template.
-	empty := m.seen.Rest != nil && m.seen.Rest.Template == saved.StableTemplate
-	leaves := m.req.Back || m.req.Template == "" || saved.Retracting || empty
+	leaves := m.req.Back || m.req.Template == "" || saved.Retracting || m.seen.restsStable()
 	return !isOurs && (!isStable || !leaves)
 }
 

@@ -117,6 +117,11 @@ func (o Observed) has(s workloadops.Setting) bool {
 	return workloadops.SameJSON(s.Value, o.Settings[s.Path])
 }
 
+// restsStable says that it was left with the stable template, as a workload is that was scaled to nothing.
+func (o Observed) restsStable() bool {
+	return o.Rest != nil && o.Rest.Template == o.Saved.StableTemplate
+}
+
 // own is a field as it was before the rollout.
 func (o Observed) own(path string) json.RawMessage { return o.Saved.Settings[path] }
 

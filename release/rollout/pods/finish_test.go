@@ -1,0 +1,92 @@
+package pods_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// partlyNew is a toy Deployment that rests with two of four pods new.
+func partlyNew(t *testing.T) (*toy, pods.Technique) {
+	t.Helper()
+	w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromInt32(2), Rest: true}
+	settle(t, w, func() pods.NextAction { return pods.Move(tech, move, w.observe()) })
+	return w, tech
+}
+
+// settle lets an activity and the world move on in turn until the activity ends.
+func settle(t *testing.T, w *toy, decide func() pods.NextAction) {
+	t.Helper()
+	for range 100 {
+		d := decide()
+		require.Nil(t, d.Failure, d.Reason)
+		ended := d.Action == workloadops.ActDone || d.Action == workloadops.ActWrite && w.write(d.Write, w.generation) && d.Ends
+		w.settleAll()
+		if ended {
+			return
+		}
+	}
+	t.Fatalf("it does not come to an end: %+v", w.observe())
+}
+
+func (w *toy) settleAll() {
+	w.hear()
+	w.sync()
+	for _, s := range w.sets {
+		s.settle()
+		for i := range s.pods {
+			s.pods[i] = true
+		}
+		s.report()
+	}
+	w.hear()
+	w.report()
+}
+
+// On the way home the template is set once. Who sets it otherwise afterwards is not argued with: a person decides, and what that person asks ends with the
+// deadline.
+func TestTheWayHomeIsNoDuel(t *testing.T) {
+	t.Parallel()
+	for side, theirs := range map[rollout.Side]string{rollout.SideStable: newTemplate, rollout.SideNew: stableTemplate} {
+		w, tech := partlyNew(t)
+		if side == rollout.SideNew { // scaled to nothing, it rests with the stable template
+			w.template = stableTemplate
+			w.annotations[rollout.AnnotationRest] = rollout.Rest{Template: stableTemplate}.String()
+		}
+		req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: side, Template: newTemplate}
+		finish := func(change func(*pods.Observed)) pods.NextAction {
+			seen := w.observe()
+			if change != nil {
+				change(&seen)
+			}
+			return pods.Finish(tech, req, seen)
+		}
+		first := finish(nil)
+		require.NotNil(t, first.Write, "%s: %s", side, first.Reason)
+		require.NotNil(t, first.Write.Template, side)
+		require.True(t, w.write(first.Write, w.generation))
+		w.template = theirs
+		w.generation++
+		again := finish(nil)
+		require.NotNil(t, again.Failure, "%s: %s", side, again.Reason)
+		require.Equal(t, failure.Drift, again.Failure.Kind, side)
+
+		req.PutBack = true
+		require.NotNil(t, finish(nil).Write, "%s: a person wants it", side)
+		late := finish(func(seen *pods.Observed) { seen.Elapsed = 600 * time.Second })
+		require.NotNil(t, late.Failure, "%s: %s", side, late.Reason)
+		require.Equal(t, failure.Drift, late.Failure.Kind, "%s: the time is up", side)
+	}
+}
