@@ -71,7 +71,8 @@ func respects(t *testing.T, first, second *harness.Engine) {
 }
 
 // TestTwoEnginesStartAtOnce: both look before either has claimed. The second to claim is refused by the claim itself, and ends without a change.
-func TestTwoEnginesStartAtOnce(t *testing.T) {
+func TestLongTwoEnginesStartAtOnce(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	one, two := harness.Shared(t), harness.Start(t, harness.Options{})
 	r := prepare(t, one, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)

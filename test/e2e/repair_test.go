@@ -275,13 +275,25 @@ func (a *abandoned) commands(to rollout.Side) string {
 // A repair that is killed at any moment is finished by the next one.
 func TestRepairIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
+	repairKilled(t, map[strategy.Style]rollout.Side{strategy.StyleCanary: rollout.SideNew})
+}
+
+// The other styles.
+func TestLongRepairIsFinishedByTheNext(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	repairKilled(t, map[strategy.Style]rollout.Side{strategy.StylePartition: rollout.SideStable, strategy.StyleBlueGreen: rollout.SideStable})
+}
+
+// repairKilled has a repair killed later and later, until one comes to its end.
+func repairKilled(t *testing.T, styles map[strategy.Style]rollout.Side) {
+	t.Helper()
 	stack := harness.SharedStack(t)
-	for n, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
+	for style, to := range styles {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
 			a := abandon(t, stack, deploymentBy(style, harness.Nginx))
 			a.goTo(2, true)
-			to := []rollout.Side{rollout.SideStable, rollout.SideNew, rollout.SideStable}[n]
 			a.leaving(to)
 			for kill := 1; ; kill++ {
 				require.Less(t, kill, 100, "it never ends")

@@ -23,7 +23,7 @@ import (
 // of a Deployment both ways.
 func TestRolloutRepair(t *testing.T) {
 	t.Parallel()
-	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%8 == 0 })
+	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%12 == 0 })
 }
 
 // As many again, by the commands of the annotation.

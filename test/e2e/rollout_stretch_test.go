@@ -63,7 +63,8 @@ func goStretch(t *testing.T, cells ...cell) {
 }
 
 // A person who pauses the stretch stops it where it is: the Deployment is paused, and the pods that its own controller has surged stay. Resumed it goes on.
-func TestRolloutLastStretchPaused(t *testing.T) {
+func TestLongRolloutLastStretchPaused(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	c := deploymentBy(strategy.StylePartition, harness.NoProvider)

@@ -44,51 +44,42 @@ func TestRolloutStop(t *testing.T) {
 				r.MustVerb(r.rollout.Name, "stop", `{"to":"new","reason":"no time to wait"}`)
 				r.endsNew()
 			})
-			bringFrozenHome(t, e, c, func(again bool) bool {
-				return again == (c.style == strategy.StyleBlueGreen) && c.style != strategy.StylePartition
-			})
 		}
 	})
 }
 
-// What TestRolloutStop leaves out of what becomes of a frozen split.
+// What becomes of a frozen split.
 func TestLongRolloutStop(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	t.Run("styles", func(t *testing.T) {
 		for _, c := range styles {
-			bringFrozenHome(t, e, c, func(again bool) bool {
-				return again != (c.style == strategy.StyleBlueGreen) || c.style == strategy.StylePartition
-			})
+			bringFrozenHome(t, e, c)
 		}
 	})
 }
 
 // bringFrozenHome has a rollout stop where it is, and then rolled back, or released again.
-func bringFrozenHome(t *testing.T, e *harness.Engine, c cell, takes func(again bool) bool) {
+func bringFrozenHome(t *testing.T, e *harness.Engine, c cell) {
 	t.Helper()
-	if takes(false) {
-		t.Run(string(c.style)+"/frozen, then rolled back", func(t *testing.T) {
-			t.Parallel()
-			r := frozen(t, e, c)
-			r.verb("rollback", `{"actor":"bob","reason":"brought home"}`)
-			r.WaitRollout(r.rollout.Name, "rolled back", func(s rollout.Status) bool { return s.Phase == rollout.PhaseRolledBack })
-			r.endsStable()
-		})
-	}
-	if takes(true) {
-		t.Run(string(c.style)+"/frozen, then released again", func(t *testing.T) {
-			t.Parallel()
-			r := frozen(t, e, c)
-			r.rollout.Image = "registry.test/order:v3"
-			r.watch.GoTo(t, 1)
-			r.StartRollout(r.rollout)
-			r.WaitRollout(r.rollout.Name, "the new one", func(s rollout.Status) bool { return s.Phase == rollout.PhaseProgressing })
-			r.approveAll(1)
-			r.endsNew()
-		})
-	}
+	t.Run(string(c.style)+"/frozen, then rolled back", func(t *testing.T) {
+		t.Parallel()
+		r := frozen(t, e, c)
+		r.verb("rollback", `{"actor":"bob","reason":"brought home"}`)
+		r.WaitRollout(r.rollout.Name, "rolled back", func(s rollout.Status) bool { return s.Phase == rollout.PhaseRolledBack })
+		r.endsStable()
+	})
+	t.Run(string(c.style)+"/frozen, then released again", func(t *testing.T) {
+		t.Parallel()
+		r := frozen(t, e, c)
+		r.rollout.Image = "registry.test/order:v3"
+		r.watch.GoTo(t, 1)
+		r.StartRollout(r.rollout)
+		r.WaitRollout(r.rollout.Name, "the new one", func(s rollout.Status) bool { return s.Phase == rollout.PhaseProgressing })
+		r.approveAll(1)
+		r.endsNew()
+	})
 }
 
 // frozen is a rollout that was stopped where it rests at step 2: the split, the traffic and what was saved stay, the claim does not.
