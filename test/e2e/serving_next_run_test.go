@@ -32,10 +32,15 @@ func TestServingUpdateGoesOnInANewRun(t *testing.T) {
 	require.Equal(t, op.RunID, u.runOf(op.WorkflowID))
 	// The server suggests a new run at 4 MiB.
 	noise := serving.PresenceSignal{Queue: "of nobody", Unreachable: strings.Repeat("x", 256<<10)}
-	for range 18 {
+	signal := func() {
 		require.NoError(t, u.Workflows.SignalWorkflow(context.Background(), op.WorkflowID, "", serving.SignalPresence, noise))
 	}
-	require.Eventually(t, func() bool { return u.runOf(op.WorkflowID) != op.RunID }, harness.Patience, harness.Tick, "it goes on in a new run")
+	for range 18 {
+		signal()
+	}
+	noise.Unreachable = ""
+	// Signals that arrive while a workflow task runs are not counted yet in the task that follows: it takes one more.
+	require.Eventually(t, func() bool { signal(); return u.runOf(op.WorkflowID) != op.RunID }, harness.Patience, harness.Tick, "it goes on in a new run")
 	require.Equal(t, serving.WaitApproval, u.waitsFor(op.WorkflowID), "lists know whom it waits for")
 	releases := u.waitHistory("long", 2, serving.StateProgressing)
 	require.NotNil(t, releases[0].WaitingFor, "the history asks the run that is there: %+v", releases[0])
