@@ -161,21 +161,21 @@ func (d *dock) home(image string, size int) {
 	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
-// eachKind goes through two kinds in `make test`, a native one and one of Kruise's, and through all six in `make test-soak`. The turn says
-// which two: between them the tests meet every kind four times.
+// eachKind goes through one kind in `make test`, another in `make test-long`, a native one and one of Kruise's between them, and through all six in
+// `make test-soak`. The turn says which: the tests of a run meet every kind twice.
 func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
-	half := len(releasables) / 2
+	if strings.HasPrefix(t.Name(), "TestLong") {
+		turn += len(releasables) / 2
+	}
 	for i, k := range releasables {
-		if i%half != turn%half && !strings.HasPrefix(t.Name(), "TestSoak") {
-			continue
+		if i == turn%len(releasables) || strings.HasPrefix(t.Name(), "TestSoak") {
+			t.Run(k.title, func(t *testing.T) { test(t, k) })
 		}
-		t.Run(k.title, func(t *testing.T) { test(t, k) })
 	}
 }
 
-// TestSoakKinds has every kind in every test of kinds.
-func TestSoakKinds(t *testing.T) {
-	harness.Soak(t)
+func everyTestOfKinds(t *testing.T) {
+	t.Helper()
 	for name, test := range map[string]func(*testing.T){
 		"StepByStep": TestKindsStepByStep, "RollBackFromEachStep": TestKindsRollBackFromEachStep, "ComeBackFromABadImage": TestKindsComeBackFromABadImage,
 		"AtRestTakeNoReadyPod": TestKindsAtRestTakeNoReadyPod, "GoBackInBatches": TestKindsGoBackInBatches,
@@ -185,6 +185,18 @@ func TestSoakKinds(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
+}
+
+// TestLongKinds has another kind in every test of kinds.
+func TestLongKinds(t *testing.T) {
+	harness.Long(t)
+	everyTestOfKinds(t)
+}
+
+// TestSoakKinds has every kind in every test of kinds.
+func TestSoakKinds(t *testing.T) {
+	harness.Soak(t)
+	everyTestOfKinds(t)
 }
 
 var quarterSteps = []struct {

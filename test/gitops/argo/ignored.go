@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -13,15 +12,8 @@ import (
 // ignored are the fields of an Application's ignoreDifferences, by kind, as JSON pointers. Argo CD has that outside of its library, as a normalizer.
 type ignored map[string][]string
 
-// add takes a kind and a pointer: Deployment/spec/paused.
-func (all ignored) add(field string) error {
-	kind, pointer, found := strings.Cut(field, "/")
-	if !found {
-		return fmt.Errorf("%q is no kind and field", field)
-	}
-	all[kind] = append(all[kind], "/"+pointer)
-	return nil
-}
+// Ignore takes one of them: ignoreDifferences with RespectIgnoreDifferences=true.
+func (all ignored) Ignore(kind, pointer string) { all[kind] = append(all[kind], pointer) }
 
 // Normalize takes them out of an object before it is compared.
 func (all ignored) Normalize(o *unstructured.Unstructured) error {

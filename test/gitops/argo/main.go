@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/diff"
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/health"
@@ -16,7 +15,6 @@ import (
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/utils/tracing"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -24,21 +22,9 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "whose cluster")
-	manifest := flag.String("manifest", "", "what the objects are to be: a JSON List")
-	serverSide := flag.Bool("server-side", false, "syncs with ServerSideApply=true")
 	a := &argo{kubectl: &kube.KubectlCmd{Log: logr.Discard(), Tracer: tracing.NopTracer{}}, ignored: ignored{}}
-	flag.Func("ignore", "ignoreDifferences with RespectIgnoreDifferences=true: a field like Deployment/spec/paused; can be repeated", a.ignored.add)
-	flag.Parse()
-	a.serverSide = *serverSide
-	err := a.open(*kubeconfig)
-	if err == nil {
-		err = round.Serve(a, *manifest, os.Stdin, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	flag.BoolVar(&a.serverSide, "server-side", false, "syncs with ServerSideApply=true")
+	round.Main(a)
 }
 
 // manager is the field manager of the controller.
@@ -50,10 +36,11 @@ type argo struct {
 	kubectl    *kube.KubectlCmd
 	options    []diff.Option
 	serverSide bool
-	ignored    ignored
+	ignored
 }
 
-func (a *argo) open(kubeconfig string) (err error) {
+// Open reads the cluster's schema.
+func (a *argo) Open(kubeconfig string) (err error) {
 	if a.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 		return err
 	}
@@ -67,11 +54,7 @@ func (a *argo) open(kubeconfig string) (err error) {
 
 // Sync syncs when something differs.
 func (a *argo) Sync(objects []round.Object) ([]round.Result, error) {
-	found, err := a.find(objects)
-	if err != nil {
-		return nil, err
-	}
-	diffs, err := a.compare(found)
+	found, diffs, err := a.compare(objects)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +68,7 @@ func (a *argo) Sync(objects []round.Object) ([]round.Result, error) {
 
 // Diff says what differs.
 func (a *argo) Diff(objects []round.Object) ([]round.Result, error) {
-	found, err := a.find(objects)
-	if err != nil {
-		return nil, err
-	}
-	diffs, err := a.compare(found)
+	found, diffs, err := a.compare(objects)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +83,7 @@ func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
 	}
 	var all []round.Result
 	for i, live := range found.Live {
-		r := round.Result{Object: name(found.Target[i]), Said: "no health"}
+		r := round.Result{Object: round.Name(found.Target[i]), Said: "no health"}
 		if live != nil {
 			h, err := health.GetResourceHealth(live, nil)
 			if err != nil {
@@ -122,11 +101,7 @@ func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
 // find reads what is there of the manifest's objects.
 func (a *argo) find(objects []round.Object) (sync.ReconciliationResult, error) {
 	var found sync.ReconciliationResult
-	for _, raw := range objects {
-		target := &unstructured.Unstructured{}
-		if err := target.UnmarshalJSON(raw); err != nil {
-			return found, err
-		}
+	for _, target := range objects {
 		live, err := a.kubectl.GetResource(context.Background(), a.config, target.GroupVersionKind(), target.GetName(), target.GetNamespace())
 		if apierrors.IsNotFound(err) {
 			live, err = nil, nil
@@ -139,9 +114,14 @@ func (a *argo) find(objects []round.Object) (sync.ReconciliationResult, error) {
 	return found, nil
 }
 
-func (a *argo) compare(found sync.ReconciliationResult) (*diff.DiffResultList, error) {
+func (a *argo) compare(objects []round.Object) (sync.ReconciliationResult, *diff.DiffResultList, error) {
+	found, err := a.find(objects)
+	if err != nil {
+		return found, nil, err
+	}
 	options := append([]diff.Option{diff.WithStructuredMergeDiff(a.serverSide)}, a.options...)
-	return diff.DiffArray(found.Target, found.Live, options...)
+	diffs, err := diff.DiffArray(found.Target, found.Live, options...)
+	return found, diffs, err
 }
 
 // sync is one operation of the controller.
@@ -167,7 +147,7 @@ func (a *argo) sync(found sync.ReconciliationResult) error {
 func results(found sync.ReconciliationResult, diffs *diff.DiffResultList) []round.Result {
 	var all []round.Result
 	for i, d := range diffs.Diffs {
-		r := round.Result{Object: name(found.Target[i]), Changed: d.Modified}
+		r := round.Result{Object: round.Name(found.Target[i]), Changed: d.Modified}
 		if d.Modified {
 			r.Said = fmt.Sprintf("from %s to %s", d.NormalizedLive, d.PredictedLive)
 		}
@@ -175,5 +155,3 @@ func results(found sync.ReconciliationResult, diffs *diff.DiffResultList) []roun
 	}
 	return all
 }
-
-func name(o *unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetName() }

@@ -4,10 +4,7 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/fluxcd/pkg/ssa"
@@ -15,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,20 +20,8 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "whose cluster")
-	manifest := flag.String("manifest", "", "what the objects are to be: a JSON List")
-	f := &flux{}
-	flag.Func("ignore", "a rule of the Kustomization's spec.ignore: a field like Deployment/spec/paused; can be repeated", f.ignore)
-	flag.Parse()
 	log.SetLogger(logr.Discard())
-	err := f.open(*kubeconfig)
-	if err == nil {
-		err = round.Serve(f, *manifest, os.Stdin, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	round.Main(&flux{})
 }
 
 // The names of the controller's API group, under which its labels and its settings for one object are.
@@ -52,7 +36,8 @@ type flux struct {
 	ignored []jsondiff.IgnoreRule
 }
 
-func (f *flux) open(kubeconfig string) error {
+// Open makes the client.
+func (f *flux) Open(kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -65,13 +50,9 @@ func (f *flux) open(kubeconfig string) error {
 	return nil
 }
 
-func (f *flux) ignore(field string) error {
-	kind, path, found := strings.Cut(field, "/")
-	if !found {
-		return fmt.Errorf("%q is no kind and field", field)
-	}
-	f.ignored = append(f.ignored, jsondiff.IgnoreRule{Paths: []string{"/" + path}, Selector: &jsondiff.Selector{Kind: kind}})
-	return nil
+// Ignore takes a rule of the Kustomization's spec.ignore.
+func (f *flux) Ignore(kind, pointer string) {
+	f.ignored = append(f.ignored, jsondiff.IgnoreRule{Paths: []string{pointer}, Selector: &jsondiff.Selector{Kind: kind}})
 }
 
 // Sync applies what differs.
@@ -90,11 +71,7 @@ func (f *flux) Sync(objects []round.Object) ([]round.Result, error) {
 		},
 		Exclusions: map[string]string{setSSA: "Merge"},
 	}
-	all, err := f.owned(objects)
-	if err != nil {
-		return nil, err
-	}
-	set, err := f.manager.ApplyAllStaged(context.Background(), all, options)
+	set, err := f.manager.ApplyAllStaged(context.Background(), f.owned(objects), options)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +84,10 @@ func (f *flux) Sync(objects []round.Object) ([]round.Result, error) {
 
 // Diff asks the API server what an apply would change.
 func (f *flux) Diff(objects []round.Object) ([]round.Result, error) {
-	all, err := f.owned(objects)
-	if err != nil {
-		return nil, err
-	}
 	options := ssa.DefaultDiffOptions()
 	options.DriftIgnoreRules = f.ignored
 	var results []round.Result
-	for _, object := range all {
+	for _, object := range f.owned(objects) {
 		entry, live, merged, err := f.manager.Diff(context.Background(), object, options)
 		if err != nil {
 			return nil, err
@@ -130,12 +103,8 @@ func (f *flux) Diff(objects []round.Object) ([]round.Result, error) {
 
 // Health is what the controller waits for, with spec.wait or healthChecks.
 func (f *flux) Health(objects []round.Object) ([]round.Result, error) {
-	all, err := f.owned(objects)
-	if err != nil {
-		return nil, err
-	}
 	var results []round.Result
-	for _, object := range all {
+	for _, object := range f.owned(objects) {
 		live := object.DeepCopy()
 		if err := f.manager.Client().Get(context.Background(), client.ObjectKeyFromObject(object), live); err != nil {
 			return nil, err
@@ -144,23 +113,15 @@ func (f *flux) Health(objects []round.Object) ([]round.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, round.Result{Object: object.GetKind() + "/" + object.GetName(), Said: string(found.Status) + ": " + found.Message})
+		results = append(results, round.Result{Object: round.Name(object), Said: string(found.Status) + ": " + found.Message})
 	}
 	return results, nil
 }
 
-// owned are the objects with the labels by which the controller knows them.
-func (f *flux) owned(objects []round.Object) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	for _, raw := range objects {
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(raw); err != nil {
-			return nil, err
-		}
-		all = append(all, object)
-	}
-	f.manager.SetOwnerLabels(all, "shop", "flux-system")
-	return all, nil
+// owned gives the objects the labels by which the controller knows them.
+func (f *flux) owned(objects []round.Object) []round.Object {
+	f.manager.SetOwnerLabels(objects, "shop", "flux-system")
+	return objects
 }
 
 func result(e ssa.ChangeSetEntry) round.Result {

@@ -9,13 +9,17 @@ package round
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Object is an object of the manifest, as it stands there.
-type Object = json.RawMessage
+type Object = *unstructured.Unstructured
 
 // Result is what a round made of one object.
 type Result struct {
@@ -36,13 +40,42 @@ type Answer struct {
 
 // Controller does a round.
 type Controller interface {
+	// Ignore takes a field of a kind's objects that is to be left as it is, as a JSON pointer.
+	Ignore(kind, pointer string)
+	Open(kubeconfig string) error
 	Sync(objects []Object) ([]Result, error)
 	Diff(objects []Object) ([]Result, error)
 	Health(objects []Object) ([]Result, error)
 }
 
-// Serve does rounds until the input ends.
-func Serve(c Controller, manifest string, in io.Reader, out io.Writer) error {
+// Main is the program of a controller. The flags that are its own are declared by then.
+func Main(c Controller) {
+	kubeconfig := flag.String("kubeconfig", "", "whose cluster")
+	manifest := flag.String("manifest", "", "what the objects are to be: a JSON List")
+	flag.Func("ignore", "a field that the controller is told to ignore, like Deployment/spec/paused; can be repeated", func(field string) error {
+		kind, pointer, found := strings.Cut(field, "/")
+		if !found {
+			return fmt.Errorf("%q is no kind and field", field)
+		}
+		c.Ignore(kind, "/"+pointer)
+		return nil
+	})
+	flag.Parse()
+	err := c.Open(*kubeconfig)
+	if err == nil {
+		err = serve(c, *manifest, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Name is how a Result calls an object.
+func Name(o Object) string { return o.GetKind() + "/" + o.GetName() }
+
+// serve does rounds until the input ends.
+func serve(c Controller, manifest string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	write := json.NewEncoder(out)
 	for lines.Scan() {
