@@ -39,6 +39,8 @@ type DriftDetector struct {
 	watches map[scope]*kube.SharedWatch
 	// gone are objects that have left the watch and have not been looked for yet.
 	gone map[place]*lent
+	// found are borrowed Services that stood there when the watch began: what was deleted beside them until then has not been looked for yet.
+	found map[place]bool
 	// owed is what rollouts have not been told yet of what was done for them, by claim.
 	owed map[string][]rollout.Observed
 }
@@ -52,7 +54,7 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 	d := &DriftDetector{
 		a: a, holdings: holdings, temporal: temporal, shelters: drift.NewQueue[string](), ctx: ctx, cancel: cancel, more: make(chan struct{}, 1),
 		kinds: map[schema.GroupVersionResource]drift.Kind{}, watches: map[scope]*kube.SharedWatch{}, gone: map[place]*lent{},
-		owed: map[string][]rollout.Observed{},
+		found: map[place]bool{}, owed: map[string][]rollout.Observed{},
 	}
 	d.teller = drift.NewTeller(temporal, a.options.Parties, a.options.Logger, d.compare)
 	for _, k := range []kind{services, ingresses, httpRoutes, {name: "EndpointSlice", gvr: endpointSlices}} {
@@ -100,7 +102,15 @@ func (d *DriftDetector) hear() cache.ResourceEventHandler {
 			}
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }, DeleteFunc: func(obj any) {
+	add := func(obj any, atBegin bool) {
+		if l, ok := obj.(*lent); ok && atBegin && l.borrowed && l.kind.Resource == services.gvr {
+			d.mu.Lock()
+			d.found[l.place()] = true
+			d.mu.Unlock()
+		}
+		look(obj)
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { look(obj) }, DeleteFunc: func(obj any) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj
 		}

@@ -74,6 +74,8 @@ type watched struct {
 	mail *mailbox
 	held *held
 	req  rollout.RouteRequest
+	// stop ends the watch.
+	stop func()
 }
 
 func newWatched(t *testing.T) *watched {
@@ -86,13 +88,20 @@ func newWatched(t *testing.T) *watched {
 	w := &watched{bench: b, mail: &mailbox{}, req: b.request(rollout.RoutePin, routing)}
 	w.req.Claim = "rollout/default/" + b.namespace + "/order@run-1"
 	w.held = &held{holding: drift.Holding{Workload: w.req.Workload, Claim: w.req.Claim, Routings: w.req.Routings, Services: true}}
-	d := traffic.NewDriftDetector(b.acts, w.held, w.mail)
-	require.NoError(t, d.Start(t.Context()))
-	t.Cleanup(func() { require.NoError(t, d.Stop(context.Background())) })
+	w.watch()
 	w.must(w.req)
 	w.req.Action, w.req.Traffic = rollout.RouteEnsure, weight(20)
 	w.must(w.req)
 	return w
+}
+
+// watch begins to watch.
+func (w *watched) watch() {
+	w.t.Helper()
+	d := traffic.NewDriftDetector(w.acts, w.held, w.mail)
+	require.NoError(w.t, d.Start(w.t.Context()))
+	w.stop = sync.OnceFunc(func() { require.NoError(w.t, d.Stop(context.Background())) })
+	w.t.Cleanup(w.stop)
 }
 
 func (w *watched) pinned() bool {
@@ -182,4 +191,15 @@ func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
 		defer w.mail.mu.Unlock()
 		return len(w.mail.arrived) > 0
 	}, 2*time.Second, tick, "%v", w.mail.arrived)
+}
+
+// A canary Service that is deleted while no worker watches leaves no event. The next worker tells of it.
+func TestACanaryServiceThatWentUnseenIsMissed(t *testing.T) {
+	w := newWatched(t)
+	w.stop()
+	require.NoError(t, w.kube.CoreV1().Services(w.namespace).Delete(t.Context(), "order-canary", metav1.DeleteOptions{}))
+	canary := "Service " + w.namespace + "/order-canary"
+	require.False(t, w.mail.told(rollout.ObservedRoutes, canary), "nobody watched")
+	w.watch()
+	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, canary) }, patience, tick)
 }

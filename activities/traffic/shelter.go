@@ -33,6 +33,9 @@ func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
 		if !drift.MayHold(d.a.options.Parties, claim, at.Namespace) {
 			continue
 		}
+		if err := d.missed(ctx, service, h); err != nil {
+			return err
+		}
 		loose := service.borrowed && h.Loose
 		if !loose && d.served(at) {
 			continue
@@ -53,6 +56,38 @@ func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
 		}
 	}
 	return d.tellOwed(ctx, claim)
+}
+
+// missed looks once for the canary Service beside a Service that was pinned when the watch began: if somebody has deleted it while nobody watched, no event tells.
+func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holding) error {
+	d.mu.Lock()
+	look := d.found[stable.place()]
+	d.mu.Unlock()
+	if !look || h.Claim == "" { // not until it is known what the rollout holds
+		return nil
+	}
+	for _, r := range h.Routings {
+		if r.Service != stable.Name || !h.Services {
+			continue
+		}
+		at := services.at(stable.Namespace, r.CanaryService())
+		live, err := d.a.get(ctx, at)
+		if err != nil {
+			return err
+		}
+		if live == nil {
+			left := &lent{kind: stable.kind, claim: stable.claim}
+			left.Namespace, left.Name = at.Namespace, at.Name
+			d.mu.Lock()
+			d.gone[at] = left
+			d.mu.Unlock()
+			d.teller.Look(at)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.found, stable.place())
+	return nil
 }
 
 // wantRoutesOf has the kinds watched that a rollout routes by beyond those that are watched anyway.

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
@@ -73,10 +71,7 @@ func guardedWithoutTheEngine(t *testing.T, cells []cell, tools ...harness.Tool) 
 		a.neighbour.Every(time.Second)
 	}
 	for row, a := range rows {
-		rounds := a.neighbour.Rounds()
-		require.Eventually(t, func() bool { return a.neighbour.Rounds() > rounds+2 }, harness.Patience, harness.Tick, "%s: three rounds", row)
-		a.neighbour.Pause()
-		a.watch.WaitStill(t)
+		a.threeRounds(row)
 		a.watch.RequirePromises(t)
 	}
 }

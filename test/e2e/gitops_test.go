@@ -93,6 +93,15 @@ func (a *among) declare(image string) {
 	a.neighbour.Declare(a.t, harness.WithImage(a.manifest, image))
 }
 
+// threeRounds has the neighbour go round three times more, and then waits until nothing moves.
+func (a *among) threeRounds(row string) {
+	a.t.Helper()
+	rounds := a.neighbour.Rounds()
+	require.Eventually(a.t, func() bool { return a.neighbour.Rounds() > rounds+2 }, harness.Patience, harness.Tick, "%s: three rounds", row)
+	a.neighbour.Pause()
+	a.watch.WaitStill(a.t)
+}
+
 // along approves each step until the rollout is over, or waits for somebody to decide.
 func (a *among) along() rollout.Status {
 	a.t.Helper()
@@ -244,10 +253,7 @@ func withoutTheEngine(t *testing.T, tools ...harness.Tool) {
 		a.neighbour.Every(time.Second)
 	}
 	for row, a := range rows {
-		rounds := a.neighbour.Rounds()
-		require.Eventually(t, func() bool { return a.neighbour.Rounds() > rounds+2 }, harness.Patience, harness.Tick, "%s: three rounds", row)
-		a.neighbour.Pause()
-		a.watch.WaitStill(t)
+		a.threeRounds(row)
 		require.Contains(t, []observer.Count{{Stable: 2, StableReady: 2, New: 2, NewReady: 2}, {Stable: 2, StableReady: 2, New: 3, NewReady: 3},
 			{Stable: 3, StableReady: 3, New: 2, NewReady: 2}}, a.watch.Count(t), "%s: no pod moves", row)
 		require.LessOrEqual(t, a.watch.Made(t), made[row]+1, "%s: no pod is made anew", row)

@@ -131,8 +131,8 @@ type stepState struct {
 	reach   func(r *release)
 	// moves says that pods are on their way, and the release comes to rest, or to its end, by itself.
 	moves bool
-	// back says that it is on its way back already.
-	back bool
+	// back and through say that it is on its way to its end already.
+	back, through bool
 	// fits says for which cells there is the state; nil: for all.
 	fits func(c cell) bool
 }
@@ -152,19 +152,37 @@ var stepStates = map[string]stepState{
 		r.MustVerb(r.rollout.Name, "pause", "")
 		r.waitFor(rollout.WaitResume)
 	}},
+	// No further pod can be made, and no new one becomes ready where an old one goes for it: the step fails at its deadline.
 	"Failed": {
-		prepare: func(object map[string]any, r *harness.Rollout) { r.Policy = map[string]any{"stepDeadlineSeconds": 8} },
-		// No further pod can be made: the step fails at its deadline.
+		prepare: func(_ map[string]any, r *harness.Rollout) {
+			r.Policy = map[string]any{"stepDeadlineSeconds": 8}
+			if r.Strategy.Style == strategy.StylePartition {
+				r.Image = "registry.test/order:bad"
+			}
+		},
 		reach: func(r *release) {
-			r.rest(1)
-			r.quota(r.ReadyPods(r.rollout.Name))
-			r.approve(1)
+			if r.rollout.Strategy.Style != strategy.StylePartition {
+				r.rest(1)
+				r.quota(r.ReadyPods(r.rollout.Name))
+				r.approve(1)
+			}
 			r.WaitRollout(r.rollout.Name, "failed", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
 		},
-		fits: func(c cell) bool { return c.style != strategy.StylePartition },
 	},
 	"Moving": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) }, moves: true,
 		reach: func(r *release) { r.approve(1); r.underWay(2) }},
+	"Finishing": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) }, moves: true, through: true,
+		reach: func(r *release) {
+			last := len(r.rollout.Strategy.Steps)
+			r.approve(1)
+			r.approve(2)
+			if r.waits(last) {
+				r.approve(last)
+			}
+			r.WaitRollout(r.rollout.Name, "on its way to the end", func(s rollout.Status) bool {
+				return s.FinalisingStep != "" || s.Phase.Final() || !r.waits(last) && s.CurrentStepState == rollout.StateUpgrade && s.CurrentStepIndex == last
+			})
+		}},
 	"RollingBack": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) }, moves: true, back: true,
 		reach: func(r *release) {
 			r.approve(1)
@@ -313,12 +331,16 @@ func (r row) run(t *testing.T, e *harness.Engine) {
 	rel.watch.SomebodyElse(t)
 	if !r.does(rel, kind, name) {
 		rel.MustVerb(rel.rollout.Name, "stop", "")
-		rel.endsStableAfter(r)
+		rel.endsStableAfter()
 		return
 	}
 	theirs := rel.written(kind, name, r.field)
-	if state.back {
-		rel.endsStableAfter(r)
+	switch {
+	case state.back:
+		rel.endsStableAfter()
+		return
+	case state.through:
+		rel.endsEitherWay()
 		return
 	}
 	status := rel.WaitRollout(rel.rollout.Name, "put back, or waiting for a person", func(s rollout.Status) bool {
@@ -336,7 +358,7 @@ func (r row) run(t *testing.T, e *harness.Engine) {
 	rel.watch.WaitStill(t)
 	rel.watch.RequirePromises(t)
 	rel.MustVerb(rel.rollout.Name, "rollback", "")
-	rel.endsStableAfter(r)
+	rel.endsStableAfter()
 }
 
 // harmless is what nothing has to follow from: an autoscaler that is gone scales nothing.
@@ -402,8 +424,22 @@ func (r *release) written(kind schema.GroupVersionResource, name, field string) 
 	return map[string]any{"spec": spec, "weight": o.GetAnnotations()["nginx.ingress.kubernetes.io/canary-weight"]}
 }
 
+// endsEitherWay waits for the end at the new version, or for a person, who then goes back.
+func (r *release) endsEitherWay() {
+	r.t.Helper()
+	status := r.WaitRollout(r.rollout.Name, "the end, or a person", func(s rollout.Status) bool { return s.Phase.Final() || r.heldByThem(s) })
+	if status.Phase.Final() {
+		require.Equal(r.t, rollout.PhaseHealthy, status.Phase, status.Reason)
+		r.watch.RequirePromises(r.t)
+		r.watch.RequireNothingOfOurs(r.t)
+		return
+	}
+	r.MustVerb(r.rollout.Name, "rollback", "")
+	r.endsStableAfter()
+}
+
 // endsStableAfter waits for the end at the stable version. What somebody else has deleted of theirs is not there.
-func (r *release) endsStableAfter(one row) {
+func (r *release) endsStableAfter() {
 	r.t.Helper()
 	r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
 	r.watch.RequirePromises(r.t)

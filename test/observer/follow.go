@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // RolloutWatch observes one rollout, from before it is started.
@@ -128,6 +130,14 @@ func (w *RolloutWatch) Count(t *testing.T) Count {
 	c, extra := now.count(w.asked.Workload, w.stable), now.count(w.asked.extra(), "")
 	c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	return c
+}
+
+// Requests says which shares of requests like any other to the first routing's Service arrive at the new version now, and meet nobody, in percent.
+func (w *RolloutWatch) Requests(t *testing.T) (toNew, nowhere float64) {
+	t.Helper()
+	now, err := newScene().split(w.now(t), w.stable, w.asked.Routings[0], strategy.Match{})
+	require.NoError(t, err)
+	return now.New, now.Nowhere
 }
 
 // Made is how many pods of the workload itself were made since the observer began.
