@@ -157,7 +157,7 @@ func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
 				return s.Phase.Final()
 			}
 			kind := s.WaitingFor.Kind
-			return (kind == rollout.WaitDrift || kind == rollout.WaitResume || kind == rollout.WaitApproval) && fmt.Sprint(s.WaitingFor.Gate, kind, s.Reason) != answered
+			return (kind == rollout.WaitDrift || kind == rollout.WaitResume || kind == rollout.WaitApproval) && visitOf(s) != answered
 		})
 		if status.Phase.Final() {
 			<-done
@@ -176,8 +176,11 @@ func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
 			r.TryKubectl("rollout", "resume", "-n", r.Apps, "deployment/"+r.rollout.Name) // it is not the release's that it is paused
 		}
 		if r.RolloutVerb(r.rollout.Name, verb, body).Status == http.StatusOK {
-			answered = fmt.Sprint(status.WaitingFor.Gate, status.WaitingFor.Kind, status.Reason)
+			answered = visitOf(status)
 		}
 		require.Less(r.t, tries, 50)
 	}
 }
+
+// visitOf tells one wait for a person from others: what fails twice for the same reason waits twice.
+func visitOf(s rollout.Status) string { return fmt.Sprint(s.WaitingFor.Gate, s.WaitingFor.Kind, s.WaitingFor.Since) }

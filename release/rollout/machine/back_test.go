@@ -139,11 +139,8 @@ func TestAHintOutlivesTroubleOfTheSystem(t *testing.T) {
 	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 	w.fail(failure.Unreachable, "party alice does not answer")
 	a = w.acts()
-	require.Equal(t, rollout.RouteEnsure, a.Route.Action)
-	w.do(a)
-	a = w.acts()
 	require.Equal(t, ActMove, a.Kind)
-	require.True(t, a.Move.Look, "somebody's edit is looked at when the step rests")
+	require.True(t, a.Move.Look, "somebody's edit is looked at before its pods are routed to")
 }
 
 // acts is the next thing that is done, after the pauses before it.

@@ -41,6 +41,7 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 		return
 	}
 	m.s.Observed = true
+	m.stopRouting()
 	if o.What != rollout.ObservedSettings || m.disputed() {
 		return
 	}
@@ -175,9 +176,24 @@ func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now
 	}
 }
 
-// lookAgain has the pods looked at when a step rests and a hint came meanwhile.
+// stopRouting stops the routes that are being made for a step's pods: those may be others by now, or fewer than the size asks for. Routes
+// would wait until the deadline for pods that somebody else's edit has taken.
+func (m *Machine) stopRouting() {
+	a := m.running
+	if a != nil && a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure && !a.restores && m.routing() {
+		m.interrupted = true
+	}
+}
+
+// routing says that a step's pods are there and its routes are next; not so once those are to be put back over somebody else's.
+func (m *Machine) routing() bool {
+	return m.s.Stage == stageSteps && m.s.Status.CurrentStepState == rollout.StateTrafficRouting && !m.s.PutBack
+}
+
+// lookAgain has the pods looked at when a hint came meanwhile, before they are routed to and when a step rests.
 func (m *Machine) lookAgain() bool {
-	again := m.s.Observed && m.s.Check == checkNone && m.s.Status.CurrentStepState == rollout.StatePaused
+	there := m.s.Status.CurrentStepState == rollout.StatePaused || m.routing()
+	again := m.s.Observed && m.s.Check == checkNone && there
 	if again {
 		m.s.Observed, m.s.Check = false, checkLook
 	}

@@ -26,7 +26,7 @@ type Failure struct {
 type trouble struct {
 	Kind    failure.Kind `json:"kind"`
 	Message string       `json:"message"`
-	// Pods says that it was found on the workload itself rather than on what routes to it.
+	// Pods says that it was found on the workload itself, or on its pods, rather than on what routes to it.
 	Pods bool `json:"pods,omitempty"`
 }
 
@@ -111,7 +111,8 @@ func (m *Machine) trouble(a Action, f Failure, now time.Time) {
 		m.rollBack(now)
 		return
 	}
-	m.s.Trouble = &trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove}
+	unpinnable := a.Kind == ActRoute && a.Route.Action == rollout.RoutePin && f.Kind == failure.WorkloadFailed && m.s.Moved
+	m.s.Trouble = &trouble{Kind: f.Kind, Message: f.Message, Pods: a.Kind == ActMove || unpinnable}
 	if f.Kind != failure.Drift {
 		m.s.Status.Phase = rollout.PhaseFailed
 	}

@@ -196,10 +196,16 @@ func (m *Machine) retry() (done, refusal string) {
 	if t.Kind == failure.Drift { // what an earlier retry was to put back, and has not, stays to be put back
 		m.s.PutBack, m.s.PutBackPods = true, m.s.PutBackPods || t.Pods
 	}
+	if t.Pods && m.inSteps() && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade {
+		m.s.PutBackPods = true // nothing is pinned before its pods were looked at: none of the stable ones is ready
+	}
 	if m.s.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
 		m.s.Visit++
 		m.s.Check = checkNone
 		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
+	}
+	if t.Kind == failure.WorkloadFailed && m.routing() {
+		m.s.Check = checkMove // there was no pod to route to: the pods are looked at first
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
 		m.s.Check = checkMove
