@@ -29,6 +29,8 @@ type routeJob struct {
 	req rollout.RouteRequest
 	// look is the pause before the last look.
 	look time.Duration
+	// noPods is since when a Service has no pod at all; the zero time while it has some.
+	noPods time.Time
 	// message says how the traffic is once the change is made.
 	message string
 }
@@ -96,6 +98,9 @@ func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	}
 	message, err := actions[t.req.Action](ctx, t)
 	var f *failure.Error
+	if given := t.nobodyComes(ctx, err); given != nil {
+		return attempt.Next{}, given
+	}
 	switch {
 	case err == nil:
 		t.message = message
@@ -129,6 +134,36 @@ func (t *routeJob) holds(ctx context.Context) error {
 			t.req.Workload, workloadops.AnnotationClaimedBy)
 	}
 	return nil
+}
+
+// noPodsFor is how long a Service without any pod is waited for.
+const noPodsFor = 5 * time.Second
+
+// nobodyComes is the failure of a Service that has had no pod at all for a while, though its workload is to have some: what made them is gone,
+// so that the deadline would be waited for in vain.
+func (t *routeJob) nobodyComes(ctx context.Context, err error) error {
+	var f *failure.Error
+	switch {
+	case !errors.Is(err, errNoPods) || !errors.As(err, &f):
+		t.noPods = time.Time{}
+		return nil
+	case t.noPods.IsZero():
+		t.noPods = t.Now()
+	}
+	if t.Now().Sub(t.noPods) < noPodsFor {
+		return nil
+	}
+	workload, err := t.a.workload(ctx, t.req.Subject)
+	if err := t.wrote(false, err); err != nil || empty(workload) {
+		return err
+	}
+	return failure.New(failure.WorkloadFailed, "%s: %s", t.req.Workload, f.Message)
+}
+
+// empty says that a workload was deleted, or scaled to nothing.
+func empty(workload map[string]any) bool {
+	size, sized, _ := unstructured.NestedInt64(workload, "spec", "replicas")
+	return workload == nil || sized && size == 0
 }
 
 // wait goes on looking until the deadline's end.
@@ -244,11 +279,8 @@ func (t *routeJob) servedIfItCan(ctx context.Context, service place) error {
 		return nil
 	}
 	workload, err := t.a.workload(ctx, t.req.Subject)
-	if err := t.wrote(false, err); err != nil || workload == nil {
+	if err := t.wrote(false, err); err != nil || empty(workload) {
 		return err
-	}
-	if size, sized, _ := unstructured.NestedInt64(workload, "spec", "replicas"); sized && size == 0 {
-		return nil
 	}
 	return waits
 }

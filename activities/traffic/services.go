@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,11 +30,14 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 		return false, err
 	}
 	narrowed := jsonpatch.Apply(b.Live(), w.Changes)
-	ready, err := a.readyPods(ctx, p.Namespace, traffic.SelectorOf(narrowed))
+	found, err := a.pods(ctx, p.Namespace, traffic.SelectorOf(narrowed))
 	if err != nil {
 		return false, err
 	}
-	if len(ready) == 0 {
+	switch {
+	case found.all == 0:
+		return false, noPods("%s cannot be pinned to the stable version: no pod with %s=%s is left", p, j.version.Label, j.version.Hash)
+	case len(found.ready) == 0:
 		return false, notYet("%s is not pinned yet: no pod with %s=%s is ready", p, j.version.Label, j.version.Hash)
 	}
 	return a.write(ctx, p, b.Live(), w)
@@ -86,15 +91,39 @@ func notYet(format string, args ...any) error {
 
 var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 
-// readyPods are the names of the ready pods that a selector takes.
-func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
-	out := map[string]bool{}
+// errNoPods says that what is not ready has no pod at all. A pod that was deleted is made again within a moment: it is waited for a little,
+// but not until the deadline, since nobody may be making it.
+var errNoPods = errors.New("no pods")
+
+func noPods(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errNoPods, notYet(format, args...))
+}
+
+// selected are the pods that a selector takes, but for those on their way out.
+type selected struct {
+	all int
+	// ready are the names of those that are ready.
+	ready map[string]bool
+}
+
+func (a *Activities) pods(ctx context.Context, namespace string, selector map[string]string) (selected, error) {
+	out := selected{ready: map[string]bool{}}
 	_, err := a.cluster.Pods(ctx, namespace, labels.SelectorFromSet(selector).String(), func(pod *corev1.Pod) {
-		if pod.DeletionTimestamp == nil && podstatus.Ready(pod) {
-			out[pod.Name] = true
+		if pod.DeletionTimestamp != nil {
+			return
+		}
+		out.all++
+		if podstatus.Ready(pod) {
+			out.ready[pod.Name] = true
 		}
 	})
 	return out, err
+}
+
+// readyPods are the names of the ready pods that a selector takes.
+func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
+	found, err := a.pods(ctx, namespace, selector)
+	return found.ready, err
 }
 
 // endpoints are the pods behind the ready endpoints of a Service.

@@ -267,6 +267,9 @@ type FinishRequest struct {
 	Change strategy.Change `json:"change"`
 	// PutBack: as in MoveRequest.
 	PutBack bool `json:"putBack,omitempty"`
+	// Extra is the share of pods that the extra workload of StyleCanary serves with until the workload itself is of the new version: it
+	// grows with the workload. nil: it is left at its size.
+	Extra *intstr.IntOrString `json:"extra,omitempty"`
 }
 
 // HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.

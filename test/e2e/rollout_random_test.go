@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +54,8 @@ type randomNeighbour struct {
 	random *rand.Rand
 	// taken says that a pod was deleted: one is enough for a workload of four.
 	taken bool
+	// template is the stable pod template, which a person has at hand.
+	template any
 }
 
 func patches(choices ...string) func(n *randomNeighbour) {
@@ -122,7 +126,7 @@ func randomNeighbours(t *testing.T, each int) {
 func besideRandomNeighbours(t *testing.T, c *supervised, place cell, random *rand.Rand) {
 	t.Helper()
 	r := prepare(t, c.Engine, place, func(_ map[string]any, r *harness.Rollout) { r.Policy = map[string]any{"stepDeadlineSeconds": 20} })
-	n := &randomNeighbour{release: r, random: random}
+	n := &randomNeighbour{release: r, random: random, template: r.written(r.rollout.Kind.GVR, r.rollout.Name, "/spec/template")}
 	r.watch.Neighbour(t)
 	r.StartRollout(r.rollout)
 	done := make(chan struct{})
@@ -141,15 +145,16 @@ func besideRandomNeighbours(t *testing.T, c *supervised, place cell, random *ran
 			randomDeeds[name](n)
 		}
 	}()
-	status := r.muddleThrough(done)
+	status := n.muddleThrough(done)
 	t.Logf("it ended %s: %s", status.Phase, status.Reason)
 	r.watch.RequirePromises(t)
 	r.watch.RequireNothingOfOurs(t)
 }
 
 // muddleThrough approves what waits and tries again what was disturbed, until the neighbour is done and the rollout is over. What cannot go on is stopped.
-func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
-	r.t.Helper()
+func (n *randomNeighbour) muddleThrough(done <-chan struct{}) rollout.Status {
+	n.t.Helper()
+	r := n.release
 	tries, answered := 0, ""
 	for {
 		status := r.WaitRollout(r.rollout.Name, "something to decide, or its end", func(s rollout.Status) bool {
@@ -162,6 +167,11 @@ func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
 		if status.Phase.Final() {
 			<-done
 			return status
+		}
+		if strings.Contains(status.Reason, "by hand") { // the neighbour has taken the revision that holds the template
+			patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": n.template}})
+			require.NoError(n.t, err)
+			n.TryKubectl("-n", n.Apps, "patch", "deployment", n.rollout.Name, "--type=json", "-p", string(patch))
 		}
 		verb, body := "retry", "{}"
 		switch {
@@ -183,4 +193,6 @@ func (r *release) muddleThrough(done <-chan struct{}) rollout.Status {
 }
 
 // visitOf tells one wait for a person from others: what fails twice for the same reason waits twice.
-func visitOf(s rollout.Status) string { return fmt.Sprint(s.WaitingFor.Gate, s.WaitingFor.Kind, s.WaitingFor.Since) }
+func visitOf(s rollout.Status) string {
+	return fmt.Sprint(s.WaitingFor.Gate, s.WaitingFor.Kind, s.WaitingFor.Since)
+}

@@ -110,7 +110,10 @@ type judge struct {
 	// last is what was drawn last about a subject.
 	last map[string]string
 	// nowhere is since when requests of a kind meet nobody.
-	nowhere map[string]time.Time
+	nowhere map[string]lostSince
+	// size is the workload's at the moment before, sizedFrom what it was before somebody else changed it at sizedAt.
+	size, sizedFrom int32
+	sizedAt         time.Time
 	// seen is when the change of a version arrived.
 	seen map[uint64]time.Time
 	// sent is the share of each kind of request that went to the new version at the moment before.
@@ -121,7 +124,7 @@ type judge struct {
 
 func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge {
 	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, scene: newScene(), last: map[string]string{}, sent: map[string]float64{},
-		nowhere: map[string]time.Time{}}
+		nowhere: map[string]lostSince{}}
 }
 
 // bound is a limit that depends on a size: once somebody scales the workload, the pods need a moment to follow.
@@ -193,7 +196,18 @@ func (j *judge) show(version uint64, what string, w world) {
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
 	j.judgeRest(at, size, c)
-	j.judgeTraffic(at, w, size, c)
+	j.judgeTraffic(at, w, j.sizeFor(at, size), c)
+}
+
+// sizeFor is the size that routes go by: for a moment after somebody else has raised it that may be the one before.
+func (j *judge) sizeFor(at moment, size int32) int32 {
+	if size != j.size {
+		j.sizedFrom, j.sizedAt, j.size = j.size, at.seen, size
+	}
+	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < followsWithin {
+		return min(size, j.sizedFrom)
+	}
+	return size
 }
 
 // judgeRest counts while the test knows the rollout to rest: the new pods that were asked for, all ready, and the old ones that belong beside them.
@@ -224,8 +238,12 @@ func (j *judge) judgePods(at moment, size int32, c Count, dismissed int32) {
 	if ceiling := j.ceiling.atMost(size+over, all); all > ceiling {
 		j.breach(at, PromiseSurge, "there are %d pods, at most %d may be", all, ceiling)
 	}
-	if most := j.most.atMost(j.mostNew(at, size), c.New); c.New > most {
-		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, c.New, most)
+	fresh := c.New
+	if at.foreign { // theirs are of more than one version, which the workload's own controller exchanges for each other
+		fresh -= dismissed
+	}
+	if most := j.most.atMost(j.mostNew(at, size), fresh); fresh > most {
+		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, fresh, most)
 	}
 }
 

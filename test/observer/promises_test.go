@@ -120,6 +120,12 @@ func (s *story) mark(reach, resting int) *story {
 	return s
 }
 
+// later lets seconds go by.
+func (s *story) later(seconds uint64) *story {
+	s.version += seconds
+	return s
+}
+
 // theirs has somebody else change the workload from here on.
 func (s *story) theirs() *story {
 	s.mark(4, 0)
@@ -195,6 +201,11 @@ func TestThePromisesGoRed(t *testing.T) {
 		"one endpoint behind":        {"one endpoint that is left behind among living ones is the way of every rolling update", routed, newStory().gone(podOf("order", "s1", "old", true)), ""},
 		"the canary Service gone":    {"a route to a Service that was removed", routed, newStory().swap("s1", "n1").canary("20", "n1").gone(service("order-canary", "")), PromiseNowhere},
 		"somebody else's deed":       {"routes follow the pods at once", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)).gone(newStory().weight("20")), ""},
+		"theirs, and made again":     {"the canary Service that they delete serves nobody until it is there again", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(service("order-canary", "")).later(9).put(service("order-canary", "new")), ""},
+		"theirs, and never again":    {"but not without end", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(service("order-canary", "")).later(16).put(podOf("order", "n1", "new", true)), PromiseNowhere},
+		"made again for nobody":      {"once it is there its endpoints have no longer than others", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(service("order-canary", ""), slice("order-canary", "n1")).put(service("order-canary", "new")).later(4).put(podOf("order", "n1", "new", true)), PromiseNowhere},
+		"scaled beside a write":      {"routes that are being written need not know of a size that came this second", routed, newStory().swap("s1", "n1").put(service("order-canary", "new"), slice("order-canary", "n1")).theirs().scaled(8).put(newStory().weight("20")), ""},
+		"scaled long before":         {"25 % of eight are two", routed, newStory().swap("s1", "n1").theirs().scaled(8).later(3).canary("20", "n1"), PromiseOrder},
 		"nobody follows":             {"routes stay where the pods are gone", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)), PromiseNowhere},
 		"the stable one stays empty": {"the stable Service serves whatever they do", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().put(slice("order")), PromiseNowhere},
 		"the stable Service empty":   {"pinned to a version that has no pods", routed, newStory().put(slice("order")), PromiseNowhere},

@@ -35,6 +35,20 @@ func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
 // shelterWithin is how long requests may meet nobody behind somebody else's deed: a second, until the worker has unpinned or unrouted, and another for a busy machine.
 const shelterWithin = 2 * time.Second
 
+// remadeWithin is how long requests may meet nobody since somebody else has deleted the canary Service itself: no hand of a release's is faster than the worker, which
+// makes it again within a second, unless it was killed in the middle of the release's write, which nobody goes on with before that death is noticed (10 s; 4 s in
+// tests). From then on that it is there again its endpoints have as long as those of any other.
+const remadeWithin = 15 * time.Second
+
+// lostSince is since when requests of a kind meet nobody, and whether that is because the canary Service is not there.
+type lostSince struct {
+	at   time.Time
+	gone bool
+}
+
+// followsWithin is how long a size that somebody else has just changed need not be that of the pods which are routed to: the write of the routes may be on its way.
+const followsWithin = 2 * time.Second
+
 func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
 	lost := ""
 	if now.Nowhere > 0 {
@@ -49,16 +63,21 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 		lost = fmt.Sprintf("Service %s serves nobody", routing.Service)
 	}
 	since, before := j.nowhere[about]
+	_, there := w["Service/"+routing.CanaryService()]
+	gone, within := !there && w.serves(routing.Service), max(shelterWithin, at.grace)
+	if gone {
+		within = remadeWithin
+	}
 	switch {
 	case lost == "":
 		delete(j.nowhere, about)
 	case !at.foreign:
 		j.breach(at, PromiseNowhere, "%s", lost)
 	case at.seen.IsZero():
-	case !before:
-		j.nowhere[about] = at.seen
-	case at.seen.Sub(since) > max(shelterWithin, at.grace):
-		j.breach(at, PromiseNowhere, "%s for %s", lost, at.seen.Sub(since))
+	case !before, since.gone && !gone:
+		j.nowhere[about] = lostSince{at.seen, gone}
+	case at.seen.Sub(since.at) > within:
+		j.breach(at, PromiseNowhere, "%s for %s", lost, at.seen.Sub(since.at))
 	}
 }
 

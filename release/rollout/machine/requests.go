@@ -282,6 +282,9 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 	}[action])
 	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Template, Change: m.setup.Spec.Change,
 		PutBack: m.s.PutBack}
+	if m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.s.Stage == stageFinal && to == rollout.SideNew {
+		a.Finish.Extra = new(m.step().Replicas)
+	}
 	return a
 }
 

@@ -383,11 +383,18 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	case !t.Placed && t.Target == 0:
 		return done("no pod is asked for yet")
 	case t.Placed && !seen.has(gate):
-		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(moving(0, max(surge, t.Target, 1), seen)...)))
+		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(movingOn(max(surge, t.Target, 1), seen)...)))
 	case !t.Placed, surge < t.Target:
-		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(moving(0, max(t.Target, 1), seen)...)))
+		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...)))
+	case paused(seen):
+		return set("resume it, which somebody else has paused", t.write("resume", seen.changed(movingOn(surge, seen)...)))
 	}
 	return done("")
+}
+
+// movingOn are the settings while a blue-green's pods move. One that somebody else has paused would bring no pod.
+func movingOn(surge int32, seen Observed) []workloadops.Setting {
+	return append(moving(0, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 }
 
 // deploymentExtra runs the new version in a second Deployment; the workload itself is not touched until the end.

@@ -101,6 +101,9 @@ func (f *finish) plan() {
 // resume gives the borrowed fields back, and waits until the workload's own controller has brought every pod to one version.
 func (f *finish) resume() NextAction {
 	seen, toStable := f.seen, f.req.To == rollout.SideStable
+	if d, grows := f.growExtra(); grows {
+		return d
+	}
 	first, _ := f.tech.home(seen)
 	w := &workloadops.Write{Step: "home", Held: f.req.Claim, Settings: seen.changed(first...)}
 	if seen.Rest != nil { // it rests no more: what changes now is our own doing
@@ -207,6 +210,19 @@ func (f *finish) whole() (progress string, whole bool) {
 	}
 	least := min(total, ready, seen.Available)
 	return progress, least >= seen.Replicas && left == 0 && seen.Total <= seen.Replicas
+}
+
+// growExtra has the extra workload, which serves until the workload itself is of the new version, follow a size that somebody has raised.
+func (f *finish) growExtra() (d NextAction, grows bool) {
+	e := f.seen.Extra
+	if e == nil || f.req.Extra == nil || f.req.To != rollout.SideNew || e.Deleting || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
+		return NextAction{}, false
+	}
+	target := strategy.Target(*f.req.Extra, f.seen.Replicas)
+	if e.Replicas >= target {
+		return NextAction{}, false
+	}
+	return changeExtra(ExtraChange{Replicas: &target}, "grow %s from %d to %d new pods with the workload", e.Name, e.Replicas, target), true
 }
 
 // removeExtra deletes the extra workload and waits until it is gone with its pods; there is false when none is there.

@@ -90,3 +90,35 @@ func TestTheWayHomeIsNoDuel(t *testing.T) {
 		require.Equal(t, failure.Drift, late.Failure.Kind, "%s: the time is up", side)
 	}
 }
+
+// The extra workload serves until the workload itself is of the new version: when somebody scales that up meanwhile, it follows.
+func TestTheExtraWorkloadGrowsUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
+	saved := &rollout.Saved{Style: strategy.StyleCanary, Stable: "stable", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"}
+	all := intstr.FromString("100%")
+	for _, tc := range []struct {
+		reason string
+		extra  int32
+		asks   *intstr.IntOrString
+		to     rollout.Side
+		want   int32
+	}{
+		{"the workload was scaled from 4 to 5", 4, &all, rollout.SideNew, 5},
+		{"it is large enough", 6, &all, rollout.SideNew, 0},
+		{"a request of an earlier version does not say how many", 4, nil, rollout.SideNew, 0},
+		{"on the way back it serves nobody", 4, &all, rollout.SideStable, 0},
+	} {
+		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 5}, Saved: saved, Template: stableTemplate,
+			Revisions: []pods.Revision{{Name: "stable", Hash: "stable", Template: stableTemplate, Counted: true, Asked: 5, Total: 5, Ready: 5}},
+			Extra: &pods.Extra{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: tc.extra}, Name: "web-canary", UID: "x",
+				Of: strategy.CanaryOf("web")}}
+		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: tc.to, Template: newTemplate, Extra: tc.asks}, seen)
+		if tc.want == 0 {
+			require.False(t, d.Extra != nil && d.Extra.Replicas != nil, "%s: %s", tc.reason, d.Reason)
+			continue
+		}
+		require.NotNil(t, d.Extra, "%s: %s", tc.reason, d.Reason)
+		require.Equal(t, tc.want, *d.Extra.Replicas, tc.reason)
+	}
+}

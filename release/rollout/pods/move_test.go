@@ -141,3 +141,36 @@ func TestTheAutoscalersOfADeletedWorkload(t *testing.T) {
 		}
 	}
 }
+
+// Somebody else pauses a blue-green half way: its controller brings no pod until it is resumed, behind the gate.
+func TestAPausedBlueGreenIsResumed(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleBlueGreen)
+	for reason, theirs := range map[string]map[string]string{
+		"paused":                 {"/spec/paused": "true"},
+		"paused and let loose":   {"/spec/paused": "true", "/spec/minReadySeconds": "0"},
+		"paused and taken small": {"/spec/paused": "true", "/spec/strategy": `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`},
+	} {
+		w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`)
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StyleBlueGreen}}, w.observe())
+		require.True(t, w.write(begun.Write, w.generation))
+		w.settleAll()
+		req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleBlueGreen, Replicas: intstr.FromInt32(2), Rest: true}
+		first := pods.Move(tech, req, w.observe())
+		require.NotNil(t, first.Write, first.Reason)
+		require.True(t, w.write(first.Write, w.generation))
+		for path, value := range theirs {
+			w.settings[path] = json.RawMessage(value)
+		}
+		w.generation++
+		w.settleAll()
+		again := pods.Move(tech, req, w.observe())
+		require.NotNil(t, again.Write, "%s: %s", reason, again.Reason)
+		require.True(t, w.write(again.Write, w.generation))
+		require.NotEqual(t, "true", string(w.settings["/spec/paused"]), reason)
+		require.Equal(t, "2147483646", string(w.settings["/spec/minReadySeconds"]), "%s: no old pod goes", reason)
+		settle(t, w, func() pods.NextAction { return pods.Move(tech, req, w.observe()) })
+		require.Len(t, w.set(stableTemplate).pods, 4, reason)
+		require.Len(t, w.set(newTemplate).pods, 2, reason)
+	}
+}

@@ -194,6 +194,9 @@ func why(seen Observed, hash string) string {
 	if seen.Lagging() {
 		return "its controller has not looked at the change: is it running?"
 	}
+	if paused(seen) {
+		return "somebody has paused it: resume it with `kubectl rollout resume`, then retry"
+	}
 	return "no pod says why: look at `kubectl describe` of it"
 }
 
