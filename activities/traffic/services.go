@@ -36,7 +36,7 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 	}
 	switch {
 	case found.all == 0:
-		return false, noPods("%s cannot be pinned to the stable version: no pod with %s=%s is left", p, j.version.Label, j.version.Hash)
+		return false, noPods("%s is not pinned yet: no pod with %s=%s is ready, since none is left", p, j.version.Label, j.version.Hash)
 	case len(found.ready) == 0:
 		return false, notYet("%s is not pinned yet: no pod with %s=%s is ready", p, j.version.Label, j.version.Hash)
 	}

@@ -383,7 +383,8 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	case !t.Placed && t.Target == 0:
 		return done("no pod is asked for yet")
 	case t.Placed && !seen.has(gate):
-		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(movingOn(max(surge, t.Target, 1), seen)...)))
+		gated := movingOn(max(surge, t.Target, 1), seen)
+		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated...)))
 	case !t.Placed, surge < t.Target:
 		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...)))
 	case paused(seen):
