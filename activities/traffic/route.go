@@ -139,8 +139,8 @@ func (t *routeJob) holds(ctx context.Context) error {
 // noPodsFor is how long a Service without any pod is waited for.
 const noPodsFor = 5 * time.Second
 
-// nobodyComes is the failure of a Service that has had no pod at all for a while, though its workload is to have some: what made them is gone,
-// so that the deadline would be waited for in vain.
+// nobodyComes is the failure of a Service that has had no pod at all for a while, though its workload is to have some: what made them is
+// gone, so that the deadline would be waited for in vain.
 func (t *routeJob) nobodyComes(ctx context.Context, err error) error {
 	var f *failure.Error
 	switch {

@@ -30,7 +30,7 @@ func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[st
 	if l.seen.Saved != nil {
 		kept, ok := l.templates[l.seen.Saved.Stable]
 		if !ok {
-			return nil, failure.New(failure.Refused, 
+			return nil, failure.New(failure.Refused,
 				"%s: its stable revision %s is gone, so the new version cannot be made of it: set the stable template by hand, then retry",
 				t.subject.Workload, l.seen.Saved.Stable)
 		}

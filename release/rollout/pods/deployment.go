@@ -386,7 +386,8 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 		gated := movingOn(max(surge, t.Target, 1), seen)
 		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated...)))
 	case !t.Placed, surge < t.Target:
-		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...)))
+		w := t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...))
+		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
 	case paused(seen):
 		return set("resume it, which somebody else has paused", t.write("resume", seen.changed(movingOn(surge, seen)...)))
 	}

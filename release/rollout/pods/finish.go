@@ -215,7 +215,10 @@ func (f *finish) whole() (progress string, whole bool) {
 // growExtra has the extra workload, which serves until the workload itself is of the new version, follow a size that somebody has raised.
 func (f *finish) growExtra() (d NextAction, grows bool) {
 	e := f.seen.Extra
-	if e == nil || f.req.Extra == nil || f.req.To != rollout.SideNew || e.Deleting || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
+	if e == nil || e.Deleting || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
+		return NextAction{}, false
+	}
+	if f.req.Extra == nil || f.req.To != rollout.SideNew {
 		return NextAction{}, false
 	}
 	target := strategy.Target(*f.req.Extra, f.seen.Replicas)
