@@ -337,7 +337,7 @@ func (r row) run(t *testing.T, e *harness.Engine) bool {
 	}
 	before := rel.written(kind, name, r.field)
 	rel.watch.SomebodyElse(t)
-	if state.moves && rel.rollout.Kind.Observed("").Kind == "DaemonSet" {
+	if state.moves && rel.rollout.Kind.Kind == "DaemonSet" {
 		// Its own controller replaces unready old pods beside as many as may be out, and does not see at once what the engine has just taken.
 		rel.watch.PodTaken(t)
 	}
