@@ -109,7 +109,11 @@ func (p *Permissions) Lacks(needs []Permission) string {
 	var parts []string
 	for namespace, names := range lacking {
 		slices.Sort(names)
-		parts = append(parts, fmt.Sprintf("%s in namespace %s", strings.Join(slices.Compact(names), ", "), namespace))
+		where := "in all namespaces"
+		if namespace != metav1.NamespaceAll {
+			where = "in namespace " + namespace
+		}
+		parts = append(parts, strings.Join(slices.Compact(names), ", ")+" "+where)
 	}
 	slices.Sort(parts)
 	return fmt.Sprintf("this party's worker may not %s: grant it that", strings.Join(parts, ", nor "))

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -119,6 +121,14 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 		}
 		if err := c.routing(ctx, j, field, steps); err != nil {
 			return err
+		}
+		blind, err := c.watches(ctx, j)
+		if err := c.took(field, plain(err)); err != nil {
+			return err
+		}
+		if notice := fmt.Sprintf("what others change of the Services and routes is noticed only when a step begins: %s", blind); blind != "" &&
+			!slices.Contains(c.result.Notices, notice) {
+			c.result.Notices = append(c.result.Notices, notice)
 		}
 	}
 	return nil
@@ -260,6 +270,33 @@ func (c *check) needs(j job) ([]kube.Permission, error) {
 		out = append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...)
 	}
 	return out, nil
+}
+
+// watches says what of a routing the worker may not watch. The release goes on without that.
+func (c *check) watches(ctx context.Context, j job) (string, error) {
+	namespace := j.namespace
+	if len(c.a.options.Namespaces) == 0 {
+		namespace = metav1.NamespaceAll // one watch covers them all
+	}
+	watched := []schema.GroupVersionResource{services.gvr, endpointSlices}
+	switch {
+	case j.routing.HTTPRoute != "":
+		watched = append(watched, httpRoutes.gvr)
+	case j.routing.Ingress != nil:
+		watched = append(watched, ingresses.gvr)
+	}
+	for _, ref := range j.routing.Custom {
+		k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
+		if err != nil {
+			return "", err
+		}
+		watched = append(watched, k.gvr)
+	}
+	var needs []kube.Permission
+	for _, resource := range watched {
+		needs = append(needs, kube.Needs(resource, namespace, "list", "watch")...)
+	}
+	return kube.NewPermissions(c.a.cluster.Client).Lacking(ctx, needs)
 }
 
 // permissions names the permissions that are not there, "" when all are.

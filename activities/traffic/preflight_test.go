@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -39,6 +40,12 @@ spec:
 
 func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) ([]rollout.Refusal, string, string) {
 	b.t.Helper()
+	found := b.found(routing, steps...)
+	return found.Refusals, found.Holder, found.On
+}
+
+func (b *bench) found(routing strategy.Routing, steps ...strategy.Traffic) rollout.PreflightResult {
+	b.t.Helper()
 	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: strategy.Strategy{Style: strategy.StylePartition, Routings: []strategy.Routing{routing}}}
 	for _, s := range steps {
 		req.Strategy.Steps = append(req.Strategy.Steps, strategy.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
@@ -47,7 +54,7 @@ func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) (
 	found, err := b.acts.TrafficPreflight(b.t.Context(), req)
 	require.NoError(b.t, err)
 	require.Equal(b.t, before, b.wire.count(), "a preflight writes nothing")
-	return found.Refusals, found.Holder, found.On
+	return found
 }
 
 func byPath(kind strategy.MatchType, value string) strategy.Traffic {
@@ -147,6 +154,39 @@ func TestPreflightPermissions(t *testing.T) {
 	refusals, _, _ := b.preflight(w.routing, weight(20))
 	require.Len(t, refusals, 1)
 	require.Contains(t, refusals[0].Reason, "may not create services, delete services, get httproutes, get services, list endpointslices, list pods, patch httproutes, patch services")
+}
+
+// Without the right to watch what a release borrows, it is possible all the same, and people know what they go without.
+func TestPreflightTellsWhatIsNotWatched(t *testing.T) {
+	b, w := newBench(t), ways["httproute"]
+	b.set(w)
+	b.apply(deploymentYAML)
+	_, err := b.kube.RbacV1().Roles(b.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+			{APIGroups: []string{"*"}, Resources: []string{"services"}, Verbs: []string{"watch"}}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	user := "worker-" + b.namespace
+	_, err = b.kube.RbacV1().RoleBindings(b.namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: user}}},
+		metav1.CreateOptions{})
+	require.NoError(t, err)
+	worker := rest.CopyConfig(b.config)
+	worker.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	for _, tc := range []struct {
+		namespaces []string
+		want       string
+	}{
+		{[]string{b.namespace}, "may not watch endpointslices, watch httproutes in namespace " + b.namespace},
+		{nil, "may not list endpointslices, list httproutes, list services, watch endpointslices, watch httproutes, watch services in all namespaces"},
+	} {
+		b.use(worker, traffic.Options{Namespaces: tc.namespaces})
+		found := b.found(w.routing, weight(20))
+		require.Empty(t, found.Refusals)
+		require.Len(t, found.Notices, 1)
+		require.Contains(t, found.Notices[0], tc.want)
+	}
+	b.use(b.config, traffic.Options{})
+	require.Empty(t, b.found(w.routing, weight(20)).Notices, "nothing to tell")
 }
 
 // TestOwnScript has a script of the workload's namespace come before the built-in one, and its refusal reach the step's field; one that

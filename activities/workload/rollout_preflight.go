@@ -59,7 +59,7 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 		return nil
 	}
 	found, err := p.a.options.TrafficPreflight(ctx, p.req)
-	p.result.Refusals = append(p.result.Refusals, found.Refusals...)
+	p.result.Refusals, p.result.Notices = append(p.result.Refusals, found.Refusals...), append(p.result.Notices, found.Notices...)
 	if p.result.Holder == "" {
 		p.result.Holder, p.result.On = found.Holder, found.On
 	}
