@@ -188,7 +188,8 @@ func (j *judge) show(version uint64, what string, w world) {
 	size, c, extra := sizeOf(obj), w.count(j.Workload, j.stable), w.count(j.extra(), "")
 	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
-	j.judgePods(at, size, c, w.dismissed(j.Workload))
+	least, most := j.sizesFor(at, size)
+	j.judgePods(at, size, most, c, w.dismissed(j.Workload))
 	if j.Style == strategy.StyleCanary {
 		if most := j.mostExtra.atMost(j.largest(min(at.reach, len(j.Steps)), size), extra.All()); extra.All() > most {
 			j.breach(at, PromiseBatch, "%s has %d pods, %d are asked for at most", j.extra(), extra.All(), most)
@@ -196,18 +197,18 @@ func (j *judge) show(version uint64, what string, w world) {
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
 	j.judgeRest(at, size, c)
-	j.judgeTraffic(at, w, j.sizeFor(at, size), c)
+	j.judgeTraffic(at, w, least, c)
 }
 
-// sizeFor is the size that routes go by: for a moment after somebody else has raised it that may be the one before.
-func (j *judge) sizeFor(at moment, size int32) int32 {
+// sizesFor are the sizes that somebody may go by: for a moment after somebody else has changed it that may be the one before.
+func (j *judge) sizesFor(at moment, size int32) (least, most int32) {
 	if size != j.size {
 		j.sizedFrom, j.sizedAt, j.size = j.size, at.seen, size
 	}
 	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < followsWithin {
-		return min(size, j.sizedFrom)
+		return min(size, j.sizedFrom), max(size, j.sizedFrom)
 	}
-	return size
+	return size, size
 }
 
 // judgeRest counts while the test knows the rollout to rest: the new pods that were asked for, all ready, and the old ones that belong beside them.
@@ -226,7 +227,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 	}
 }
 
-func (j *judge) judgePods(at moment, size int32, c Count, dismissed int32) {
+func (j *judge) judgePods(at moment, size, most int32, c Count, dismissed int32) {
 	if floor := j.floor.atLeast(size-j.limits.Out(size)-at.taken, c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
@@ -235,14 +236,14 @@ func (j *judge) judgePods(at moment, size int32, c Count, dismissed int32) {
 		over = max(over, j.largest(min(at.reach, len(j.Steps)), size))
 	}
 	all := c.All() - dismissed
-	if ceiling := j.ceiling.atMost(size+over, all); all > ceiling {
+	if ceiling := j.ceiling.atMost(most+over, all); all > ceiling {
 		j.breach(at, PromiseSurge, "there are %d pods, at most %d may be", all, ceiling)
 	}
 	fresh := c.New
 	if at.foreign { // theirs are of more than one version, which the workload's own controller exchanges for each other
 		fresh -= dismissed
 	}
-	if most := j.most.atMost(j.mostNew(at, size), fresh); fresh > most {
+	if most := j.most.atMost(j.mostNew(at, size), c.New); fresh > most {
 		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, fresh, most)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slipway.io/slipway/release/rollout/strategy"
@@ -46,7 +47,8 @@ type lostSince struct {
 	gone bool
 }
 
-// followsWithin is how long a size that somebody else has just changed need not be that of the pods which are routed to: the write of the routes may be on its way.
+// followsWithin is how long a size that somebody else has just changed need not be what others go by: a write of the routes may be on its way, and the workload's own
+// controller makes its pods more and fewer in an order of its own.
 const followsWithin = 2 * time.Second
 
 func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
@@ -87,8 +89,8 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like strategy.Match, share float64) {
 	before := j.sent[about]
 	j.sent[about] = share
-	if share <= before {
-		return
+	if share <= before || at.foreign && strings.Contains(at.what, " EndpointSlice/") {
+		return // the endpoints of a canary Service that somebody else had emptied, or deleted, are back: the routes say what they said before
 	}
 	// More than any step asks for is what a blue-green's end does, when all its pods are there.
 	need := j.largest(len(j.Steps), size)
