@@ -239,12 +239,8 @@ func (j *judge) judgePods(at moment, size, most int32, c Count, dismissed int32)
 	if ceiling := j.ceiling.atMost(most+over, all); all > ceiling {
 		j.breach(at, PromiseSurge, "there are %d pods, at most %d may be", all, ceiling)
 	}
-	fresh := c.New
-	if at.foreign { // theirs are of more than one version, which the workload's own controller exchanges for each other
-		fresh -= dismissed
-	}
-	if most := j.most.atMost(j.mostNew(at, size), c.New); fresh > most {
-		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, fresh, most)
+	if most := j.most.atMost(j.mostNew(at, size), c.New); c.New > most && !at.foreign { // theirs, of whatever version, count with the surge
+		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, c.New, most)
 	}
 }
 

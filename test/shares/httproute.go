@@ -1,8 +1,6 @@
 package shares
 
 import (
-	"fmt"
-
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -10,7 +8,7 @@ import (
 func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]destination, error) {
 	route := find(o.HTTPRoutes, routing.HTTPRoute)
 	if route == nil {
-		return nil, fmt.Errorf("there is no HTTPRoute %s", routing.HTTPRoute)
+		return nil, MissingError{"HTTPRoute", routing.HTTPRoute}
 	}
 	rules := traffic.DigObjects(route, "spec", "rules")
 	rule := chosenRule(rules, request)

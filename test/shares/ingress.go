@@ -2,7 +2,6 @@ package shares
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]dest
 	name := routing.Ingress.Name
 	stable := find(o.Ingresses, name)
 	if stable == nil {
-		return nil, fmt.Errorf("there is no Ingress %s", name)
+		return nil, MissingError{"Ingress", name}
 	}
 	host, path, ok := doorOf(stable, routing.Service, request)
 	if !ok {

@@ -19,7 +19,7 @@ func (o Objects) throughVirtualService(routing strategy.Routing, request Probe) 
 				return virtualServiceTo(vs, routing, request)
 			}
 		}
-		return nil, fmt.Errorf("there is no VirtualService %s", ref.Name)
+		return nil, MissingError{"VirtualService", ref.Name}
 	}
 	return nil, fmt.Errorf("the routing of Service %s has no VirtualService; of other objects nothing is known", routing.Service)
 }

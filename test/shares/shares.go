@@ -170,3 +170,8 @@ func find(objects []traffic.Object, name string) traffic.Object {
 func noRule(kind, name string, request Probe) error {
 	return fmt.Errorf("%s %s has no rule for a request to %s%s", kind, name, request.Host, request.path())
 }
+
+// MissingError says that an object that routes is not there.
+type MissingError struct{ Kind, Name string }
+
+func (e MissingError) Error() string { return "there is no " + e.Kind + " " + e.Name }

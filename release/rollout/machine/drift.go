@@ -148,7 +148,7 @@ func (m *Machine) putRoutesBack() (Action, bool) {
 		return Action{}, false
 	case m.s.Pinned == yes && !back.Pinned:
 		a, _ = m.routeOnly(rollout.RoutePin)
-	case m.s.Routed == yes && m.s.Sent != nil && !back.Routed:
+	case m.s.Routed != no && m.s.Sent != nil && !back.Routed: // the party's worker may have given them back, since nobody served any more
 		a = m.route(rollout.RouteEnsure, *m.s.Sent)
 	default:
 		m.s.RoutesBack = nil

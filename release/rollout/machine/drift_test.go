@@ -59,6 +59,32 @@ func TestRoutesArePutBack(t *testing.T) {
 	}
 }
 
+// Who edits the canary Service of a rollout that is held half way has its routes given back by the worker first. Both are put back.
+func TestRoutesThatTheWorkerGaveBackArePutBack(t *testing.T) {
+	t.Parallel()
+	for _, observed := range [][]string{{rollout.ObservedUnrouted, rollout.ObservedRoutes}, {rollout.ObservedRoutes, rollout.ObservedUnrouted}} {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
+		w.drive()
+		w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+		w.now = w.now.Add(time.Hour)
+		require.Equal(t, ActMove, w.next().Kind)
+		w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+		w.m.Stopped()
+		w.drive()
+		w.share = 0
+		for _, what := range observed {
+			if what == rollout.ObservedRoutes {
+				w.m.Observed(theirRoute, w.now)
+			} else {
+				w.observed(what)
+			}
+		}
+		w.drive()
+		require.Equal(t, int32(20), w.share, "%v", observed)
+		require.Equal(t, rollout.WaitResume, w.m.Status().WaitingFor.Kind, "%v: it is held as before", observed)
+	}
+}
+
 // Pods that are on their way are stopped while routes are put back, and go on.
 func TestRoutesArePutBackInMidStep(t *testing.T) {
 	t.Parallel()
