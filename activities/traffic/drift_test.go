@@ -154,6 +154,19 @@ func TestAServiceOfAnotherEngineIsLeftAlone(t *testing.T) {
 	require.Equal(t, before, w.wire.count())
 }
 
+// A split that was stopped to frozen is nobody's release, and pinned all the same.
+func TestAServiceOfAFrozenSplitIsUnpinned(t *testing.T) {
+	w := newWatched(t)
+	w.mail.mu.Lock()
+	w.mail.nobody = true
+	w.mail.mu.Unlock()
+	w.held.mu.Lock()
+	w.held.holding = drift.Holding{}
+	w.held.mu.Unlock()
+	w.takePods("stable-1", "stable-2")
+	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick)
+}
+
 // Routes to a version without pods are given back.
 func TestRoutesAreGivenBackWhenTheNewPodsAreGone(t *testing.T) {
 	w := newWatched(t)

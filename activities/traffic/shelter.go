@@ -136,7 +136,7 @@ func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose
 	done := rollout.Observed{What: rollout.ObservedUnpinned, Claim: claim, Object: at.String(),
 		Message: fmt.Sprintf("%s has its own selector again, since %s", at, why)}
 	w, err := b.Return(traffic.Hand{Claim: claim, Overwrite: true})
-	if err != nil || w == nil || !drift.Ours(ctx, d.temporal, claim, done) {
+	if err != nil || w == nil || !d.mayAct(ctx, claim, done) {
 		return err
 	}
 	if err := d.a.sendBack(ctx, at, live, w); err != nil {
@@ -168,7 +168,7 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
 			Message: fmt.Sprintf("%s leads to %s alone, since no pod of the new version is ready", target(j.routing), j.stable())}
 		routed, err := d.routed(ctx, j)
-		if err != nil || !routed || !drift.Ours(ctx, d.temporal, claim, done) {
+		if err != nil || !routed || !d.mayAct(ctx, claim, done) {
 			return err
 		}
 		wrote, err := providerOf(j.routing).finalise(ctx, d.a, j)
@@ -180,6 +180,13 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		}
 	}
 	return nil
+}
+
+// mayAct says whether something is this worker's to do for a claim: its rollout runs in this engine, or nobody's does, as after a stop to frozen, when no
+// workload carries the claim any more. Another engine would do the same to that.
+func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.Observed) bool {
+	_, held := d.holdings.Held(claim)
+	return !held || drift.Ours(ctx, d.temporal, claim, done)
 }
 
 // routed says whether there is anything that finalise would give back, or remove.
