@@ -363,9 +363,10 @@ func (r *release) isMended(one row, state stepState, kind schema.GroupVersionRes
 	r.t.Helper()
 	theirs := r.written(kind, name, one.field)
 	status := r.WaitRollout(r.rollout.Name, "put back, or waiting for a person", func(s rollout.Status) bool {
-		return r.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || one.recorded(s) || one.harmless()
+		return r.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || one.recorded(s) || one.told(s) || one.harmless()
 	})
-	if !r.heldByThem(status) && !one.harmless() && !state.moves {
+	held := r.heldByThem(status) || one.told(status)
+	if !held && !one.harmless() && !state.moves {
 		now := theirs
 		require.Eventually(r.t, func() bool {
 			now = r.written(kind, name, one.field)
@@ -373,7 +374,7 @@ func (r *release) isMended(one row, state stepState, kind schema.GroupVersionRes
 			return reflect.DeepEqual(before, now) || one.field == "/spec/updateStrategy" && one.state == "HeldHalfWay" && !reflect.DeepEqual(theirs, now)
 		}, harness.Patience, harness.Tick, "it is not put back to %v", before)
 	}
-	require.Equal(r.t, one.notOurs(), r.heldByThem(status) && status.WaitingFor.Kind == rollout.WaitDrift, "only what cannot be made again waits for a person: %s", status.Reason)
+	require.Equal(r.t, one.notOurs(), held, "only what cannot be made again waits for a person: %s", status.Reason)
 	r.watch.WaitStill(r.t)
 	r.watch.RequirePromises(r.t)
 }
@@ -386,6 +387,11 @@ func (r row) harmless() bool {
 // recorded says whether the history tells that it was put back.
 func (r row) recorded(s rollout.Status) bool {
 	return slices.ContainsFunc(s.History, func(e audit.Entry) bool { return e.Verb == "restored" || e.Verb == "rerouted" })
+}
+
+// told says whether the history of a rollout that waits for a person already, since it has failed, tells what was deleted besides.
+func (r row) told(s rollout.Status) bool {
+	return r.state == "Failed" && slices.ContainsFunc(s.History, func(e audit.Entry) bool { return strings.Contains(e.Message, "was deleted by somebody else") })
 }
 
 func (r *release) heldByThem(s rollout.Status) bool {

@@ -210,6 +210,7 @@ func TestThePromisesGoRed(t *testing.T) {
 		"endpoints that are back":    {"a share that comes with endpoints was routed before", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().scaled(8).put(slice("order-canary")).put(slice("order-canary", "n1")), ""},
 		"scaled long before":         {"25 % of eight are two", routed, newStory().swap("s1", "n1").theirs().scaled(8).later(3).canary("20", "n1"), PromiseOrder},
 		"their own route deleted":    {"a route of the user's that somebody else deletes routes nothing", routed, newStory().theirs().gone(newStory().first[len(newStory().first)-1]), ""},
+		"their own Service deleted":  {"nor does a Service of theirs serve", routed, newStory().theirs().gone(newStory().first[5]).later(5).put(podOf("order", "s1", "old", true)), ""},
 		"our promise of their route": {"while nobody else acts it is there", routed, newStory().gone(newStory().first[len(newStory().first)-1]), PromiseNowhere},
 		"nobody follows":             {"routes stay where the pods are gone", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().gone(podOf("order", "n1", "new", true)), PromiseNowhere},
 		"the stable one stays empty": {"the stable Service serves whatever they do", routed, newStory().swap("s1", "n1").canary("20", "n1").theirs().put(slice("order")), PromiseNowhere},

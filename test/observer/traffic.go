@@ -69,6 +69,9 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 	if lost == "" && at.foreign && !w.serves(routing.Service) {
 		lost = fmt.Sprintf("Service %s serves nobody", routing.Service)
 	}
+	if _, theirs := w["Service/"+routing.Service]; at.foreign && !theirs {
+		lost = "" // somebody else has deleted the user's own Service: a release cannot make it again, and waits for a person
+	}
 	since, before := j.nowhere[about]
 	_, there := w["Service/"+routing.CanaryService()]
 	gone, within := !there && w.serves(routing.Service), max(shelterWithin, at.grace)

@@ -85,6 +85,23 @@ func TestRoutesThatTheWorkerGaveBackArePutBack(t *testing.T) {
 	}
 }
 
+// A rollout that has failed waits for a person. What cannot be put back meanwhile does not take the place of why it has failed, but is on record.
+func TestWhatCannotBePutBackBesideAFailureIsOnRecord(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	require.Equal(t, ActMove, w.next().Kind)
+	w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
+	w.drive()
+	w.now = w.now.Add(time.Hour)
+	w.m.Observed(theirRoute, w.now)
+	require.Equal(t, rollout.RoutePin, w.next().Route.Action)
+	w.fail(failure.Drift, "Service shop/order was deleted by somebody else: create it again as it was before")
+	w.drive()
+	require.Contains(t, w.m.Status().Reason, "0 of 2 pods are ready")
+	require.Equal(t, "Service shop/order was deleted by somebody else: create it again as it was before", w.lastEntry().Message)
+}
+
 // Pods that are on their way are stopped while routes are put back, and go on.
 func TestRoutesArePutBackInMidStep(t *testing.T) {
 	t.Parallel()

@@ -63,8 +63,11 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		return
 	}
 	// Of an action that was being given up anyway, or only brought to rest what is held, it is what holds it that somebody has to know.
-	if mattersLess := a.epoch != m.epoch || (a.Halts() || a.restores) && m.s.Trouble != nil; !mattersLess || lost(f.Kind) {
+	held := a.epoch == m.epoch && m.s.Trouble != nil
+	if mattersLess := a.epoch != m.epoch || (a.Halts() || a.restores) && held; !mattersLess || lost(f.Kind) {
 		m.trouble(a, f, now)
+	} else if held && a.restores {
+		m.policyDecides(rollout.VerbPause, f.Message, now)
 	}
 }
 
