@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.io/slipway/release/fieldmanager"
 )
 
 const (
@@ -23,8 +25,6 @@ const (
 	callTimeout = 5 * time.Second
 	// page is how many objects one request reads.
 	page = 500
-	// fieldManager is the name under which the API server notes our changes.
-	fieldManager = "slipway"
 )
 
 // Ref is where one object is found.
@@ -71,7 +71,7 @@ func (c Cluster) Patch(ctx context.Context, ref Ref, patch []byte, dry bool) (*u
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
+		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
 }
 
 // Create makes an object. A dry run only says what would come of it.
@@ -79,7 +79,7 @@ func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructur
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Create(call, o,
-		metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRun(dry)})
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
 }
 
 // Delete deletes an object, only as it was seen: of this UID and, unless that is "", of this version.

@@ -89,7 +89,7 @@ func (p *fakeParty) called(call string) error {
 }
 
 func (p *fakeParty) numbers(message string) rollout.MoveResult {
-	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size - p.updated,
+	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size,
 		Canary: "canary-1", CanaryHash: "c1", Template: "digest", Message: message}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -183,10 +184,10 @@ func (d *DriftDetector) missing(ctx context.Context, at place, left *lent) (*dri
 		return nil, nil
 	case live == nil, meta(live).GetUID() != left.UID:
 		return left.change("deleted", ""), nil
-	case kube.WrittenByUs(meta(live)):
+	case fieldmanager.LastIsSlipway(meta(live)):
 		return nil, nil
 	}
-	by, _ := kube.ManagerOf(meta(live), "/metadata", "/spec")
+	by, _ := fieldmanager.Of(meta(live), "/metadata", "/spec")
 	return left.change("taken the marks of this release off", by), nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workloadops"
@@ -61,7 +62,7 @@ func keep(k drift.Kind) cache.TransformFunc {
 		_, l.borrowed = o.GetAnnotations()[rollout.AnnotationRestore]
 		l.Namespace, l.Name, l.UID, l.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 		if len(l.edited) > 0 {
-			l.by, _ = kube.ManagerOf(o, l.edited...)
+			l.by, _ = fieldmanager.Of(o, l.edited...)
 			l.now = traffic.Digest(o.Object, l.edited)
 		}
 		return l, nil

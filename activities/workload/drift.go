@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -140,8 +141,11 @@ func (r *resting) change(t target, o *rollout.Observed) *drift.Change {
 		return nil
 	}
 	o.Object = t.String()
-	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size),
-		Observed: *o, Doubt: r.doubt}
+	difference := fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size)
+	if !r.doubt { // what is changed again right after it was put back is told again, even if nobody saw it in between
+		difference += fmt.Sprintf(" %d", r.Generation)
+	}
+	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: difference, Observed: *o, Doubt: r.doubt}
 }
 
 // String names a workload: "Deployment shop/order".
@@ -156,7 +160,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	r.size, r.sized = int32(size), sized
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
-	r.DeletionTimestamp = o.GetDeletionTimestamp()
+	r.DeletionTimestamp, r.Generation = o.GetDeletionTimestamp(), o.GetGeneration()
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
 	saved, held := o.GetAnnotations()[rollout.AnnotationSaved]
 	r.saved = held
@@ -165,7 +169,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 		r.rest = &rest
 		r.disturbed = rest.Disturbed(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
 		if len(r.disturbed) > 0 {
-			r.by, _ = kube.ManagerOf(o, r.disturbed[0])
+			r.by, _ = fieldmanager.Of(o, r.disturbed...)
 		}
 		if _, r.extra = o.GetLabels()[strategy.LabelCanaryOf]; r.extra {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
@@ -212,9 +216,8 @@ func (r *resting) changed(t target) *rollout.Observed {
 		return &rollout.Observed{What: "scaled",
 			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
 	case len(r.disturbed) > 0:
-		fields := strings.ReplaceAll(strings.TrimPrefix(strings.Join(r.disturbed, ", "), "/"), ", /", ", ")
 		return &rollout.Observed{What: rollout.ObservedSettings, By: r.by,
-			Message: fmt.Sprintf("somebody else has changed %s of the %s", strings.ReplaceAll(fields, "/", "."), t)}
+			Message: fmt.Sprintf("somebody else has changed %s of the %s", fieldNames(r.disturbed), t)}
 	}
 	return nil
 }

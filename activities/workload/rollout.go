@@ -79,6 +79,7 @@ type rolloutJob struct {
 	expectedTemplate map[string]any
 
 	scalers map[string]*unstructured.Unstructured
+	duel    duel
 	// end is the decision that the activity ends with.
 	end pods.NextAction
 }
@@ -187,6 +188,9 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 	if d.Ends && after != nil {
 		return t.ends(d)
 	}
+	if after != nil {
+		t.duel.wrote(fieldsOf(t.plain(after).Settings, t.tech.Pointers()), after)
+	}
 	return attempt.Next{}, err
 }
 
@@ -212,6 +216,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		return nil, pods.NextAction{}, err
 	}
 	t.choose(l)
+	l.seen.Duel = t.duel.seen(fieldsOf(l.seen.Settings, t.tech.Pointers()), l.object)
 	before := t.Progress()
 	t.Read()
 	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()
@@ -232,7 +237,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		}
 		d = t.decide(l.seen)
 	}
-	if d.Failure != nil && d.Failure.Kind == failure.Drift {
+	if d.Failure != nil && d.Failure.Kind == failure.Drift && l.seen.Duel.Times <= rollout.MostDisturbed {
 		d.Failure.Message += t.edited(l)
 		d.Reason = d.Failure.Message
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -161,19 +161,20 @@ func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResou
 // edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app
 // (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
 func (t *rolloutJob) edited(l *snapshot) string {
-	base := t.written(l)
-	if base == nil {
-		return ""
+	said, object := "", l.object
+	if base := t.written(l); base != nil {
+		said = pods.Edited(base, pods.Stripped(templateOf(l.object)))
 	}
-	fields := pods.Edited(base, pods.Stripped(templateOf(l.object)))
-	if fields == "" { // it is something else that has drifted
-		return ""
+	if said != "" {
+		said = ": " + said
+	} else if l.extra != nil && l.seen.Saved != nil && l.seen.Template == l.seen.Saved.StableTemplate {
+		object = l.extra // the workload's own template is as it should be
 	}
-	manager, at := kube.ManagerOf(l.object, "/spec/template")
+	manager, at := fieldmanager.Of(object, "/spec/template")
 	if manager == "" {
-		return ": " + fields
+		return said
 	}
-	return fmt.Sprintf(": %s, by %s at %s", fields, manager, at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s, by %s at %s", said, manager, at.UTC().Format(time.RFC3339))
 }
 
 // written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known

@@ -343,6 +343,9 @@ const (
 	ObservedUnrouted = "unrouted"
 )
 
+// MostDisturbed is how often what somebody else has changed is put back at one step. Who changes it more often is not argued with.
+const MostDisturbed = 5
+
 // RevisionLabel is the label of a workload's pods that tells their revision.
 func RevisionLabel(kind string) string {
 	switch kind {

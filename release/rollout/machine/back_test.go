@@ -140,7 +140,9 @@ func TestAHintOutlivesTroubleOfTheSystem(t *testing.T) {
 	w.fail(failure.Unreachable, "party alice does not answer")
 	a = w.acts()
 	require.Equal(t, ActMove, a.Kind)
-	require.True(t, a.Move.Look, "somebody's edit is looked at before its pods are routed to")
+	require.True(t, a.Move.Look, "somebody's edit is looked at before the routes wait for pods")
+	w.do(a)
+	require.Equal(t, rollout.RouteEnsure, w.acts().Route.Action)
 }
 
 // acts is the next thing that is done, after the pauses before it.

@@ -13,9 +13,6 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// mostDisturbed is how often what somebody else has changed is put back at one step. Who changes it more often is not argued with.
-const mostDisturbed = 5
-
 // routesBack is a change that somebody else has made to what routes to the workload, while it is being put back.
 type routesBack struct {
 	Seen rollout.Observed `json:"seen"`
@@ -24,8 +21,8 @@ type routesBack struct {
 	Routed bool `json:"routed,omitempty"`
 }
 
-// Observed takes a hint that somebody else has changed something: it is looked at when the step rests. Several hints are one look. One of
-// another release's object is none.
+// Observed takes a hint that somebody else has changed something: it is looked at when the step rests, and before Services or routes wait for
+// pods that may be gone by it. Several hints are one look. One of another release's object is none.
 func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	if !m.isOurs(o) {
 		return
@@ -41,11 +38,15 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 		return
 	}
 	m.s.Observed = true
-	m.stopRouting()
+	if o.What == rollout.ObservedSettings && !m.disputed() {
+		m.s.Observed = m.putsBack(o, true, now)
+	}
+	if r := m.running; m.s.Observed && m.looksFirst() && r != nil && r.Kind == ActRoute && r.makes() {
+		m.interrupted = true
+	}
 	if o.What != rollout.ObservedSettings || m.disputed() {
 		return
 	}
-	m.s.Observed = m.putsBack(o, true, now)
 	// What is held cannot be looked at like a step that is done: its pods are brought to rest once more.
 	held := m.s.Trouble != nil || m.s.Status.Paused && m.s.Status.CurrentStepState != rollout.StatePaused
 	m.s.PodsUnsettled = m.s.PodsUnsettled || held && m.s.Observed
@@ -89,7 +90,7 @@ func (m *Machine) putsBack(o rollout.Observed, pods bool, now time.Time) bool {
 	m.s.Disturbed++
 	by := cmp.Or(o.By, "unknown")
 	m.note(rollout.Command{Verb: verbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
-	if m.s.Disturbed <= mostDisturbed {
+	if m.s.Disturbed <= rollout.MostDisturbed {
 		return true
 	}
 	if m.s.Trouble == nil {
@@ -122,11 +123,11 @@ func (m *Machine) sheltered(o rollout.Observed, now time.Time) {
 // their way are stopped for it: they go on afterwards. Somebody who has been argued with often enough is left to a person.
 func (m *Machine) routesDisturbed(o rollout.Observed) {
 	ours := m.s.Pinned == yes || m.s.Routed == yes
-	if !ours || m.disputed() || m.s.Disturbed > mostDisturbed {
+	if !ours || m.disputed() || m.s.Disturbed > rollout.MostDisturbed {
 		return
 	}
 	m.s.RoutesBack = &routesBack{Seen: o}
-	if m.running != nil && m.running.Kind == ActMove && !m.running.Halts() {
+	if m.running != nil && m.running.Kind == ActMove && !m.running.Halts() && !m.running.Move.Look {
 		m.interrupted = true
 	}
 }
@@ -176,24 +177,15 @@ func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now
 	}
 }
 
-// stopRouting stops the routes that are being made for a step's pods: those may be others by now, or fewer than the size asks for. Routes
-// would wait until the deadline for pods that somebody else's edit has taken.
-func (m *Machine) stopRouting() {
-	a := m.running
-	if a != nil && a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure && !a.restores && m.routing() {
-		m.interrupted = true
-	}
+// looksFirst says whether what somebody else has changed of the workload is looked at before the traffic is seen to; not so once that is to be
+// put back over somebody else's.
+func (m *Machine) looksFirst() bool {
+	return m.routes() && m.s.Trouble == nil && !m.s.Status.Paused && !m.s.PutBack && m.s.Status.CurrentStepState != rollout.StateUpgrade
 }
 
-// routing says that a step's pods are there and its routes are next; not so once those are to be put back over somebody else's.
-func (m *Machine) routing() bool {
-	return m.s.Stage == stageSteps && m.s.Status.CurrentStepState == rollout.StateTrafficRouting && !m.s.PutBack
-}
-
-// lookAgain has the pods looked at when a hint came meanwhile, before they are routed to and when a step rests.
+// lookAgain has the pods looked at when a step rests, or is about to see to the traffic, and a hint came meanwhile.
 func (m *Machine) lookAgain() bool {
-	there := m.s.Status.CurrentStepState == rollout.StatePaused || m.routing()
-	again := m.s.Observed && m.s.Check == checkNone && there
+	again := m.s.Observed && m.s.Check == checkNone && (m.looksFirst() || m.s.Status.CurrentStepState == rollout.StatePaused)
 	if again {
 		m.s.Observed, m.s.Check = false, checkLook
 	}

@@ -146,7 +146,7 @@ func TestADuelAboutRoutes(t *testing.T) {
 	w := resting(t, strategy.StylePartition)
 	w.now = w.now.Add(time.Hour)
 	for w.m.Status().WaitingFor.Kind == rollout.WaitApproval {
-		require.LessOrEqual(t, w.m.s.Disturbed, mostDisturbed)
+		require.LessOrEqual(t, w.m.s.Disturbed, rollout.MostDisturbed)
 		w.m.Observed(theirRoute, w.now)
 		w.drive()
 		w.now = w.now.Add(time.Hour)
@@ -232,4 +232,75 @@ func TestAHintOfARouteIsOfOneThatTheReleaseRoutesBy(t *testing.T) {
 			require.False(t, m.isOurs(rollout.Observed{What: what, Claim: "claim@2", Object: object}), "another's claim on %q", object)
 		}
 	}
+}
+
+// Services and routes wait for pods, and what somebody else has done to those is looked at first: else nobody would say who it was.
+func TestAChangeOfTheWorkloadIsLookedAtBeforeItsTraffic(t *testing.T) {
+	t.Parallel()
+	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "helm", Message: "somebody else has changed spec.updateStrategy of the StatefulSet shop/order"}
+	for _, tc := range []struct {
+		reason string
+		until  rollout.RouteAction
+		step   int
+		want   string
+	}{
+		{"while the routes are made", rollout.RouteEnsure, 1, "[move 20% EnsureRoutes]"},
+		{"before the pods of the next step, which stay as many as they are", rollout.RoutePin, 2, "[move 2 PinStableService move 50% EnsureRoutes]"},
+	} {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
+		if tc.step == 2 {
+			w.drive()
+			w.observed(rollout.ObservedUnpinned) // so that it pins once more
+			w.m.s.Observed = false
+			w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+		}
+		a := w.acts()
+		for ; a.Kind != ActRoute || a.Route.Action != tc.until; a = w.acts() {
+			w.do(a)
+		}
+		w.actions = nil
+		w.m.Observed(theirs, w.now)
+		require.True(t, w.m.Interrupts(), "%s: it does not wait for pods that are gone", tc.reason)
+		w.m.Stopped()
+		a = w.next()
+		require.Equal(t, ActMove, a.Kind, tc.reason)
+		require.True(t, a.Move.Look, tc.reason)
+		w.do(a)
+		for w.m.Status().WaitingFor.Kind != rollout.WaitApproval {
+			w.now = w.now.Add(time.Hour)
+			w.drive()
+		}
+		require.Equal(t, tc.want, fmt.Sprint(w.actions), tc.reason)
+	}
+}
+
+// What the look finds waits for a person.
+func TestAnEditThatTakesThePodsOfARouteWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
+	for a := w.acts(); a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure; a = w.acts() {
+		w.do(a)
+	}
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	w.m.Stopped()
+	require.Equal(t, ActMove, w.next().Kind)
+	w.fail(failure.Drift, "somebody else set its pod template back to the stable version")
+	w.drive()
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
+	require.Equal(t, "RouteTrafficToStable", w.actions[len(w.actions)-1], "no request goes to pods that are gone: %v", w.actions)
+}
+
+// A blue-green whose stable pods somebody else has taken goes on with the new ones: nobody waits for a stable pod.
+func TestABlueGreenWithoutStablePodsIsNotPinned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("50%", 20, -1), aStep("100%", 100, -1)), 4)
+	w.drive()
+	w.taken, w.updated, w.pinned = true, 4, false
+	w.observed(rollout.ObservedUnpinned)
+	w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, By: "helm", Message: "somebody else has changed spec.strategy"}, w.now)
+	w.now = w.now.Add(time.Hour)
+	w.actions = nil
+	w.drive()
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+	require.NotContains(t, w.actions, "PinStableService")
 }

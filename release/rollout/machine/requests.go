@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -70,6 +72,11 @@ func (a Action) party() bool {
 // Halts says whether the action brings to rest what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
+// makes says whether the action narrows a Service to a version or sends traffic, and so waits for pods of that version.
+func (a Action) makes() bool {
+	return a.Route.Action == rollout.RoutePin || a.Route.Action == rollout.RouteEnsure
+}
+
 // stoppable says whether the action may be stopped half way: what may wait for long. What is short would only have to be done again.
 func (a Action) stoppable() bool {
 	if a.Kind == ActBegin {
@@ -104,6 +111,9 @@ func (m *Machine) move(look bool) Action {
 		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
 		request.From = m.s.From
+	}
+	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade { // its own pods come later, when its Services are ready for them
+		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
 	}
 	a := Action{Kind: ActMove, Move: request, waits: rollout.WaitPods}
 	switch {

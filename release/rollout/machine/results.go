@@ -141,6 +141,7 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 	if r.Template != "" {
 		m.s.Template = r.Template
 	}
+	m.s.StableGone = m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && r.Replicas > 0 && r.Updated >= r.Replicas && r.StableReady == 0
 	m.s.Note = r.Message
 }
 
@@ -152,6 +153,7 @@ func (m *Machine) moved(a Action, same bool) {
 	m.s.Check = checkNone
 	_, needed := m.before()
 	switch {
+	case checked && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade:
 	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
 	case checked && m.routes() && m.misrouted():

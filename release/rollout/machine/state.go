@@ -48,6 +48,8 @@ type State struct {
 	Counting bool  `json:"counting,omitempty"`
 	// Check has the pods looked at, or seen to, once more while a step rests.
 	Check check `json:"check,omitempty"`
+	// StableGone says that every pod is of the new version, as somebody else has let the workload's own controller go to the end.
+	StableGone bool `json:"stableGone,omitempty"`
 	// UID is the workload's own.
 	UID string `json:"uid,omitempty"`
 	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.

@@ -37,11 +37,13 @@ func (m *Machine) goToStep(n int, now time.Time) {
 // throughSteps is the way of a step: before the pods, the pods, the traffic, the rest.
 func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	s := &m.s.Status
-	if a, needed := m.putRoutesBack(); needed {
-		return a, true
+	if !m.lookAgain() {
+		if a, needed := m.putRoutesBack(); needed {
+			return a, true
+		}
 	}
 	switch {
-	case m.s.Check != checkNone || m.lookAgain():
+	case m.s.Check != checkNone:
 		return m.move(m.s.Check == checkLook), true
 	case s.Paused && m.s.PodsUnsettled:
 		return m.halt("it is paused, " + m.s.PausedBy), true
@@ -100,7 +102,7 @@ func (m *Machine) before() (Action, bool) {
 	case m.s.Stage != stageSteps || !st.HasTraffic():
 	case m.step().Routes() && st.DisableGenerateCanaryService:
 	case m.step().Routes():
-		takesAll := st.Style == strategy.StylePartition && m.takesAll()
+		takesAll := m.s.StableGone || st.Style == strategy.StylePartition && m.takesAll()
 		switch {
 		case takesAll && m.s.Pinned != no:
 			return m.routeOnly(rollout.RouteUnpin)

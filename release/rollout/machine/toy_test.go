@@ -30,6 +30,8 @@ type world struct {
 	gone          bool
 	// loose says that the pods are in the middle of a step.
 	loose bool
+	// taken says that somebody else has let the workload's own controller take the stable pods of a blue-green.
+	taken bool
 	// adopted is what an earlier release left; the first Begin answers it.
 	adopted *rollout.Adopted
 	actions []string
@@ -106,7 +108,11 @@ func (w *world) perform(a Action) (r Result) {
 }
 
 func (w *world) numbers() rollout.MoveResult {
-	return rollout.MoveResult{Replicas: w.size, Updated: w.updated, UpdatedReady: w.updated, StableReady: w.size - w.updated, Canary: "canary", CanaryHash: "c", Template: "digest", Message: "numbers"}
+	stable := w.size - w.updated
+	if w.m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && !w.taken {
+		stable = w.size
+	}
+	return rollout.MoveResult{Replicas: w.size, Updated: w.updated, UpdatedReady: w.updated, StableReady: stable, Canary: "canary", CanaryHash: "c", Template: "digest", Message: "numbers"}
 }
 
 func (w *world) move(q rollout.MoveRequest) {

@@ -236,7 +236,7 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	t.Parallel()
 	w := resting(t, strategy.StylePartition)
 	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "argocd", Message: "somebody else has changed spec.paused of the Deployment shop/order"}
-	for range mostDisturbed {
+	for range rollout.MostDisturbed {
 		w.m.Observed(theirs, w.now)
 		a := w.next()
 		require.Equal(t, ActMove, a.Kind)

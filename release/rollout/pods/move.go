@@ -44,6 +44,8 @@ func (m *move) next() NextAction {
 		return m.halt()
 	case m.drifted():
 		return drifted(m.req.Subject, m.seen)
+	case m.seen.Duel.Times > rollout.MostDisturbed:
+		return duel(m.req.Subject, m.seen.Duel)
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}

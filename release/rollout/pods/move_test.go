@@ -174,3 +174,23 @@ func TestAPausedBlueGreenIsResumed(t *testing.T) {
 		require.Len(t, w.set(newTemplate).pods, 2, reason)
 	}
 }
+
+// Who goes on changing the fields by which pods move is not argued with until the step's time is up.
+func TestADuelWhilePodsMove(t *testing.T) {
+	t.Parallel()
+	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
+	require.True(t, w.write(begun.Write, w.generation))
+	w.observed, w.template = w.generation, newTemplate
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("50%"), Template: newTemplate}
+	seen := w.observe()
+	seen.Duel = pods.Duel{Times: rollout.MostDisturbed, Fields: "spec.minReadySeconds", By: "helm"}
+	require.Equal(t, workloadops.ActWrite, pods.Move(tech, req, seen).Action, "as often as it is put back at rest")
+	seen.Duel.Times++
+	d := pods.Move(tech, req, seen)
+	require.True(t, failure.Is(d.Failure, failure.Drift), d.Reason)
+	require.Contains(t, d.Reason, "somebody else has changed spec.minReadySeconds for the 6th time while its pods move (field manager helm)")
+	req.Halt = true
+	require.Nil(t, pods.Move(tech, req, seen).Failure, "it comes to rest all the same")
+}

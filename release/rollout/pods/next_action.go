@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -86,6 +87,12 @@ func failf(kind failure.Kind, format string, args ...any) NextAction {
 // drift fails since somebody else has done something to the workload.
 func drift(s rollout.Subject, what string) NextAction {
 	return failf(failure.Drift, "%s: somebody else %s in the middle of the rollout", s.Workload, what)
+}
+
+// duel fails since somebody else goes on changing the fields by which the pods move.
+func duel(s rollout.Subject, d Duel) NextAction {
+	return failf(failure.Drift, "%s: somebody else has changed %s for the %dth time while its pods move (field manager %s): have it leave these "+
+		"fields alone", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
 }
 
 // nothing ends a Finish that has nothing to do.

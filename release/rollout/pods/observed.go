@@ -37,6 +37,15 @@ type Observed struct {
 	Extra *Extra
 	// Autoscalers are the HorizontalPodAutoscalers (autoscaling/v2) whose target is the workload; read for StyleBlueGreen only.
 	Autoscalers []Autoscaler
+	// Duel is what somebody else has changed, since this activity began to write, of the fields by which pods move.
+	Duel Duel
+}
+
+// Duel is what somebody else changes again and again.
+type Duel struct {
+	// Times is how often it was changed; Fields and By are those of the last time: "spec.updateStrategy", "kubectl".
+	Times      int
+	Fields, By string
 }
 
 // Revision is one revision of a workload: a ReplicaSet or a ControllerRevision.

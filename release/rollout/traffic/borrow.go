@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -8,7 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -108,8 +112,9 @@ func Look(name string, live Object, borrowable Borrowable) (Borrowed, error) {
 	}
 	undo, err := jsonpatch.ParseUndo(saved, borrowable.Has)
 	if err != nil {
-		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed by somebody else and is not followed (%v): put back what stood "+
-			"there", name, rollout.AnnotationRestore, err)
+		by, _ := fieldmanager.Of(&unstructured.Unstructured{Object: live}, jsonpatch.Annotation(rollout.AnnotationRestore))
+		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed by %s and is not followed (%v): put back what stood there",
+			name, rollout.AnnotationRestore, cmp.Or(by, "somebody else"), err)
 	}
 	b.undo, b.taken = undo, true
 	return b, nil
@@ -211,7 +216,7 @@ func (o object) want(h Hand, wanted Object, p places) (*Write, error) {
 	changes := jsonpatch.Diff(o.live, wanted, slices.Concat(p.kept, p.ours))
 	drifted := !p.fresh && o.drifted(p.kept)
 	if drifted && len(changes) > 0 && !h.Overwrite {
-		return nil, o.drift()
+		return nil, o.drift(p.kept)
 	}
 	signs := jsonpatch.Diff(o.live, wanted, p.signs)
 	if len(changes) == 0 && len(signs) == 0 && !p.fresh && !drifted {
@@ -263,9 +268,10 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 	for _, m := range gone {
 		jsonpatch.Drop(original, m)
 	}
-	changes := jsonpatch.Diff(b.live, original, borrowedPaths(b.undo))
-	if b.taken && len(changes) > 0 && !h.Overwrite && b.drifted(borrowedPaths(b.undo)) {
-		return nil, b.drift()
+	kept := borrowedPaths(b.undo)
+	changes := jsonpatch.Diff(b.live, original, kept)
+	if b.taken && len(changes) > 0 && !h.Overwrite && b.drifted(kept) {
+		return nil, b.drift(kept)
 	}
 	return &Write{Tests: b.tests(), Changes: slices.Concat(changes, jsonpatch.Diff(b.live, original, gone))}, nil
 }
@@ -302,8 +308,9 @@ func (o object) drifted(kept []string) bool {
 	return annotationsOf(o.live)[rollout.AnnotationWritten] != Digest(o.live, kept)
 }
 
-func (o object) drift() error {
-	return failure.New(failure.Drift, "%s has been edited by somebody else since this release wrote it", o.name)
+func (o object) drift(kept []string) error {
+	by, _ := fieldmanager.Of(&unstructured.Unstructured{Object: o.live}, kept...)
+	return failure.New(failure.Drift, "%s has been edited by %s since this release wrote it", o.name, cmp.Or(by, "somebody else"))
 }
 
 // tests are what must still hold when the write arrives.
