@@ -22,6 +22,9 @@ import (
 // shortestLook and longestLook limit the pause between two looks at endpoints, which doubles.
 const shortestLook, longestLook = 50 * time.Millisecond, time.Second
 
+// restoresWithin is how long what is put back may take to be in effect: endpoints follow the pods within a second, on a busy cluster.
+const restoresWithin = 3 * time.Second
+
 // routeJob makes one change of the traffic.
 type routeJob struct {
 	*attempt.Attempt
@@ -33,6 +36,8 @@ type routeJob struct {
 	noPods time.Time
 	// message says how the traffic is once the change is made.
 	message string
+	// lacks is what one that restores would have had to wait for.
+	lacks string
 }
 
 // Route makes one change of the traffic, or finds that it is made. It fails with a failure.Kind as the error's type: NotReady is to be
@@ -82,7 +87,7 @@ func (t *routeJob) modified() {
 }
 
 func (t *routeJob) result() rollout.RouteResult {
-	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message}
+	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message, Lacks: t.lacks}
 	if out.Modified {
 		for _, r := range t.req.Routings {
 			out.GraceSeconds = max(out.GraceSeconds, r.GraceSeconds)
@@ -168,6 +173,10 @@ func empty(workload map[string]any) bool {
 
 // wait goes on looking until the deadline's end.
 func (t *routeJob) wait(reason string) (attempt.Next, error) {
+	if p := t.Progress(); t.req.Restores && p.Elapsed() >= restoresWithin {
+		t.lacks = reason
+		return attempt.Next{Action: attempt.Done}, nil
+	}
 	if t.Overdue() {
 		p := t.Progress()
 		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload, int64(p.Elapsed()/time.Second), reason)

@@ -220,6 +220,8 @@ type RouteRequest struct {
 	NoCanary bool `json:"noCanary,omitempty"`
 	// Overwrite writes over what somebody else has edited meanwhile (verb retry after drift); without it that fails with failure.Drift.
 	Overwrite bool `json:"overwrite,omitempty"`
+	// Restores puts back what somebody else has changed, and does not wait long for pods: those that it needs may be gone by the same hand.
+	Restores bool `json:"restores,omitempty"`
 }
 
 // RouteResult says what was done.
@@ -228,6 +230,8 @@ type RouteResult struct {
 	Modified     bool   `json:"modified"`
 	GraceSeconds int64  `json:"graceSeconds,omitempty"`
 	Message      string `json:"message"`
+	// Lacks is what would have had to be waited for, of one that Restores; "" when the change is made and in effect.
+	Lacks string `json:"lacks,omitempty"`
 }
 
 // FinishAction is one move of finalising with the pods.

@@ -155,7 +155,7 @@ func (m *Machine) putRoutesBack() (Action, bool) {
 		m.s.RoutesBack = nil
 		return Action{}, false
 	}
-	a.restores, a.Route.Overwrite = true, true
+	a.restores, a.Route.Overwrite, a.Route.Restores = true, true, true
 	a.Summary = m.place() + ": put back what somebody else has changed"
 	a.why = fmt.Sprintf("%s: %s: it is put back", m.place(), back.Seen.Message)
 	return a, true
@@ -164,7 +164,11 @@ func (m *Machine) putRoutesBack() (Action, bool) {
 // routesRestored notes what was put back, if anything had to be.
 func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now time.Time) {
 	m.allowGrace(r, now)
-	m.routeFacts(a)
+	if r.Lacks == "" {
+		m.routeFacts(a)
+	} else {
+		m.lacksPods(a)
+	}
 	back := m.s.RoutesBack
 	if !same || back == nil {
 		m.s.RoutesBack = nil
@@ -175,6 +179,16 @@ func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now
 	if r.Modified && back.Seen.What != "" && !m.putsBack(back.Seen, false, now) {
 		m.s.RoutesBack = nil
 	}
+}
+
+// lacksPods leaves to the step what could not be put back without its pods, which are looked at before.
+func (m *Machine) lacksPods(a Action) {
+	if a.Route.Action == rollout.RoutePin {
+		m.s.Pinned = maybe
+	} else {
+		m.s.Routed = maybe
+	}
+	m.s.Observed = m.s.Observed || m.s.Moved && m.inSteps()
 }
 
 // looksFirst says whether what somebody else has changed of the workload is looked at before the traffic is seen to; not so once that is to be

@@ -304,3 +304,25 @@ func TestABlueGreenWithoutStablePodsIsNotPinned(t *testing.T) {
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
 	require.NotContains(t, w.actions, "PinStableService")
 }
+
+// What is put back does not wait for pods that the same hand has taken: the pods go on, and the step pins and routes when they are there.
+func TestRoutesThatLackTheirPodsAreLeftToTheStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
+	w.drive()
+	w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.now = w.now.Add(time.Hour)
+	require.Equal(t, ActMove, w.next().Kind)
+	w.m.Observed(theirRoute, w.now)
+	w.m.Stopped()
+	pin := w.next()
+	require.True(t, pin.Route.Restores)
+	w.pinned, w.actions = false, nil
+	w.m.Done(Result{Route: rollout.RouteResult{Lacks: "Service shop/order is not pinned yet: no stable pod is ready"}}, w.now)
+	for w.m.Status().WaitingFor.Kind != rollout.WaitApproval {
+		w.drive()
+		w.now = w.now.Add(time.Hour)
+	}
+	require.Equal(t, "[EnsureRoutes move 50% move 5 PinStableService move 50% EnsureRoutes]", fmt.Sprint(w.actions))
+	require.True(t, w.pinned)
+}
