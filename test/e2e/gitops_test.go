@@ -191,6 +191,7 @@ func (row gitopsRow) run(t *testing.T, e *harness.Engine, guard *harness.Guard) 
 	if git != image {
 		a.declare(image)
 		a.neighbour.Sync(t)
+		a.watch.WaitStill(t) // kubectl's diff has the status in it, which changes with the pods
 	}
 	require.Empty(t, a.neighbour.Diff(t), "the next sync is quiet")
 }

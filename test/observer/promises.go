@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -118,6 +119,9 @@ type judge struct {
 	seen map[uint64]time.Time
 	// sent is the share of each kind of request that went to the new version at the moment before.
 	sent map[string]float64
+	// deployment is the workload as it was at the moment before, turned that somebody else has turned it round in the middle of an update.
+	deployment *appsv1.Deployment
+	turned     bool
 	// floor, ceiling, most and mostExtra move with the size of the workload.
 	floor, ceiling, most, mostExtra bound
 }
@@ -188,6 +192,7 @@ func (j *judge) show(version uint64, what string, w world) {
 	size, c, extra := sizeOf(obj), w.count(j.Workload, j.stable), w.count(j.extra(), "")
 	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
+	j.noteTurn(at, obj, w, c, size)
 	least, most := j.sizesFor(at, size)
 	j.judgePods(at, size, most, c, w.dismissed(j.Workload))
 	if j.Style == strategy.StyleCanary {
@@ -228,7 +233,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 }
 
 func (j *judge) judgePods(at moment, size, most int32, c Count, dismissed int32) {
-	if floor := j.floor.atLeast(size-j.limits.Out(size)-at.taken, c.Ready()); c.Ready() < floor {
+	if floor := j.floor.atLeast(size-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)

@@ -158,7 +158,7 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	case paused(seen):
 		return wake(t, seen)
 	case t.Placed && !seen.has(gate):
-		rest := rollout.Rest{Surge: deploymentPartition{}.surplus(seen)}
+		rest := rollout.Rest{Surge: surplusOf(seen)}
 		w := t.write("pause", seen.changed(resting(rest.Surge, seen)...))
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 		return set("pause it: somebody else has taken the gate away", w)
@@ -358,7 +358,9 @@ func (k deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
 }
 
 // surplus are the pods that an interrupted move has brought up beside the others.
-func (deploymentPartition) surplus(seen Observed) int32 {
+func (deploymentPartition) surplus(seen Observed) int32 { return surplusOf(seen) }
+
+func surplusOf(seen Observed) int32 {
 	_, surge := currentLimits(seen)
 	switch {
 	case paused(seen):
@@ -406,8 +408,19 @@ func (deploymentExtra) Pointers() []string { return nil }
 
 func (deploymentExtra) untouched() bool { return true }
 
-// home has nothing to give back.
-func (deploymentExtra) home(Observed) (first, last []workloadops.Setting) { return nil, nil }
+// home ends the pause of calm; nothing else is borrowed.
+func (deploymentExtra) home(seen Observed) (first, last []workloadops.Setting) {
+	if seen.Rest != nil && string(seen.Rest.Settings[pathPaused]) == "true" {
+		first = []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("null")}}
+	}
+	return first, nil
+}
+
+// calm pauses the workload, which was not paused when the rollout began; the mark tells it from somebody else's pause.
+func (deploymentExtra) calm(_ Revision, seen Observed) (NextAction, bool) {
+	pause := workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
+	return calmed(seen, rollout.Rest{Settings: map[string]json.RawMessage{pathPaused: pause.Value}}, pause)
+}
 
 // next sees to the extra Deployment and its size, which only grows: a step back moves traffic, not pods.
 func (deploymentExtra) next(t task, seen Observed) NextAction {
