@@ -194,7 +194,9 @@ func (m *Machine) lacksPods(a Action) {
 // looksFirst says whether what somebody else has changed of the workload is looked at before the traffic is seen to; not so once that is to be
 // put back over somebody else's.
 func (m *Machine) looksFirst() bool {
-	return m.routes() && m.s.Trouble == nil && !m.s.Status.Paused && !m.s.PutBack && m.s.Status.CurrentStepState != rollout.StateUpgrade
+	at := m.s.Status.CurrentStepState
+	return m.routes() && m.s.Trouble == nil && !m.s.Status.Paused && !m.s.PutBack &&
+		(at == rollout.StateBeforeUpgrade || at == rollout.StateTrafficRouting)
 }
 
 // lookAgain has the pods looked at when a step rests, or is about to see to the traffic, and a hint came meanwhile.

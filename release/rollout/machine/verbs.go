@@ -204,7 +204,7 @@ func (m *Machine) retry() (done, refusal string) {
 		m.s.Check = checkNone
 		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
 	}
-	if t.Kind == failure.WorkloadFailed && m.routing() {
+	if t.Kind == failure.WorkloadFailed && m.looksFirst() && m.s.Status.CurrentStepState == rollout.StateTrafficRouting {
 		m.s.Check = checkMove // there was no pod to route to: the pods are looked at first
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
