@@ -210,3 +210,30 @@ func TestRepairedByAPerson(t *testing.T) {
 		require.Contains(t, d.Failure.Message, "remove its annotation slipway.io/repair", reason)
 	}
 }
+
+// A rollout that is held keeps its autoscalers pinned, as one that goes on does. One that it has not pinned yet is left alone.
+func TestAHaltPinsAutoscalersAgain(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleBlueGreen)
+	for _, tc := range []struct {
+		reason     string
+		autoscaler pods.Autoscaler
+		pins       bool
+	}{
+		{"somebody else has changed its limits", pods.Autoscaler{Name: "web", Pinned: true, Edited: true}, true},
+		{"it is as it was pinned", pods.Autoscaler{Name: "web", Pinned: true}, false},
+		{"it was not pinned yet", pods.Autoscaler{Name: "web"}, false},
+		{"it is not this rollout's", pods.Autoscaler{Name: "other", Pinned: true, Edited: true}, false},
+	} {
+		w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`)
+		seen := w.observe()
+		seen.Autoscalers = []pods.Autoscaler{{Name: "web"}}
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StyleBlueGreen}}, seen)
+		require.True(t, w.write(begun.Write, w.generation))
+		w.settleAll()
+		seen = w.observe()
+		seen.Autoscalers = []pods.Autoscaler{tc.autoscaler}
+		d := pods.Move(tech, rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleBlueGreen, Replicas: intstr.FromInt32(2), Halt: true}, seen)
+		require.Equal(t, tc.pins, d.Autoscaler != nil && d.Autoscaler.Pin != nil, "%s: %s", tc.reason, d.Reason)
+	}
+}

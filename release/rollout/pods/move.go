@@ -41,6 +41,9 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 func (m *move) next() NextAction {
 	switch {
 	case m.req.Halt:
+		if a, ok := m.loosened(); ok { // it could scale what is held
+			return m.pin(a)
+		}
 		return m.halt()
 	case m.drifted():
 		return drifted(m.req.Subject, m.seen)
@@ -56,8 +59,7 @@ func (m *move) next() NextAction {
 		return d
 	}
 	if a, ok := m.unpinned(); ok {
-		return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
-			"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
+		return m.pin(a)
 	}
 	d := m.toward()
 	switch d.Action {
@@ -213,6 +215,22 @@ func (m *move) unpinned() (Autoscaler, bool) {
 		return Autoscaler{}, false
 	}
 	return m.seen.Autoscalers[i], true
+}
+
+// loosened is an autoscaler whose limits somebody else has changed since it was pinned.
+func (m *move) loosened() (Autoscaler, bool) {
+	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
+		return slices.Contains(m.seen.Saved.Autoscalers, a.Name) && a.Pinned && a.Edited
+	})
+	if i < 0 {
+		return Autoscaler{}, false
+	}
+	return m.seen.Autoscalers[i], true
+}
+
+func (m *move) pin(a Autoscaler) NextAction {
+	return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
+		"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
 }
 
 // complete adds to a technique's write what the framework sees to: the claim, and what is saved.
