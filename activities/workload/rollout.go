@@ -189,7 +189,7 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 		return t.ends(d)
 	}
 	if after != nil {
-		t.duel.wrote(fieldsOf(t.plain(after).Settings, t.tech.Pointers()), after)
+		t.duel.wrote(fieldsOf(t.plain(after), t.tech), after)
 	}
 	return attempt.Next{}, err
 }
@@ -216,7 +216,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		return nil, pods.NextAction{}, err
 	}
 	t.choose(l)
-	l.seen.Duel = t.duel.seen(fieldsOf(l.seen.Settings, t.tech.Pointers()), l.object)
+	l.seen.Duel = t.duel.seen(fieldsOf(l.seen, t.tech), l.object)
 	before := t.Progress()
 	t.Read()
 	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()

@@ -2,8 +2,8 @@ package workload
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,10 +40,13 @@ func (d *duel) seen(settings map[string]json.RawMessage, o *unstructured.Unstruc
 	return d.Duel
 }
 
-// fieldsOf keeps of a workload's settings those at these pointers.
-func fieldsOf(settings map[string]json.RawMessage, pointers []string) map[string]json.RawMessage {
-	kept := maps.Clone(settings)
-	maps.DeleteFunc(kept, func(path string, _ json.RawMessage) bool { return !slices.Contains(pointers, path) })
+// fieldsOf are the fields of a workload by which a technique moves its pods: the settings that it borrows, and the template by its digest. A
+// template that is set back before the first step has come to rest is set again, like any other field.
+func fieldsOf(seen pods.Observed, tech pods.Technique) map[string]json.RawMessage {
+	kept := map[string]json.RawMessage{"/spec/template": json.RawMessage(strconv.Quote(seen.Template))}
+	for _, path := range tech.Pointers() {
+		kept[path] = seen.Settings[path]
+	}
 	return kept
 }
 
