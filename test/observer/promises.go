@@ -193,8 +193,8 @@ func (j *judge) show(version uint64, what string, w world) {
 	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
 	j.noteTurn(at, obj, w, c, size)
-	least, most := j.sizesFor(at, size)
-	j.judgePods(at, size, most, c, w.dismissed(j.Workload))
+	sizes := j.sizesFor(at, size)
+	j.judgePods(at, sizes, c, w.dismissed(j.Workload))
 	if j.Style == strategy.StyleCanary {
 		if most := j.mostExtra.atMost(j.largest(min(at.reach, len(j.Steps)), size), extra.All()); extra.All() > most {
 			j.breach(at, PromiseBatch, "%s has %d pods, %d are asked for at most", j.extra(), extra.All(), most)
@@ -202,18 +202,20 @@ func (j *judge) show(version uint64, what string, w world) {
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
 	j.judgeRest(at, size, c)
-	j.judgeTraffic(at, w, least, c)
+	j.judgeTraffic(at, w, sizes.least, c)
 }
 
-// sizesFor are the sizes that somebody may go by: for a moment after somebody else has changed it that may be the one before.
-func (j *judge) sizesFor(at moment, size int32) (least, most int32) {
+// sizes are a workload's size and those that others may go by: for a moment after somebody else has changed it that may be the one before.
+type sizes struct{ asked, least, most int32 }
+
+func (j *judge) sizesFor(at moment, size int32) sizes {
 	if size != j.size {
 		j.sizedFrom, j.sizedAt, j.size = j.size, at.seen, size
 	}
 	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < followsWithin {
-		return min(size, j.sizedFrom), max(size, j.sizedFrom)
+		return sizes{size, min(size, j.sizedFrom), max(size, j.sizedFrom)}
 	}
-	return size, size
+	return sizes{size, size, size}
 }
 
 // judgeRest counts while the test knows the rollout to rest: the new pods that were asked for, all ready, and the old ones that belong beside them.
@@ -232,8 +234,9 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 	}
 }
 
-func (j *judge) judgePods(at moment, size, most int32, c Count, dismissed int32) {
-	if floor := j.floor.atLeast(size-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
+func (j *judge) judgePods(at moment, sizes sizes, c Count, dismissed int32) {
+	size := sizes.asked
+	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)
@@ -241,7 +244,7 @@ func (j *judge) judgePods(at moment, size, most int32, c Count, dismissed int32)
 		over = max(over, j.largest(min(at.reach, len(j.Steps)), size))
 	}
 	all := c.All() - dismissed
-	if ceiling := j.ceiling.atMost(most+over, all); all > ceiling {
+	if ceiling := j.ceiling.atMost(sizes.most+over, all); all > ceiling {
 		j.breach(at, PromiseSurge, "there are %d pods, at most %d may be", all, ceiling)
 	}
 	if most := j.most.atMost(j.mostNew(at, size), c.New); c.New > most && !at.foreign { // theirs, of whatever version, count with the surge

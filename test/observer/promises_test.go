@@ -180,6 +180,8 @@ func TestThePromisesGoRed(t *testing.T) {
 		"none dismissed":   {"all five are asked for, and a sixth", partition, newStory().mark(3, 0).put(podOf("order", "n1", "new", true), replicaSet("old", 4), podOf("order", "n2", "new", false)), PromiseSurge},
 		"scaled down":      {"a workload that was scaled down needs a moment", partition, newStory().scaled(1), ""},
 		"fewer and newer":  {"the native controller exchanges pods before it has heard of the smaller size", partition, newStory().theirs().scaled(3).put(podOf("order", "n1", "new", false)), ""},
+		"more and newer":   {"nor of the larger one", partition, newStory().put(podOf("order", "n1", "new", true)).theirs().scaled(5).put(podOf("order", "s1", "old", false), podOf("order", "s2", "old", false)), ""},
+		"more for long":    {"which it goes by seconds later", partition, newStory().put(podOf("order", "n1", "new", true)).theirs().scaled(5).later(3).put(podOf("order", "n1", "new", true), podOf("order", "s1", "old", false), podOf("order", "s2", "old", false)), PromiseAvailable},
 		"fewer for long":   {"it has heard of it seconds later", partition, newStory().theirs().scaled(3).later(3).put(podOf("order", "n1", "new", false), podOf("order", "n2", "new", false)), PromiseSurge},
 		"leaving":          {"a pod on its way out is not in excess", partition, newStory().mark(4, 0).swap("s1", "n1").swap("s2", "n2").put(podOf("order", "n3", "new", true)), ""},
 		"a batch too large": {"step 1 asks for one new pod", partition,
