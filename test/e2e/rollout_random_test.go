@@ -132,7 +132,10 @@ func besideRandomNeighbours(t *testing.T, c *supervised, place cell, random *ran
 	done := make(chan struct{})
 	moment := time.Duration(random.Int64N(int64(15 * time.Second)))
 	t.Logf("the worker is killed after %s", moment)
-	kill := time.AfterFunc(moment, c.killNow)
+	kill := time.AfterFunc(moment, func() {
+		r.watch.WorkerKilled()
+		c.killNow()
+	})
 	defer kill.Stop()
 	names := slices.Sorted(maps.Keys(randomDeeds))
 	go func() {

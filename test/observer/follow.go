@@ -27,6 +27,7 @@ type RolloutWatch struct {
 	stable string
 	marks  []mark
 	taken  int32
+	kills  []time.Time
 }
 
 // FollowRollout begins to observe a namespace in which a rollout is about to be started. The workload is whole and of one revision;
@@ -101,6 +102,7 @@ func (w *RolloutWatch) RequirePromises(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j := newJudge(w.asked, w.limits, w.stable, w.marks)
+	j.kills = w.kills
 	j.judge(w.first, w.changes, w.times)
 	require.Empty(t, j.broken, "the first promise that was broken: %s\n%s", first(j.broken), strings.Join(j.drawn, "\n"))
 }
@@ -193,6 +195,13 @@ func (w *RolloutWatch) PodTaken(t *testing.T) {
 	w.taken++
 	w.mu.Unlock()
 	w.Neighbour(t)
+}
+
+// WorkerKilled says that the worker is about to be killed.
+func (w *RolloutWatch) WorkerKilled() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kills = append(w.kills, time.Now())
 }
 
 // Sheltered says that the rollout has seen what somebody else has done: its Services serve now.

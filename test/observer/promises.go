@@ -115,6 +115,8 @@ type judge struct {
 	// size is the workload's at the moment before, sizedFrom what it was before somebody else changed it at sizedAt.
 	size, sizedFrom int32
 	sizedAt         time.Time
+	// kills are when the worker was killed.
+	kills []time.Time
 	// seen is when the change of a version arrived.
 	seen map[uint64]time.Time
 	// sent is the share of each kind of request that went to the new version at the moment before.

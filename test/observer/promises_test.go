@@ -280,3 +280,32 @@ func TestTarget(t *testing.T) {
 		})
 	}
 }
+
+// While no worker runs nobody unpins. Whoever is back does it within the time of any other.
+func TestAKilledWorkerIsAway(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason        string
+		killed, empty int64
+		broken        bool
+	}{
+		{"killed while the Service is empty", 2, 8, false},
+		{"killed long before", -20, 8, true},
+		{"killed, and empty for longer than it takes to be back", 2, 14, true},
+		{"killed afterwards", 30, 8, true},
+	} {
+		s := newStory().swap("s1", "n1").canary("20", "n1").theirs().put(slice("order"))
+		begun := time.Unix(int64(s.version), 0)
+		s.later(uint64(tc.empty)).put(podOf("order", "n1", "new", true))
+		j := newJudge(asked(strategy.StylePartition, true), limitsOf(s.first[0]), "old", s.marks)
+		j.kills = []time.Time{begun.Add(time.Duration(tc.killed) * time.Second)}
+		seen := map[uint64]time.Time{}
+		for _, c := range s.changes {
+			seen[c.version] = time.Unix(int64(c.version), 0)
+		}
+		s.put(slice("order", "s2", "s3", "s4"))
+		seen[s.version] = time.Unix(int64(s.version), 0)
+		j.judge(s.first, s.changes, seen)
+		require.Equal(t, tc.broken, len(j.broken) > 0, "%s: %v", tc.reason, j.broken)
+	}
+}

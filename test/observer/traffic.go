@@ -52,6 +52,20 @@ type lostSince struct {
 	gone bool
 }
 
+// backWithin is how long a worker that was killed is away: until its process runs again, and has read again what it watches. What holds meanwhile is the matter of
+// the guard, and of what stands on the objects; that no pinned Service serves nobody is kept by a worker that runs.
+const backWithin = 10 * time.Second
+
+// away is how long no worker was to be there, of the time since requests met nobody.
+func (j *judge) away(since, now time.Time) (away time.Duration) {
+	for _, killed := range j.kills {
+		if since.Before(killed.Add(backWithin)) && now.After(killed) {
+			away += backWithin
+		}
+	}
+	return away
+}
+
 // followsWithin is how long a size that somebody else has just changed need not be what others go by: a write of the routes may be on its way, and the workload's own
 // controller makes its pods more and fewer in an order of its own.
 const followsWithin = 2 * time.Second
@@ -86,7 +100,7 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 	case at.seen.IsZero():
 	case !before, since.gone && !gone:
 		j.nowhere[about] = lostSince{at.seen, gone}
-	case at.seen.Sub(since.at) > within:
+	case at.seen.Sub(since.at) > within+j.away(since.at, at.seen):
 		j.breach(at, PromiseNowhere, "%s for %s", lost, at.seen.Sub(since.at))
 	}
 }
