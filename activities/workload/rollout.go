@@ -166,7 +166,7 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case workloadops.ActWrite:
 		return t.writes(ctx, l, d)
 	case workloadops.ActDelete:
-		return attempt.Next{}, t.deletePods(ctx, d.Delete, "rollout.pod.delete.before", "rollout.pod.delete.after")
+		return attempt.Next{}, t.deletes(ctx, l, d.Delete)
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
 	case pods.ActAutoscaler:
@@ -175,6 +175,20 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return t.wait(d.Reason, t.tech.ByPods()), nil
 	}
 	return t.ends(d)
+}
+
+// deletes takes pods for as long as the workload is as it was seen: who has changed it since may have let its own controller take pods, too.
+func (t *rolloutJob) deletes(ctx context.Context, l *snapshot, list []workloadops.Pod) error {
+	for _, p := range list {
+		now, err := t.get(ctx)
+		if err != nil || now.GetGeneration() != l.object.GetGeneration() {
+			return err
+		}
+		if err := t.deletePods(ctx, []workloadops.Pod{p}, "rollout.pod.delete.before", "rollout.pod.delete.after"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writes makes one write on the workload, which may end the activity.

@@ -28,7 +28,7 @@ func (j *judge) noteTurn(at moment, obj runtime.Object, w world, c Count, size i
 	switch {
 	case at.foreign && was != nil && !was.Spec.Paused && !d.Spec.Paused && updating > 1 && !equality.Semantic.DeepEqual(was.Spec.Template, d.Spec.Template):
 		j.turned = true
-	case updating <= 1 && c.Ready() >= size:
+	case updating <= 1 && c.Ready() >= size && (c.Stable == 0 || c.New == 0): // its pods have followed
 		j.turned = false
 	}
 }

@@ -41,7 +41,8 @@ func TestATurnInMidUpdateIsTheirs(t *testing.T) {
 		}
 		turned := d.DeepCopy()
 		turned.Spec.Template.Labels = map[string]string{"app": "order", "version": "2"}
-		s.put(turned).gone(podOf("order", "s1", "old", true), podOf("order", "s2", "old", true))
+		s.put(turned).put(podOf("order", "n1", "new", true), set("old", 0)) // nothing is over while its pods have not followed
+		s.gone(podOf("order", "s1", "old", true), podOf("order", "s2", "old", true), podOf("order", "s3", "old", true))
 		broken := s.judge(asked(strategy.StyleCanary, false)).broken
 		require.Equal(t, tc.broken, len(broken) > 0, "%s: %v", tc.reason, broken)
 	}
