@@ -56,13 +56,15 @@ func TestSoakGitopsDeadEnds(t *testing.T) {
 			for _, commit := range []commit{oldImage, newImage} {
 				a := amongNeighbours(t, e, c, tool, nil)
 				a.StartRollout(a.rollout)
-				a.approve(1)
-				a.rest(2)
-				if commit == newImage {
-					a.declare(a.rollout.NewestImage())
-				}
 				rows, all = append(rows, gitopsRow{c, tool, commit, false}), append(all, a)
 			}
+		}
+	}
+	for i, a := range all {
+		a.approve(1)
+		a.rest(2)
+		if rows[i].commit == newImage {
+			a.declare(a.rollout.NewestImage())
 		}
 	}
 	e.Processes[0].Kill()
