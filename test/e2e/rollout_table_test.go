@@ -149,8 +149,7 @@ var stepStates = map[string]stepState{
 	},
 	"Paused": {reach: func(r *release) { r.approve(1); r.rest(2); r.verb("pause", ""); r.waitFor(rollout.WaitResume) }},
 	"HeldHalfWay": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) }, reach: func(r *release) {
-		r.approve(1)
-		r.underWay(2)
+		r.moves()
 		r.MustVerb(r.rollout.Name, "pause", "")
 		r.waitFor(rollout.WaitResume)
 	}},
@@ -172,7 +171,7 @@ var stepStates = map[string]stepState{
 		},
 	},
 	"Moving": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 3*time.Second) }, moves: true,
-		reach: func(r *release) { r.approve(1); r.underWay(2) }},
+		reach: func(r *release) { r.moves() }},
 	"Finishing": {prepare: func(object map[string]any, _ *harness.Rollout) { slowPods(object, 2*time.Second) }, moves: true, through: true,
 		reach: func(r *release) {
 			last := len(r.rollout.Strategy.Steps)
@@ -202,6 +201,17 @@ func failsAtOnce(r harness.Rollout) bool {
 func (r *release) waitFor(kind rollout.WaitKind) {
 	r.t.Helper()
 	r.WaitRollout(r.rollout.Name, string(kind), func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == kind })
+}
+
+// moves waits until pods are on their way, in the second step if that makes any.
+func (r *release) moves() {
+	r.t.Helper()
+	if r.rollout.Strategy.Steps[0].Replicas == r.rollout.Strategy.Steps[1].Replicas {
+		r.underWay(1)
+		return
+	}
+	r.approve(1)
+	r.underWay(2)
 }
 
 func (r *release) underWay(step int) {
