@@ -192,7 +192,10 @@ func wake(t task, seen Observed) NextAction {
 	if d, stays := staysAtRest(t, seen, surplus); stays {
 		return d
 	}
-	switch {
+	switch limited := seen.changed(moving(unavailable, surge, seen)...); {
+	case asked(seen) > t.Size+surplus && t.Placed && seen.has(gate) && len(limited) > 0:
+		// A paused Deployment is scaled to its size and its surge: somebody else has set that behind the gate.
+		return set("take the pods back that somebody else's limits have brought up", t.write("limits", limited))
 	case asked(seen) < t.Size || asked(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
 	case !t.Placed, !seen.has(gate):

@@ -348,6 +348,38 @@ func TestNeighboursAtRest(t *testing.T) {
 	})
 }
 
+// TestNeighboursWhilePodsMove has somebody else put a Deployment's strategy to what its manifest says at any moment of a move. Whatever comes of that, no
+// pod goes beyond its own limits, and the move comes to its end.
+func TestNeighboursWhilePodsMove(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
+		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
+		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+		if own == 0 && surge == 0 {
+			surge = 1
+		}
+		manifest := fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
+		w := newToy(size, manifest)
+		before := w.spec()
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: max(surge, own)}
+		r.begin()
+		first := rapid.IntRange(1, 99).Draw(t, "first")
+		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
+		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		second := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(first, 100).Draw(t, "second")))
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate, Rest: true}
+		for range rapid.IntRange(1, 3).Draw(t, "edits") {
+			r.interrupted(req, rapid.IntRange(0, 20).Draw(t, "moves"))
+			w.settings["/spec/strategy"] = json.RawMessage(manifest)
+			w.generation++
+		}
+		r.move(2, second, false, 0)
+		r.home(before)
+	})
+}
+
 // world lets one part of the world move on.
 func (r *run) world() {
 	switch m := rapid.IntRange(0, 6).Draw(r.t, "world"); {
