@@ -161,16 +161,18 @@ func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResou
 // edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app
 // (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
 func (t *rolloutJob) edited(l *snapshot) string {
-	said, object := "", l.object
+	said := ""
 	if base := t.written(l); base != nil {
 		said = pods.Edited(base, pods.Stripped(templateOf(l.object)))
 	}
+	manager, at := fieldmanager.Of(l.object, "/spec/template")
 	if said != "" {
 		said = ": " + said
-	} else if l.extra != nil && l.seen.Saved != nil && l.seen.Template == l.seen.Saved.StableTemplate {
-		object = l.extra // the workload's own template is as it should be
+	} else if l.extra != nil { // nobody but a release writes to an extra workload: who else has, is meant
+		if other, then := fieldmanager.Of(l.extra, "/spec/template"); other != "" {
+			manager, at = other, then
+		}
 	}
-	manager, at := fieldmanager.Of(object, "/spec/template")
 	if manager == "" {
 		return said
 	}
