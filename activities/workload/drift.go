@@ -189,9 +189,10 @@ func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Hol
 	}
 	ref := catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}
 	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" && r.rest.Template != r.template
+	loose := r.rest == nil && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
 		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService,
-		Loose: r.rest != nil && r.rest.Loosened(r.disturbed, edited)}
+		Loose: loose || r.rest != nil && r.rest.Loosened(r.disturbed, edited)}
 }
 
 // changed is what somebody else has done to it, nil when nothing. A rest without a size is that of an object whose size is not compared.
