@@ -58,7 +58,8 @@ func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
 	return d.tellOwed(ctx, claim)
 }
 
-// missed looks once for the canary Service beside a Service that was pinned when the watch began: if somebody has deleted it while nobody watched, no event tells.
+// missed looks once for the canary Service beside a Service that was pinned when the watch began: if somebody has deleted it while nobody
+// watched, no event tells.
 func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holding) error {
 	d.mu.Lock()
 	look := d.found[stable.place()]
@@ -182,8 +183,8 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 	return nil
 }
 
-// mayAct says whether something is this worker's to do for a claim: its rollout runs in this engine, or nobody's does, as after a stop to frozen, when no
-// workload carries the claim any more. Another engine would do the same to that.
+// mayAct says whether something is this worker's to do for a claim: its rollout runs in this engine, or nobody's does, as after a stop to
+// frozen, when no workload carries the claim any more. Another engine would do the same to that.
 func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.Observed) bool {
 	_, held := d.holdings.Held(claim)
 	return !held || drift.Ours(ctx, d.temporal, claim, done)

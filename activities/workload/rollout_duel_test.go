@@ -24,7 +24,7 @@ func TestADuelCounts(t *testing.T) {
 		o.SetGeneration(generation)
 		at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:template":{},"f:updateStrategy":{}}}`)}}})
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{},"f:updateStrategy":{}}}`)}})
 		return o
 	}
 	fields := func(partition, template string) map[string]json.RawMessage {

@@ -15,7 +15,7 @@ func TestOf(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	entry := func(manager, subresource, fields string, minutes int) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const strategy, template = `{"f:spec":{"f:updateStrategy":{"f:partition":{}}}}`, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}`
 	for _, tc := range []struct {

@@ -70,10 +70,12 @@ type Saved struct {
 	Homeward string `json:"homeward,omitempty"`
 }
 
-// LetGo says whether somebody else's template is with the workload's own controller before this rollout has moved a pod: it is not the stable one, and nothing
-// of what the rollout borrows stands beside it. Of a Deployment only, on which a rollout never sets a template without a gate until its pods have come to rest.
+// LetGo says whether somebody else's template is with the workload's own controller before this rollout has moved a pod: it is not the
+// stable one, and nothing of what the rollout borrows stands beside it. Of a Deployment only, on which a rollout never sets a template
+// without a gate until its pods have come to rest.
 func (s Saved) LetGo(kind, template string, live map[string]json.RawMessage) bool {
-	if kind != "Deployment" || s.Canary != "" || s.Homeward != "" || s.Retracting || s.StableTemplate == "" || s.Style == strategy.StyleCanary {
+	moved := s.Canary != "" || s.Homeward != "" || s.Retracting
+	if kind != "Deployment" || moved || s.StableTemplate == "" || s.Style == strategy.StyleCanary {
 		return false
 	}
 	return template != s.StableTemplate && len(Rest{Settings: s.Settings}.Disturbed(live)) == 0
