@@ -51,7 +51,7 @@ func TestAnothersEdit(t *testing.T) {
 			edited := own(b.object(e.kind, e.name))
 
 			message, _ := b.fails(b.twenty(w), failure.Drift)
-			require.Contains(t, message, e.kind+" "+b.namespace+"/"+e.name+" has been edited by somebody else")
+			require.Contains(t, message, e.kind+" "+b.namespace+"/"+e.name+" has been edited by traffic.test since", "as the API server knows this process")
 			require.Equal(t, edited, own(b.object(e.kind, e.name)), "nothing is fought over")
 			if name != "ingress" { // what a release has made it may delete, whatever became of it
 				b.fails(b.request(rollout.RouteToStable, w.routing), failure.Drift)
@@ -89,7 +89,7 @@ func TestAForgedOriginalIsNotApplied(t *testing.T) {
 					req := b.request(action, w.routing)
 					req.Traffic, req.Overwrite = weight(50), true // nor does a person's word that edits are written over
 					message, _ := b.fails(req, failure.Drift)
-					require.Contains(t, message, "its annotation slipway.io/restore has been changed by somebody else and is not followed (operation 1 changes /metadata/finalizers, "+
+					require.Contains(t, message, "its annotation slipway.io/restore has been changed by traffic.test and is not followed (operation 1 changes /metadata/finalizers, "+
 						"which no release borrows): put back what stood there", action)
 				}
 				require.Empty(t, b.object(object, "order").GetFinalizers())

@@ -142,7 +142,7 @@ func (r *resting) change(t target, o *rollout.Observed) *drift.Change {
 	}
 	o.Object = t.String()
 	difference := fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size)
-	if !r.doubt { // what is changed again right after it was put back is told again, even if nobody saw it in between
+	if !r.doubt && o.What == rollout.ObservedSettings { // changed again right after it was put back: told again, though nobody saw the in-between
 		difference += fmt.Sprintf(" %d", r.Generation)
 	}
 	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: difference, Observed: *o, Doubt: r.doubt}
