@@ -69,7 +69,7 @@ func TestLongRolloutLastStretchPaused(t *testing.T) {
 	e := harness.Shared(t)
 	c := deploymentBy(strategy.StylePartition, harness.NoProvider)
 	r := begin(t, e, c, func(object map[string]any, asked *harness.Rollout) {
-		slowPods(object, 3*time.Second)
+		slowPods(object, 5*time.Second) // a word takes up to three to arrive
 		stretch(c)(object, asked)
 	})
 	r.approve(1)
