@@ -119,6 +119,9 @@ type judge struct {
 	kills []time.Time
 	// seen is when the change of a version arrived.
 	seen map[uint64]time.Time
+	// newReady is how many new pods were ready at the moment before; newBefore how many before some of them went, at fellAt.
+	newReady, newBefore int32
+	fellAt              time.Time
 	// sent is the share of each kind of request that went to the new version at the moment before.
 	sent map[string]float64
 	// deployment is the workload as it was at the moment before, turned that somebody else has turned it round in the middle of an update.
@@ -194,6 +197,7 @@ func (j *judge) show(version uint64, what string, w world) {
 	size, c, extra := sizeOf(obj), w.count(j.Workload, j.stable), w.count(j.extra(), "")
 	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
+	j.drawFields(at, obj)
 	j.noteTurn(at, obj, w, c, size)
 	sizes := j.sizesFor(at, size)
 	j.judgePods(at, sizes, c, w.dismissed(j.Workload))
@@ -203,6 +207,10 @@ func (j *judge) show(version uint64, what string, w world) {
 		}
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
+	if c.NewReady < j.newReady {
+		j.newBefore, j.fellAt = j.newReady, at.seen
+	}
+	j.newReady = c.NewReady
 	j.judgeRest(at, size, c)
 	j.judgeTraffic(at, w, sizes.least, c)
 }
@@ -283,4 +291,21 @@ func (j *judge) drawLine(at moment, about, line string) {
 	}
 	j.last[about] = line
 	j.drawn = append(j.drawn, fmt.Sprintf("%d %s → %s: %s", at.version, at.what, about, line))
+}
+
+// drawFields keeps a line for each change of the fields by which a Deployment's own controller moves pods.
+func (j *judge) drawFields(at moment, obj runtime.Object) {
+	d, ok := obj.(*appsv1.Deployment)
+	if !ok {
+		return
+	}
+	limits := ""
+	if r := d.Spec.Strategy.RollingUpdate; r != nil {
+		limits = fmt.Sprintf(", maxUnavailable %s, maxSurge %s", r.MaxUnavailable, r.MaxSurge)
+	}
+	var images []string
+	for _, c := range d.Spec.Template.Spec.Containers {
+		images = append(images, c.Image)
+	}
+	j.drawLine(at, j.Workload.Name, fmt.Sprintf("paused %t, minReadySeconds %d%s, images %v", d.Spec.Paused, d.Spec.MinReadySeconds, limits, images))
 }

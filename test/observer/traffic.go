@@ -70,6 +70,9 @@ func (j *judge) away(since, now time.Time) (away time.Duration) {
 // controller makes its pods more and fewer in an order of its own.
 const followsWithin = 2 * time.Second
 
+// justGoneWithin is how old the engine's knowledge of the pods may be when it writes routes: somebody else's deed may just have taken them.
+const justGoneWithin = time.Second
+
 func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
 	lost := ""
 	if now.Nowhere > 0 {
@@ -122,7 +125,8 @@ func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like st
 			break
 		}
 	}
-	if c.NewReady < need {
+	justGone := at.foreign && j.newBefore >= need && at.seen.Sub(j.fellAt) <= justGoneWithin // the write was on its way
+	if c.NewReady < need && !justGone {
 		j.breach(at, PromiseOrder, "%.1f %% of %s are sent to the new version with %d pods ready; so much is for %d", share, about, c.NewReady, need)
 	}
 }

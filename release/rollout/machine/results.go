@@ -16,6 +16,8 @@ func (m *Machine) Done(r Result, now time.Time) {
 	m.running, m.interrupted = nil, false
 	m.reached()
 	same := a.epoch == m.epoch
+	// A retry of routes that looks at the pods first puts back the routes as well.
+	beforeRoutes := a.Kind == ActMove && m.s.Check == checkMove && m.s.Status.CurrentStepState == rollout.StateTrafficRouting
 	switch a.Kind {
 	case ActBegin:
 		m.begun(r.Begin)
@@ -49,7 +51,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 	case ActComplete:
 		m.s.Stage = stageOver
 	}
-	if same && (a.Kind != ActRoute || !m.s.PutBackPods) {
+	if same && !beforeRoutes && (a.Kind != ActRoute || !m.s.PutBackPods) {
 		m.s.PutBack, m.s.PutBackPods = false, false
 	}
 }

@@ -81,6 +81,29 @@ func TestARetryOfRoutesLooksAtThePods(t *testing.T) {
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
 }
 
+// While a duel over a Service waits for a person, the same neighbour may have turned the pods round: they are put back before they are routed to, and then the routes.
+func TestARetryOfADuelOverRoutesPutsThePodsBack(t *testing.T) {
+	t.Parallel()
+	w := routing(t)
+	w.fail(failure.Drift, "somebody else has changed Service shop/order for the 6th time")
+	w.drive()
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
+	w.actions = nil
+	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	move := w.next()
+	require.Equal(t, ActMove, move.Kind)
+	require.True(t, move.Move.PutBack)
+	w.do(move)
+	ensure := w.next()
+	require.Equal(t, rollout.RouteEnsure, ensure.Route.Action)
+	require.True(t, ensure.Route.Overwrite)
+	w.do(ensure)
+	w.drive()
+	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+	require.Equal(t, "[move 50% EnsureRoutes]", fmt.Sprint(w.actions))
+}
+
 // A Service that cannot be pinned, since none of the stable pods is ready, waits for nothing that the pods could tell.
 func TestARetryOfAPinLooksAtThePods(t *testing.T) {
 	t.Parallel()

@@ -204,8 +204,9 @@ func (m *Machine) retry() (done, refusal string) {
 		m.s.Check = checkNone
 		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
 	}
-	if t.Kind == failure.WorkloadFailed && m.looksFirst() && m.s.Status.CurrentStepState == rollout.StateTrafficRouting {
-		m.s.Check = checkMove // there was no pod to route to: the pods are looked at first
+	if (t.Kind == failure.WorkloadFailed || t.Kind == failure.Drift) && m.routes() && !m.s.Status.Paused &&
+		m.s.Status.CurrentStepState == rollout.StateTrafficRouting {
+		m.s.Check = checkMove // there was no pod to route to, or may be none by now: the pods are looked at first
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
 		m.s.Check = checkMove

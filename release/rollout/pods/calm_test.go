@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -48,6 +49,42 @@ func TestAWorkloadIsPausedBeforeItIsTurnedRound(t *testing.T) {
 
 	moving.Rest = nil
 	require.Empty(t, pods.Finish(tech, req, moving).Write.Settings, "somebody else's pause is theirs")
+}
+
+// A retry that puts the stable template back turns the workload round as well: it is paused first, and resumed with the template, also where somebody else has
+// set the template meanwhile. A halt in between keeps the mark of that pause.
+func TestAWorkloadIsPausedBeforeItsTemplateIsPutBack(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleCanary, Replicas: intstr.FromInt32(0), Template: newTemplate, PutBack: true, Rest: true}
+	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 5, PodsSeen: true, Settings: map[string]json.RawMessage{}},
+		Template: "t-other", Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate}, Revisions: []pods.Revision{
+			{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Asked: 0, Total: 1, Ready: 1},
+			{Name: "o", Hash: "o", Template: "t-other", Counted: true, Asked: 4, Total: 4, Ready: 4},
+		}}
+	d := pods.Move(tech, req, seen)
+	require.Nil(t, d.Write.Template, "a pod is still on its way out")
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("true")}}, d.Write.Settings)
+
+	seen.Settings["/spec/paused"] = json.RawMessage("true")
+	var rest rollout.Rest
+	require.NoError(t, json.Unmarshal([]byte(d.Write.Annotations[rollout.AnnotationRest]), &rest))
+	seen.Rest = &rest
+	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action)
+	halt := req
+	halt.Halt = true
+	if d := pods.Move(tech, halt, seen); d.Write != nil {
+		require.Contains(t, d.Write.Annotations[rollout.AnnotationRest], "paused")
+	}
+
+	seen.Revisions[0].Total = 0
+	d = pods.Move(tech, req, seen)
+	require.Equal(t, stableRevision, d.Write.Template.Revision)
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings)
+	require.NotContains(t, d.Write.Annotations[rollout.AnnotationRest], "paused")
+
+	seen.Template = stableTemplate
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, pods.Move(tech, req, seen).Write.Settings)
 }
 
 const stableRevision = "s"

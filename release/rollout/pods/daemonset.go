@@ -55,6 +55,8 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 		return wait("its controller has not made the revision yet")
 	case t.Total >= t.Target:
 		return done("")
+	case seen.Lagging(): // a controller that still goes by another update type may be taking a pod that this look has
+		return wait("its controller has not seen yet that it is to replace no pods by itself")
 	}
 	if list := nextToGo(t, seen); len(list) > 0 {
 		return remove(list, "delete %d pods, to be made anew of that version", len(list))

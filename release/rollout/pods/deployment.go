@@ -173,12 +173,30 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 		return exchange(t, seen)
 	case asked(seen) > t.Size:
 		return wait("")
-	case t.Total >= t.Target && unavailable <= max(t.Total, 1):
+	case t.Total >= t.Target && unavailable <= max(t.Total, 1) && t.settled():
 		return done("")
 	case t.Total < unavailable && t.Total < t.Target || !t.settled():
-		return wait("")
+		return hold(t, seen, unavailable, 0)
 	}
 	return grow(t, seen)
+}
+
+// hold pauses a Deployment whose controller has changed the sizes that it was to change, while the pods come. Behind the gate alone whoever
+// takes that away has as many of the other pods go at once as there are new ones; of a Deployment that is paused none goes.
+func hold(t task, seen Observed, unavailable, surge int32) NextAction {
+	if asked(seen) != t.Size+surge || surge == 0 && t.Aim.Asked < min(unavailable, t.Size) {
+		return wait("")
+	}
+	w := t.write("hold", []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}})
+	if surge != surplusAtRest(seen) {
+		var rest rollout.Rest
+		if seen.Rest != nil {
+			rest = *seen.Rest
+		}
+		rest.Surge = surge
+		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+	}
+	return set("pause it while its pods come", w)
 }
 
 // wake moves on from a rest. The gate comes back while the Deployment is still paused, and the limits with it that count its pods as out,
@@ -193,6 +211,8 @@ func wake(t task, seen Observed) NextAction {
 		return d
 	}
 	switch limited := seen.changed(moving(unavailable, surge, seen)...); {
+	case asked(seen) > t.Size+surplus && t.Placed && seen.has(gate) && seen.Ready < asked(seen):
+		return wait("pods that somebody else's limits have brought up are coming") // it would take those that serve in their stead
 	case asked(seen) > t.Size+surplus && t.Placed && seen.has(gate) && len(limited) > 0:
 		// A paused Deployment is scaled to its size and its surge: somebody else has set that behind the gate.
 		return set("take the pods back that somebody else's limits have brought up", t.write("limits", limited))
@@ -210,6 +230,8 @@ func wake(t task, seen Observed) NextAction {
 		return wait("the gate is not in force yet")
 	case t.Aim.Hash != "" && !heard(t, seen):
 		return ask(seen)
+	case t.Total != t.Aim.Asked || !t.settled():
+		return wait("")
 	}
 	if surplus == 0 {
 		unavailable, surge = nextLimits(t, seen)
@@ -336,7 +358,7 @@ func growing(unavailable, surge int32) string {
 func endSurge(t task, seen Observed, unavailable, surge int32) NextAction {
 	complete := asked(seen) >= t.Size+surge || t.Aim.Asked >= t.Size
 	if t.Total < max(unavailable, t.Aim.Asked) || !complete || !t.settled() {
-		return wait("")
+		return hold(t, seen, unavailable, surge)
 	}
 	return exchange(t, seen)
 }
@@ -419,19 +441,44 @@ func (deploymentExtra) home(seen Observed) (first, last []workloadops.Setting) {
 	return first, nil
 }
 
+// rest keeps the pause of calm where the workload is brought to rest meanwhile.
+func (k deploymentExtra) rest(_ task, seen Observed) []workloadops.Setting {
+	if first, _ := k.home(seen); len(first) > 0 {
+		return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}}
+	}
+	return nil
+}
+
 // calm pauses the workload, which was not paused when the rollout began; the mark tells it from somebody else's pause.
 func (deploymentExtra) calm(_ Revision, seen Observed) (NextAction, bool) {
 	pause := workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
 	return calmed(seen, rollout.Rest{Settings: map[string]json.RawMessage{pathPaused: pause.Value}}, pause)
 }
 
+// putBack gives the workload its stable template back, which somebody else has changed, once its own controller moves no pods; it ends the
+// pause of that as well.
+func (k deploymentExtra) putBack(seen Observed) (NextAction, bool) {
+	resumed, _ := k.home(seen)
+	w := &workloadops.Write{Step: "put-back", Settings: resumed}
+	if len(resumed) > 0 {
+		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{}.String()}
+	}
+	if seen.Template != seen.Saved.StableTemplate {
+		if d, waits := k.calm(Revision{}, seen); waits {
+			return d, true
+		}
+		w.Template = &workloadops.Template{Revision: seen.Saved.Stable}
+	}
+	return set("give the workload its stable template back", w), !empty(w)
+}
+
 // next sees to the extra Deployment and its size, which only grows: a step back moves traffic, not pods.
-func (deploymentExtra) next(t task, seen Observed) NextAction {
+func (k deploymentExtra) next(t task, seen Observed) NextAction {
+	if d, disturbed := k.putBack(seen); disturbed {
+		return d
+	}
 	e, w := seen.Extra, t.Request.Workload
 	switch {
-	case seen.Template != seen.Saved.StableTemplate:
-		return set("give the workload its stable template back",
-			&workloadops.Write{Step: "put-back", Template: &workloadops.Template{Revision: seen.Saved.Stable}})
 	case e == nil && t.Target == 0:
 		return done("no pod is asked for yet")
 	case e == nil:

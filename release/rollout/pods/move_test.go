@@ -54,8 +54,8 @@ func TestPutBackBesideAnExtraWorkload(t *testing.T) {
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	seen := func(template string, stable, ready int32) pods.Observed {
 		return pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, Ready: 4, Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)}}, Template: template, Expected: newTemplate, Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"}, Revisions: []pods.Revision{
-			{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Total: stable, Ready: ready},
-			{Name: "o", Hash: "o", Template: "t-other", Counted: true, Total: 4 - stable, Ready: 4 - stable},
+			{Name: "s", Hash: "s", Template: stableTemplate, Counted: true, Asked: stable, Total: stable, Ready: ready},
+			{Name: "o", Hash: "o", Template: "t-other", Counted: true, Asked: 4 - stable, Total: 4 - stable, Ready: 4 - stable},
 		}, Extra: &pods.Extra{Name: "web-canary", Of: strategy.CanaryOf("web"), Template: newTemplate, Hash: "c", Snapshot: workloadops.Snapshot{Replicas: 2, Total: 2, Ready: 2, Updated: 2}}}
 	}
 	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StyleCanary, Replicas: intstr.FromString("50%"), Template: newTemplate}

@@ -273,6 +273,17 @@ func TestDeletionTakesUnhealthyPodsFirst(t *testing.T) {
 	require.Equal(t, "2", d.Delete[0].Name)
 }
 
+// A neighbour's update type is gone again, but the controller may still act by it, and take a pod beside the one that is deleted.
+func TestDeletionWaitsForTheController(t *testing.T) {
+	task := task{Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Generation: 7, ObservedGeneration: 6, Settings: strategyOf(string(onDelete)),
+		Pods: []workloadops.Pod{{Name: "0", Revision: "old", Ready: true, Available: true}, {Name: "1", Revision: "old", Ready: true, Available: true}}},
+		Saved: &rollout.Saved{}}
+	require.Equal(t, workloadops.ActWait, byDeletion{}.next(task, seen).Action)
+	seen.ObservedGeneration = 7
+	require.Equal(t, workloadops.ActDelete, byDeletion{}.next(task, seen).Action)
+}
+
 func TestCloneSetBlueGreen(t *testing.T) {
 	tech := cloneSetBlueGreen{partitioned{share: true}}
 	own := map[string]json.RawMessage{pathUpdateStrategy: json.RawMessage(`{"type":"ReCreate","maxUnavailable":"20%","partition":0,"maxSurge":0}`)}

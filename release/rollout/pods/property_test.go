@@ -380,6 +380,45 @@ func TestNeighboursWhilePodsMove(t *testing.T) {
 	})
 }
 
+// TestNeighboursWhilePodsCome has somebody else take away the gate, or the pause, while new pods come that are not ready yet, which is most of the
+// time that a move takes. Two locks are on the Deployment then: with either of them no pod goes, and the move comes to its end.
+func TestNeighboursWhilePodsCome(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := int32(rapid.IntRange(2, 9).Draw(t, "size"))
+		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
+		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+		if own == 0 && surge == 0 {
+			surge = 1
+		}
+		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
+		before := w.spec()
+		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: max(surge, own)}
+		r.begin()
+		first := rapid.IntRange(1, 80).Draw(t, "first")
+		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
+		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		second := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(first, 100).Draw(t, "second")))
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate, Rest: true}
+		r.interrupted(req, rapid.IntRange(0, 40).Draw(t, "moves"))
+		for n := 0; n < 100 && w.total > w.ready && string(w.settings["/spec/paused"]) != "true"; n++ {
+			r.step("coming", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
+			r.stuck("coming")
+		}
+		if unready := w.total - w.ready; unready > 0 {
+			if string(w.settings["/spec/paused"]) != "true" {
+				t.Fatalf("%d pods are coming, and it is not paused: %+v", unready, w.observe())
+			}
+			delete(w.settings, rapid.SampledFrom([]string{"/spec/paused", "/spec/minReadySeconds"}).Draw(t, "lock"))
+			w.generation++
+			r.quiet("a lock is gone")
+		}
+		r.move(2, second, false, 0)
+		r.home(before)
+	})
+}
+
 // world lets one part of the world move on.
 func (r *run) world() {
 	switch m := rapid.IntRange(0, 6).Draw(r.t, "world"); {
