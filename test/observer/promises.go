@@ -127,6 +127,8 @@ type judge struct {
 	// deployment is the workload as it was at the moment before, turned that somebody else has turned it round in the middle of an update.
 	deployment *appsv1.Deployment
 	turned     bool
+	// updatedAt is when more than one of its ReplicaSets last had pods.
+	updatedAt time.Time
 	// floor, ceiling, most and mostExtra move with the size of the workload.
 	floor, ceiling, most, mostExtra bound
 }

@@ -1,11 +1,16 @@
 package observer
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// heardWithin is how long a Deployment's controller may go by what it last heard of its ReplicaSets, which reach it by a watch of their own.
+const heardWithin = time.Second
 
 // noteTurn notes that somebody else has turned a Deployment round while its own controller was replacing pods. That controller then goes by
 // counts of ReplicaSets from before, and takes pods that it has just taken for ready: in the middle of a native update anybody's new template
@@ -19,14 +24,18 @@ func (j *judge) noteTurn(at moment, obj runtime.Object, w world, c Count, size i
 	j.deployment = d
 	updating := 0
 	for _, o := range w {
-		if rs, is := o.(*appsv1.ReplicaSet); is && rs.Spec.Replicas != nil && *rs.Spec.Replicas > 0 {
+		if rs, is := o.(*appsv1.ReplicaSet); is && (rs.Spec.Replicas != nil && *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0) {
 			if owner := metav1.GetControllerOf(rs); owner != nil && owner.UID == d.UID {
 				updating++
 			}
 		}
 	}
+	if updating > 1 {
+		j.updatedAt = at.seen
+	}
+	updated := updating > 1 || at.seen.Sub(j.updatedAt) < heardWithin && !j.updatedAt.IsZero()
 	switch {
-	case at.foreign && was != nil && !was.Spec.Paused && !d.Spec.Paused && updating > 1 && !equality.Semantic.DeepEqual(was.Spec.Template, d.Spec.Template):
+	case at.foreign && was != nil && !was.Spec.Paused && !d.Spec.Paused && updated && !equality.Semantic.DeepEqual(was.Spec.Template, d.Spec.Template):
 		j.turned = true
 	case updating <= 1 && c.Ready() >= size && (c.Stable == 0 || c.New == 0): // its pods have followed
 		j.turned = false
