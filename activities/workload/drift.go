@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -37,6 +38,7 @@ type DriftDetector struct {
 	activities *Activities
 	discovery  discovery.DiscoveryInterface
 	teller     *drift.Teller[target]
+	temporal   drift.Signaller
 
 	cancel context.CancelFunc
 	ending sync.WaitGroup
@@ -51,7 +53,7 @@ type DriftDetector struct {
 
 // NewDriftDetector makes a detector for the cluster of activities. It is to be made before those are called.
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
-	s := &DriftDetector{activities: activities, discovery: d, gone: map[target]*resting{}, holdings: map[string]drift.Holding{},
+	s := &DriftDetector{activities: activities, discovery: d, temporal: temporal, gone: map[target]*resting{}, holdings: map[string]drift.Holding{},
 		listener: func(drift.Holding) {}}
 	s.teller = drift.NewTeller(temporal, activities.options.Parties, activities.options.Logger, s.compare)
 	activities.notifier.passOn(s.hear)
@@ -89,11 +91,14 @@ func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, e
 	if left == nil {
 		return nil, nil
 	}
-	there, err := s.exists(ctx, t, left)
+	o, err := s.find(ctx, t, left)
 	if err != nil {
 		return nil, err
 	}
-	if there { // it only is not claimed any more
+	if o != nil || left.rest == nil { // it only is not claimed any more; one whose pods move is looked for by that Move
+		if err := s.markAgain(ctx, t, o); err != nil {
+			return nil, err
+		}
 		s.forget(t, left)
 		return nil, nil
 	}
@@ -142,7 +147,7 @@ func (r *resting) change(t target, o *rollout.Observed) *drift.Change {
 	}
 	o.Object = t.String()
 	difference := fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size)
-	if !r.doubt && o.What == rollout.ObservedSettings { // changed again right after it was put back: told again, though nobody saw the in-between
+	if !r.doubt && o.What == rollout.ObservedSettings { // changed again right after it was put back: told again
 		difference += fmt.Sprintf(" %d", r.Generation)
 	}
 	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: difference, Observed: *o, Doubt: r.doubt}
@@ -319,7 +324,7 @@ func (s *DriftDetector) left(kind string, obj any) {
 	if r.holding != nil {
 		delete(s.holdings, r.claim)
 	}
-	if r.rest != nil && r.claim != "" {
+	if (r.rest != nil || r.saved) && r.claim != "" {
 		s.gone[t] = r
 	}
 	s.mu.Unlock()
@@ -327,14 +332,47 @@ func (s *DriftDetector) left(kind string, obj any) {
 	s.teller.Look(t)
 }
 
-// exists says whether a workload that has left the watch is still there.
-func (s *DriftDetector) exists(ctx context.Context, t target, r *resting) (bool, error) {
-	o, err := s.activities.cluster.Get(ctx, kube.Ref{Resource: kinds[t.kind].resource, Namespace: t.namespace, Name: t.name})
+// find is a workload that has left the watch, nil when it is not there any more.
+func (s *DriftDetector) find(ctx context.Context, t target, r *resting) (*unstructured.Unstructured, error) {
+	o, err := s.activities.cluster.Get(ctx, t.ref())
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, err
+		return nil, err
+	case o.GetUID() != r.UID:
+		return nil, nil
 	}
-	return o.GetUID() == r.UID, nil
+	return o, nil
+}
+
+// markAgain gives a workload that a rollout of this engine holds the label back by which it is watched: without it nobody would notice what
+// is done to it. The rollout is told, so that it looks at what was done meanwhile.
+func (s *DriftDetector) markAgain(ctx context.Context, t target, o *unstructured.Unstructured) error {
+	if o == nil || o.GetAnnotations()[workloadops.AnnotationClaimedBy] == "" || o.GetLabels()[workloadops.LabelClaimed] != "" || s.activities.repairer(o) != "" {
+		return nil
+	}
+	claim := o.GetAnnotations()[workloadops.AnnotationClaimedBy]
+	taken := rollout.Observed{What: "edited", Claim: claim, Object: t.String(),
+		Message: fmt.Sprintf("somebody else has taken the label %s off the %s", workloadops.LabelClaimed, t)}
+	if !drift.MayHold(s.activities.options.Parties, claim, t.namespace) || !drift.Ours(ctx, s.temporal, claim, taken) {
+		return nil
+	}
+	test := jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), claim)
+	body, err := json.Marshal(append([]jsonpatch.Op{test}, entries("/metadata/labels", o.GetLabels(),
+		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...))
+	if err != nil {
+		return err
+	}
+	if _, err = s.activities.cluster.Patch(ctx, t.ref(), body, false); err == nil {
+		return nil
+	}
+	if kind := kube.Classify(err); kind == kube.Missing || kind == kube.Rejected { // it is deleted, or released
+		return nil
+	}
+	return err
+}
+
+func (t target) ref() kube.Ref {
+	return kube.Ref{Resource: kinds[t.kind].resource, Namespace: t.namespace, Name: t.name}
 }

@@ -258,6 +258,26 @@ func TestDriftDetectorLeavesReleasedWorkloadsAlone(t *testing.T) {
 	w.hears("what happened to it without a claim is nobody's concern", "scaled", "scaled")
 }
 
+// Without its label no watch would show the workload, and nobody would notice what is done to it.
+func TestDriftDetectorMarksAgainWhatIsStillHeld(t *testing.T) {
+	w := newWatched(t)
+	w.deployment("w", 2, nil)
+	w.restAt(deploymentsForTest, 2)
+	w.start()
+	w.change(deploymentsForTest, `{"spec":{"replicas":3}}`)
+	w.hears("it is watched", "scaled")
+	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"replicas":2}}`, workloadops.LabelClaimed))
+	w.hears("its rollout looks at what was done with it", "scaled", "edited")
+	require.Eventually(t, func() bool { return w.get(deploymentsForTest).GetLabels()[workloadops.LabelClaimed] != "" }, patience, tick, "it is marked again")
+	w.change(deploymentsForTest, `{"spec":{"replicas":5}}`)
+	w.hears("what comes afterwards is noticed", "scaled", "edited", "scaled")
+	w.mail.fail(serviceerror.NewNotFound("no such workflow"))
+	tries := w.mail.tries()
+	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, workloadops.LabelClaimed))
+	require.Eventually(t, func() bool { return w.mail.tries() > tries }, patience, tick)
+	require.Empty(t, w.get(deploymentsForTest).GetLabels()[workloadops.LabelClaimed], "nothing is written for a rollout that is over, or is another engine's")
+}
+
 func TestDriftDetectorRepeatsWhatDoesNotArrive(t *testing.T) {
 	w := newWatched(t)
 	w.deployment("w", 2, nil)
