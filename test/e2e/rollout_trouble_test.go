@@ -175,16 +175,46 @@ func TestRolloutDeletedReturnsItsAutoscaler(t *testing.T) {
 	require.Equal(t, before, limits())
 }
 
+// badImageDeadline leaves a pod whose image is not there two tries of the kubelet's.
+var badImageDeadline = map[string]any{"stepDeadlineSeconds": 24}
+
+// failing begins a rollout to an image that no registry has.
+func failing(t *testing.T, e *harness.Engine, c cell, policy map[string]any) *release {
+	t.Helper()
+	return begin(t, e, c, func(_ map[string]any, r *harness.Rollout) {
+		r.Image = "registry.test/order:bad"
+		r.Policy = policy
+	})
+}
+
+func rollsBackBadImage(t *testing.T, e *harness.Engine, c cell) {
+	t.Helper()
+	t.Run("Rollback/"+c.String(), func(t *testing.T) {
+		t.Parallel()
+		r := failing(t, e, c, badImageDeadline)
+		r.WaitRollout(r.rollout.Name, "failed", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
+		r.verb("rollback", `{"actor":"ann"}`)
+		r.endsStable()
+	})
+}
+
+// Every other kind and style.
+func TestLongRolloutBadImage(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	t.Run("cells", func(t *testing.T) {
+		inPlace := []cell{{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}, {harness.DaemonSet, strategy.StylePartition, harness.NoProvider}}
+		for _, c := range append(inPlace, styles[1:]...) {
+			rollsBackBadImage(t, e, c)
+		}
+	})
+}
+
 // A bad image at step 1: failed within the deadline with the pod's message, the stable pods untouched; a retry when the cause is gone, and a rollback, both work.
 func TestRolloutBadImage(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	failed := func(t *testing.T, c cell, policy map[string]any) *release {
-		return begin(t, e, c, func(_ map[string]any, r *harness.Rollout) {
-			r.Image = "registry.test/order:bad"
-			r.Policy = policy
-		})
-	}
 	untouched := func(t *testing.T, r *release) {
 		status := r.WaitRollout(r.rollout.Name, "failed", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
 		require.Contains(t, status.Reason, "ImagePullBackOff", "the pod's own message")
@@ -193,10 +223,9 @@ func TestRolloutBadImage(t *testing.T) {
 		require.Equal(t, int32(1), c.New, "one new pod, as asked")
 		require.GreaterOrEqual(t, c.StableReady, int32(harness.SubjectSize-1))
 	}
-	deadline := map[string]any{"stepDeadlineSeconds": 24}
 	t.Run("Retry", func(t *testing.T) {
 		t.Parallel()
-		r := failed(t, deploymentBy(strategy.StylePartition, harness.Nginx), deadline)
+		r := failing(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), badImageDeadline)
 		untouched(t, r)
 		// The registry has the image now: the pods start. On the local stack a pod is ready when somebody says so.
 		r.MakePodsReady("order", "registry.test/order:bad")
@@ -205,18 +234,10 @@ func TestRolloutBadImage(t *testing.T) {
 		r.verb("rollback", "")
 		r.endsStable()
 	})
-	for _, c := range append([]cell{{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}, {harness.DaemonSet, strategy.StylePartition, harness.NoProvider}}, styles...) {
-		t.Run("Rollback/"+c.String(), func(t *testing.T) {
-			t.Parallel()
-			r := failed(t, c, deadline)
-			r.WaitRollout(r.rollout.Name, "failed", func(s rollout.Status) bool { return s.Phase == rollout.PhaseFailed })
-			r.verb("rollback", `{"actor":"ann"}`)
-			r.endsStable()
-		})
-	}
+	rollsBackBadImage(t, e, styles[0])
 	t.Run("PolicyRollsBack", func(t *testing.T) {
 		t.Parallel()
-		r := failed(t, deploymentBy(strategy.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 24, "onFailure": "rollback"})
+		r := failing(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), map[string]any{"stepDeadlineSeconds": 24, "onFailure": "rollback"})
 		status := r.endsStable()
 		last := status.History[len(status.History)-1]
 		require.Equal(t, "policy", last.Via, "the record says that a rule decided")
@@ -241,7 +262,16 @@ func (r *release) undoRefused() {
 func TestRolloutAtRestIsSafe(t *testing.T) {
 	t.Parallel()
 	doAtRest(t, func(style strategy.Style, deed string) bool {
-		return deed != "apply" || style == strategy.StylePartition
+		return style == strategy.StylePartition
+	})
+}
+
+// The other styles.
+func TestLongRolloutAtRestIsSafe(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	doAtRest(t, func(style strategy.Style, deed string) bool {
+		return deed != "apply" && style != strategy.StylePartition
 	})
 }
 

@@ -27,34 +27,44 @@ func TestRolloutStop(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	t.Run("styles", func(t *testing.T) {
-		for _, c := range styles {
-			t.Run(string(c.style)+"/stable", func(t *testing.T) {
-				t.Parallel()
-				r := begin(t, e, c, nil)
-				r.approve(1)
-				r.rest(2)
-				r.verb("stop", `{"actor":"ann"}`) // stable is the default
-				r.endsStable()
-			})
-			t.Run(string(c.style)+"/new", func(t *testing.T) {
-				t.Parallel()
-				r := begin(t, e, c, nil)
-				r.rest(1)
-				r.watch.Finishing(t)
-				r.MustVerb(r.rollout.Name, "stop", `{"to":"new","reason":"no time to wait"}`)
-				r.endsNew()
-			})
-		}
+		stopToStable(t, e, styles[0])
+		stopToNew(t, e, styles[2])
 	})
 }
 
-// What becomes of a frozen split.
+func stopToStable(t *testing.T, e *harness.Engine, c cell) {
+	t.Helper()
+	t.Run(string(c.style)+"/stable", func(t *testing.T) {
+		t.Parallel()
+		r := begin(t, e, c, nil)
+		r.approve(1)
+		r.rest(2)
+		r.verb("stop", `{"actor":"ann"}`) // stable is the default
+		r.endsStable()
+	})
+}
+
+func stopToNew(t *testing.T, e *harness.Engine, c cell) {
+	t.Helper()
+	t.Run(string(c.style)+"/new", func(t *testing.T) {
+		t.Parallel()
+		r := begin(t, e, c, nil)
+		r.rest(1)
+		r.watch.Finishing(t)
+		r.MustVerb(r.rollout.Name, "stop", `{"to":"new","reason":"no time to wait"}`)
+		r.endsNew()
+	})
+}
+
+// The other styles, and what becomes of a frozen split.
 func TestLongRolloutStop(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	t.Run("styles", func(t *testing.T) {
 		for _, c := range styles {
+			stopToStable(t, e, c)
+			stopToNew(t, e, c)
 			bringFrozenHome(t, e, c)
 		}
 	})
