@@ -412,13 +412,18 @@ func (r *release) heldByThem(s rollout.Status) bool {
 func (r row) does(rel *release, kind schema.GroupVersionResource, name string, before any) bool {
 	rel.t.Helper()
 	objects := rel.Dynamic(rel.t).Resource(kind).Namespace(rel.Apps)
+	gone := func(err error) bool { return apierrors.IsNotFound(err) && stepStates[r.state].back } // the way back takes the traffic first
 	if r.field == "" && r.deleted {
-		require.NoError(rel.t, objects.Delete(context.Background(), name, metav1.DeleteOptions{}))
+		err := objects.Delete(context.Background(), name, metav1.DeleteOptions{})
+		if gone(err) {
+			return false
+		}
+		require.NoError(rel.t, err)
 		return true
 	}
 	for _, patch := range r.patches() {
 		patched, err := objects.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "neighbour"})
-		if apierrors.IsInvalid(err) {
+		if apierrors.IsInvalid(err) || gone(err) {
 			continue
 		}
 		require.NoError(rel.t, err)

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/shares"
 )
@@ -30,7 +33,7 @@ func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
 			about := "requests " + describe(like) + " to " + routing.Service
 			j.drawLine(at, about, fmt.Sprintf("%v, new version %.1f %%, nowhere %.1f %%", now.ByService, now.New, now.Nowhere))
 			j.judgeNowhere(at, w, routing, about, now)
-			j.judgeOrder(at, size, c, about, like, now.ByService[routing.CanaryService()])
+			j.judgeOrder(at, w, size, c, about, like, now.ByService[routing.CanaryService()])
 			if at.resting > 0 {
 				j.judgeSplit(at, about, like, now, now.ByService[routing.CanaryService()])
 			}
@@ -111,11 +114,11 @@ func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about
 // judgeOrder: the share that routes send to the canary Service never rises before the pods of the first step that asks for as much.
 // What an unpinned stable Service sends to new pods is no such share: it follows the pods. Judged when it rises: what becomes of the pods
 // afterwards is another matter.
-func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like strategy.Match, share float64) {
+func (j *judge) judgeOrder(at moment, w world, size int32, c Count, about string, like strategy.Match, share float64) {
 	before := j.sent[about]
 	j.sent[about] = share
-	if share <= before || at.foreign && strings.Contains(at.what, " EndpointSlice/") {
-		return // the endpoints of a canary Service that somebody else had emptied, or deleted, are back: the routes say what they said before
+	if share <= before || at.foreign && (strings.Contains(at.what, " EndpointSlice/") || j.writtenByOthers(at, w)) {
+		return // somebody else's weight; or the endpoints of a canary Service that somebody else had emptied, or deleted, are back: the routes say what they said before
 	}
 	// More than any step asks for is what a blue-green's end does, when all its pods are there.
 	need := j.largest(len(j.Steps), size)
@@ -129,6 +132,13 @@ func (j *judge) judgeOrder(at moment, size int32, c Count, about string, like st
 	if c.NewReady < need && !justGone {
 		j.breach(at, PromiseOrder, "%.1f %% of %s are sent to the new version with %d pods ready; so much is for %d", share, about, c.NewReady, need)
 	}
+}
+
+// writtenByOthers says whether what has changed in a moment was last written by somebody else, or perhaps so: times are whole seconds.
+func (j *judge) writtenByOthers(at moment, w world) bool {
+	_, changed, _ := strings.Cut(at.what, " ")
+	o, err := meta.Accessor(w[changed])
+	return err == nil && len(o.GetManagedFields()) > 0 && !fieldmanager.LastIsSlipway(o)
 }
 
 // judgeSplit: at rest the canary Service gets what the step asks, and where that is something it arrives at the new version.
