@@ -22,14 +22,7 @@ func (j *judge) noteTurn(at moment, obj runtime.Object, w world, c Count, size i
 	}
 	was := j.deployment
 	j.deployment = d
-	updating := 0
-	for _, o := range w {
-		if rs, is := o.(*appsv1.ReplicaSet); is && (rs.Spec.Replicas != nil && *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0) {
-			if owner := metav1.GetControllerOf(rs); owner != nil && owner.UID == d.UID {
-				updating++
-			}
-		}
-	}
+	updating := w.updating(d)
 	if updating > 1 {
 		j.updatedAt = at.seen
 	}
@@ -48,4 +41,17 @@ func (j *judge) excused(size int32) int32 {
 		return 0
 	}
 	return j.limits.Out(size) + j.limits.Over(size)
+}
+
+// updating is how many ReplicaSets of a Deployment have pods, or are to have some.
+func (w world) updating(d *appsv1.Deployment) int {
+	updating := 0
+	for _, o := range w {
+		if rs, is := o.(*appsv1.ReplicaSet); is && (rs.Spec.Replicas != nil && *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0) {
+			if owner := metav1.GetControllerOf(rs); owner != nil && owner.UID == d.UID {
+				updating++
+			}
+		}
+	}
+	return updating
 }

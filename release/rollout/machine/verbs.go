@@ -193,6 +193,15 @@ func (m *Machine) retry() (done, refusal string) {
 		return "", "there is nothing to retry: " + m.held().why
 	}
 	m.s.Trouble, m.s.Disturbed, m.s.Status.Phase = nil, 0, rollout.PhaseProgressing
+	m.fromWhere(*t)
+	if m.s.PutBack {
+		return "what was edited is put back to what this release wrote, and it goes on", ""
+	}
+	return "what has failed is tried again", ""
+}
+
+// fromWhere says where a retry begins: with the pods wherever they may not be what they were.
+func (m *Machine) fromWhere(t trouble) {
 	if t.Kind == failure.Drift { // what an earlier retry was to put back, and has not, stays to be put back
 		m.s.PutBack, m.s.PutBackPods = true, m.s.PutBackPods || t.Pods
 	}
@@ -214,10 +223,6 @@ func (m *Machine) retry() (done, refusal string) {
 			m.s.RoutesBack = &routesBack{Seen: rollout.Observed{Message: "a change of its routes is put back"}}
 		}
 	}
-	if m.s.PutBack {
-		return "what was edited is put back to what this release wrote, and it goes on", ""
-	}
-	return "what has failed is tried again", ""
 }
 
 func (m *Machine) promote() (done, refusal string) {
