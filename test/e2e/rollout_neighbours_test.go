@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
 )
 
 // At rest the fields that decide how pods move are the workload's own, and it is paused: what a neighbour writes into them moves no pod, the split holds
@@ -54,6 +56,24 @@ func editAtRest(t *testing.T, patches map[string]string) {
 			r.endsNew()
 		})
 	}
+}
+
+// Of a step's pods that are still coming none is taken for more than it is: who takes away what holds the others moves none of them. Behind that field alone
+// as many of the others went at once as there were new ones.
+func TestRolloutAmongNeighboursWhilePodsCome(t *testing.T) {
+	t.Parallel()
+	r := begin(t, harness.Shared(t), deploymentBy(strategy.StylePartition, harness.Nginx), func(object map[string]any, _ *harness.Rollout) {
+		slowPods(object, 4*time.Second)
+	})
+	r.approve(1)
+	r.watch.WaitCount(t, observer.Count{Stable: 2, StableReady: 2, New: 2, NewReady: 1})
+	require.Eventually(t, func() bool { return r.spec()["paused"] == true }, harness.Patience, harness.Tick, "it is paused while they come")
+	r.watch.SomebodyElse(t)
+	r.PatchObject(r.rollout.Kind, r.rollout.Name, `{"spec":{"minReadySeconds":null}}`)
+	r.rest(2)
+	r.watch.RequirePromises(t)
+	r.approveAll(2)
+	r.endsNew()
 }
 
 // moving is an edit that moves pods.
