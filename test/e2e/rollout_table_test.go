@@ -373,10 +373,11 @@ func (r *release) isMended(one row, state stepState, kind schema.GroupVersionRes
 	r.t.Helper()
 	theirs := r.written(kind, name, one.field)
 	status := r.WaitRollout(r.rollout.Name, "put back, or waiting for a person", func(s rollout.Status) bool {
-		return r.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || one.recorded(s) || one.told(s) || one.harmless()
+		return r.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || one.told(s) || one.harmless() ||
+			one.recorded(s) && !one.madeLater()
 	})
-	held := r.heldByThem(status) || one.told(status)
-	if !held && !one.harmless() && !state.moves {
+	held := r.heldByThem(status) || one.told(status) && !one.madeLater()
+	if !held && !one.madeLater() && !one.harmless() && !state.moves {
 		now := theirs
 		require.Eventually(r.t, func() bool {
 			now = r.written(kind, name, one.field)
@@ -401,7 +402,14 @@ func (r row) recorded(s rollout.Status) bool {
 
 // told says whether the history of a rollout that waits for a person already, since it has failed, tells what was deleted besides.
 func (r row) told(s rollout.Status) bool {
-	return r.state == "Failed" && slices.ContainsFunc(s.History, func(e audit.Entry) bool { return strings.Contains(e.Message, "was deleted by somebody else") })
+	return slices.ContainsFunc(s.History, func(e audit.Entry) bool {
+		return r.state == "Failed" && strings.Contains(e.Message, "was deleted by somebody else") || r.madeLater() && strings.Contains(e.Message, "it is made again")
+	})
+}
+
+// madeLater says that it is an extra Deployment that is deleted while somebody holds the rollout, or it has failed: how large it is to be is decided when it goes on.
+func (r row) madeLater() bool {
+	return r.deleted && r.object == lent{harness.Deployment.GVR, true} && (r.state == "HeldHalfWay" || r.state == "Failed")
 }
 
 func (r *release) heldByThem(s rollout.Status) bool {

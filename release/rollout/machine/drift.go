@@ -44,11 +44,14 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	if r := m.running; m.s.Observed && m.looksFirst() && r != nil && r.Kind == ActRoute && r.makes() {
 		m.interrupted = true
 	}
+	// What is held cannot be looked at like a step that is done: its pods are brought to rest once more.
+	held := m.s.Trouble != nil || m.s.Status.Paused && m.s.Status.CurrentStepState != rollout.StatePaused
+	if held && o.What == "deleted" && o.Object == m.workload()+strategy.CanarySuffix {
+		m.policyDecides(rollout.VerbPause, o.Message+": it is made again when the release goes on", now)
+	}
 	if o.What != rollout.ObservedSettings || m.disputed() {
 		return
 	}
-	// What is held cannot be looked at like a step that is done: its pods are brought to rest once more.
-	held := m.s.Trouble != nil || m.s.Status.Paused && m.s.Status.CurrentStepState != rollout.StatePaused
 	m.s.PodsUnsettled = m.s.PodsUnsettled || held && m.s.Observed
 }
 

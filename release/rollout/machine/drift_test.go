@@ -102,6 +102,18 @@ func TestWhatCannotBePutBackBesideAFailureIsOnRecord(t *testing.T) {
 	require.Equal(t, "Service shop/order was deleted by somebody else: create it again as it was before", w.lastEntry().Message)
 }
 
+// The extra Deployment that somebody deletes while the rollout is held is not made before it goes on: that is on record.
+func TestAnExtraDeploymentDeletedWhileHeldIsOnRecord(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StyleCanary)
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	require.Equal(t, ActMove, w.next().Kind)
+	w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
+	w.drive()
+	w.m.Observed(rollout.Observed{What: "deleted", Object: "Deployment shop/order-canary", Claim: w.m.setup.Claim, Message: "somebody else has deleted the Deployment shop/order-canary"}, w.now)
+	require.Contains(t, w.lastEntry().Message, "somebody else has deleted the Deployment shop/order-canary: it is made again when the release goes on")
+}
+
 // Pods that are on their way are stopped while routes are put back, and go on.
 func TestRoutesArePutBackInMidStep(t *testing.T) {
 	t.Parallel()

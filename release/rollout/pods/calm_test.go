@@ -87,4 +87,31 @@ func TestAWorkloadIsPausedBeforeItsTemplateIsPutBack(t *testing.T) {
 	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, pods.Move(tech, req, seen).Write.Settings)
 }
 
+// An extra Deployment that somebody scales down while the rollout is held gets its size back, but no more than the workload's own, whatever is noted on it.
+func TestAHaltScalesTheExtraDeploymentBack(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
+	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StyleCanary, Replicas: intstr.FromInt32(2), Template: newTemplate, Halt: true}
+	for _, tc := range []struct {
+		reason      string
+		asked, left int32
+		want        int32
+	}{
+		{"as it was left", 0, 1, 1},
+		{"a number that somebody has written", 0, 99, 4},
+		{"it has as many", 1, 1, 0},
+		{"it has grown", 3, 1, 0},
+	} {
+		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, PodsSeen: true}, Template: stableTemplate,
+			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
+			Extra: &pods.Extra{Name: "web-canary", Of: strategy.CanaryOf("web"), Template: newTemplate, Left: tc.left, Snapshot: workloadops.Snapshot{Replicas: tc.asked}}}
+		d := pods.Move(tech, req, seen)
+		if tc.want == 0 {
+			require.Nil(t, d.Extra, tc.reason)
+			continue
+		}
+		require.Equal(t, tc.want, *d.Extra.Replicas, tc.reason)
+	}
+}
+
 const stableRevision = "s"

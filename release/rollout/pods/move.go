@@ -330,6 +330,9 @@ func (m *move) asLeft() (settings []workloadops.Setting) {
 // like is noted as at the end of a step, unless nothing of the new version is on it yet.
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
+	if d, shrunk := m.extraBack(); shrunk {
+		return d
+	}
 	settings := m.tech.rest(m.task, m.seen)
 	if settings == nil {
 		settings = m.asLeft()
@@ -344,6 +347,16 @@ func (m *move) halt() NextAction {
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
 	return m.last(w, m.numbers.Message)
+}
+
+// extraBack gives an extra Deployment that somebody else has scaled down while it is held the size back that it had.
+func (m *move) extraBack() (NextAction, bool) {
+	e := m.seen.Extra
+	if !m.tech.untouched() || e == nil || e.Deleting || e.Of != strategy.CanaryOf(m.req.Workload.WorkloadRef.Name) || e.Replicas >= min(e.Left, m.task.Size) {
+		return NextAction{}, false
+	}
+	size := min(e.Left, m.task.Size) // anybody may write what was noted
+	return changeExtra(ExtraChange{Replicas: &size}, "scale %s back to %d pods, as it was", e.Name, size), true
 }
 
 // last ends the move with a write, or at once when there is nothing to be written.

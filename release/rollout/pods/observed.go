@@ -78,6 +78,8 @@ type Extra struct {
 	Template string
 	// Hash is the value of its pods' revision label, "" until there is a ReplicaSet.
 	Hash string
+	// Left is the size that a rollout gave it last, 0 where that cannot be read.
+	Left int32
 }
 
 // Autoscaler is a HorizontalPodAutoscaler that scales the workload.
