@@ -158,7 +158,7 @@ func besideRandomNeighbours(t *testing.T, c *supervised, place cell, random *ran
 func (n *randomNeighbour) muddleThrough(done <-chan struct{}) rollout.Status {
 	n.t.Helper()
 	r := n.release
-	tries, answered := 0, ""
+	tries, answered, stopped := 0, "", false
 	for {
 		status := r.WaitRollout(r.rollout.Name, "something to decide, or its end", func(s rollout.Status) bool {
 			if s.Phase.Final() || s.WaitingFor == nil {
@@ -180,7 +180,7 @@ func (n *randomNeighbour) muddleThrough(done <-chan struct{}) rollout.Status {
 		switch {
 		case status.WaitingFor.Kind == rollout.WaitApproval:
 			verb, body = "approve", fmt.Sprintf(`{"step":%d,"gate":%q}`, status.CurrentStepIndex, status.WaitingFor.Gate)
-		case tries > deedsBeside/2:
+		case tries > deedsBeside/2 && !stopped: // on its way back it is tried again
 			verb, body = "stop", `{"to":"stable"}`
 		default:
 			tries++
@@ -189,7 +189,7 @@ func (n *randomNeighbour) muddleThrough(done <-chan struct{}) rollout.Status {
 			r.TryKubectl("rollout", "resume", "-n", r.Apps, "deployment/"+r.rollout.Name) // it is not the release's that it is paused
 		}
 		if r.RolloutVerb(r.rollout.Name, verb, body).Status == http.StatusOK {
-			answered = visitOf(status)
+			answered, stopped = visitOf(status), stopped || verb == "stop"
 		}
 		require.Less(r.t, tries, 50)
 	}
