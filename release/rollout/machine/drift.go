@@ -44,15 +44,19 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	if r := m.running; m.s.Observed && m.looksFirst() && r != nil && r.Kind == ActRoute && r.makes() {
 		m.interrupted = true
 	}
-	// What is held cannot be looked at like a step that is done: its pods are brought to rest once more.
+	m.disturbedWhileHeld(o, now)
+}
+
+// disturbedWhileHeld has the pods brought to rest once more where a person holds the rollout: what is held cannot be looked at like a step that is done. The extra
+// Deployment is not made again before that.
+func (m *Machine) disturbedWhileHeld(o rollout.Observed, now time.Time) {
 	held := m.s.Trouble != nil || m.s.Status.Paused && m.s.Status.CurrentStepState != rollout.StatePaused
 	if held && o.What == "deleted" && o.Object == m.workload()+strategy.CanarySuffix {
 		m.policyDecides(rollout.VerbPause, o.Message+": it is made again when the release goes on", now)
 	}
-	if o.What != rollout.ObservedSettings || m.disputed() {
-		return
+	if o.What == rollout.ObservedSettings && !m.disputed() {
+		m.s.PodsUnsettled = m.s.PodsUnsettled || held && m.s.Observed
 	}
-	m.s.PodsUnsettled = m.s.PodsUnsettled || held && m.s.Observed
 }
 
 // isOurs says whether a hint is of this release's workload, of the extra one that it made, or of what it has borrowed beside them.
