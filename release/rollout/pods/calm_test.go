@@ -73,9 +73,7 @@ func TestAWorkloadIsPausedBeforeItsTemplateIsPutBack(t *testing.T) {
 	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action)
 	halt := req
 	halt.Halt = true
-	if d := pods.Move(tech, halt, seen); d.Write != nil {
-		require.Contains(t, d.Write.Annotations[rollout.AnnotationRest], "paused")
-	}
+	require.Contains(t, pods.Move(tech, halt, seen).Write.Annotations[rollout.AnnotationRest], "paused")
 
 	seen.Revisions[0].Total = 0
 	d = pods.Move(tech, req, seen)
