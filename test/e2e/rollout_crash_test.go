@@ -21,7 +21,10 @@ var crashCells = []cell{
 
 // twoSteps make a rollout of two steps, one approval and no grace, so that many of them fit into a test.
 func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
-	return func(_ map[string]any, r *harness.Rollout) {
+	return func(object map[string]any, r *harness.Rollout) {
+		if c.style == strategy.StylePartition {
+			slowPods(object, time.Second) // so that each batch is held while its pods come
+		}
 		r.Strategy.Steps = []strategy.Step{harness.Step("50%", 50), harness.Step("100%", -1)}
 		if c.style != strategy.StylePartition {
 			r.Strategy.Steps[1] = harness.Step("100%", 100)
@@ -88,7 +91,10 @@ func rolloutDiesInLane(t *testing.T, place cell, lane, lanes int) {
 			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
 			made := c.through(t, place, nil)
 			require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
-			require.Equal(t, clean, made, "each write is made once, or again without a change")
+			require.LessOrEqual(t, made, clean, "each write is made once, or again without a change")
+			if place.style != strategy.StylePartition { // pods that came while nobody was there need not be held
+				require.Equal(t, clean, made, "and none is left out")
+			}
 		})
 		kills++
 	}
