@@ -83,15 +83,8 @@ func TestAHaltOfWhatIsNotOurs(t *testing.T) {
 func TestAnyHalt(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
-		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
-		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
-		if own == 0 && surge == 0 {
-			surge = 1
-		}
-		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}
+		r, _ := anyInPlace(t, 1)
+		w, size := r.w, r.w.replicas
 		r.begin()
 		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromInt32(size)}
 		if first := int32(rapid.IntRange(0, int(size)).Draw(t, "first")); first > 0 {
@@ -106,11 +99,11 @@ func TestAnyHalt(t *testing.T) {
 		}
 		r.interrupted(req, rapid.IntRange(0, 60).Draw(t, "moves"))
 		req.Halt = true
-		r.until("halt", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
+		r.until("halt", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
 		r.stuck("halted")
 		if rapid.Bool().Draw(t, "goes on") {
 			req.Halt = false
-			r.until("what goes on", func(seen pods.Observed) pods.NextAction { return pods.Move(tech, req, seen) })
+			r.until("what goes on", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
 			if req.Native {
 				r.quiet("what goes on")
 			}

@@ -27,6 +27,19 @@ type run struct {
 	ghostGeneration int64
 }
 
+// anyInPlace is a Deployment of any size, of this many pods at least, and any limits, that is released in place. Its strategy is as its manifest says.
+func anyInPlace(t *rapid.T, least int) (r *run, manifest string) {
+	size := int32(rapid.IntRange(least, 9).Draw(t, "size"))
+	own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
+	surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
+	if own == 0 && surge == 0 {
+		surge = 1
+	}
+	manifest = fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	return &run{t: t, w: newToy(size, manifest), tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}, manifest
+}
+
 // until lets the world move until the activity ends.
 func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pods.NextAction {
 	for moves := 0; ; moves++ {
@@ -302,17 +315,9 @@ func TestScaledAtRest(t *testing.T) {
 func TestNeighboursAtRest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
-		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
-		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
-		if own == 0 && surge == 0 {
-			surge = 1
-		}
-		manifest := fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
-		w := newToy(size, manifest)
-		before := w.spec()
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}
+		r, manifest := anyInPlace(t, 1)
+		w, before := r.w, r.w.spec()
+		size := w.replicas
 		r.begin()
 		percent := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(1, 100).Draw(t, "percent")))
 		r.move(1, percent, false, 0)
@@ -340,7 +345,7 @@ func TestNeighboursAtRest(t *testing.T) {
 			if disturbed := w.observe().Rest.Disturbed(w.settings); len(disturbed) > 0 {
 				t.Fatalf("%v are not as they were left", disturbed)
 			}
-			if now := w.set(newTemplate).asked; !unpaused && surge == 0 && now != fresh {
+			if now := w.set(newTemplate).asked; !unpaused && r.excess == 0 && now != fresh {
 				t.Fatalf("%d pods were new, now %d", fresh, now)
 			}
 		}
@@ -353,17 +358,10 @@ func TestNeighboursAtRest(t *testing.T) {
 func TestNeighboursWhilePodsMove(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		size := int32(rapid.IntRange(1, 9).Draw(t, "size"))
-		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
-		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
-		if own == 0 && surge == 0 {
-			surge = 1
-		}
-		manifest := fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
-		w := newToy(size, manifest)
-		before := w.spec()
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: max(surge, own)}
+		r, manifest := anyInPlace(t, 1)
+		w, before := r.w, r.w.spec()
+		size := w.replicas
+		r.excess = max(r.excess, size-r.floor)
 		r.begin()
 		first := rapid.IntRange(1, 99).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
@@ -385,20 +383,13 @@ func TestNeighboursWhilePodsMove(t *testing.T) {
 func TestNeighboursWhilePodsCome(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		size := int32(rapid.IntRange(2, 9).Draw(t, "size"))
-		own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
-		surge := int32(rapid.IntRange(0, 3).Draw(t, "maxSurge"))
-		if own == 0 && surge == 0 {
-			surge = 1
-		}
-		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
-		before := w.spec()
-		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, floor: size - own, excess: max(surge, own)}
+		r, _ := anyInPlace(t, 2)
+		w, before := r.w, r.w.spec()
+		r.excess = max(r.excess, w.replicas-r.floor)
 		r.begin()
 		first := rapid.IntRange(1, 80).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
-		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		r.floor = min(r.floor, w.replicas-1) // a limit of 0 is 1 at rest
 		second := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(first, 100).Draw(t, "second")))
 		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate, Rest: true}
 		r.interrupted(req, rapid.IntRange(0, 40).Draw(t, "moves"))
