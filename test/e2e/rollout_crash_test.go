@@ -91,10 +91,12 @@ func rolloutDiesInLane(t *testing.T, place cell, lane, lanes int) {
 			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
 			made := c.through(t, place, nil)
 			require.Greater(t, c.dead(), died, "the worker never came by the failpoint")
-			require.LessOrEqual(t, made, clean, "each write is made once, or again without a change")
-			if place.style != strategy.StylePartition { // pods that came while nobody was there need not be held
-				require.Equal(t, clean, made, "and none is left out")
+			spared := int64(0)
+			if place.style == strategy.StylePartition { // pods that came while nobody was there need not be held, and then nobody has to be asked about the gate
+				spared = 2
 			}
+			require.LessOrEqual(t, made, clean, "each write is made once, or again without a change")
+			require.GreaterOrEqual(t, made, clean-spared, "and none is left out")
 		})
 		kills++
 	}

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -74,6 +75,24 @@ func TestRolloutAmongNeighboursWhilePodsCome(t *testing.T) {
 	r.watch.RequirePromises(t)
 	r.approveAll(2)
 	r.endsNew()
+}
+
+// kubectl's undo behind a release's end puts the annotations of an old ReplicaSet in the place of the Deployment's, our claim among them. It is that of a release
+// which is over: the next one takes it over, and begins with what runs.
+func TestRolloutAfterAnUndo(t *testing.T) {
+	t.Parallel()
+	r := begin(t, harness.Shared(t), deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
+	r.approveAll(1)
+	r.endsNew()
+	r.watch.SomebodyElse(t)
+	r.TryKubectl("-n", r.Apps, "rollout", "undo", "deployment/"+r.rollout.Name)
+	require.Contains(t, r.object().GetAnnotations(), workloadops.AnnotationClaimedBy, "what the undo brings back")
+	r.watch.WaitStill(t)
+	r.StartRollout(r.rollout)
+	r.rest(1)
+	r.verb("rollback", "")
+	r.WaitRollout(r.rollout.Name, "rolled back", func(s rollout.Status) bool { return s.Phase == rollout.PhaseRolledBack })
+	r.watch.RequireNothingOfOurs(t)
 }
 
 // moving is an edit that moves pods.
