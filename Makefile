@@ -16,6 +16,7 @@ help: ## this list
 build: ## build slipway into .dev/bin
 	@mkdir -p $(BIN)
 	go build -ldflags "-X slipway.io/slipway/cli/version.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
+	@ln -sf slipway $(BIN)/kubectl-slipway
 
 up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
 	@deploy/dev/stack.sh up

@@ -121,9 +121,15 @@ func wrapHelp(command *cobra.Command) {
 	command.SetUsageTemplate(strings.ReplaceAll(command.UsageTemplate(), ".FlagUsages", flags))
 }
 
+// pluginName is the program's name under which kubectl finds it as a plugin.
+const pluginName = "kubectl-slipway"
+
 // Run executes the command line and returns the process's exit code. The commands that run a part of the engine come from outside.
 func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Command) int {
 	root := rootCommand(a, engine)
+	if a.Name == pluginName {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl slipway"}
+	}
 	root.SetArgs(args)
 	root.SetIn(a.In)
 	root.SetOut(a.Out)

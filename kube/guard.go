@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/kruise/definition"
+	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
 // PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of each kind; "": it
@@ -51,6 +53,25 @@ func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) 
 		}
 	}
 	return found, nil
+}
+
+// definitions is where the API server has its definitions.
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// KnowsRollouts says whether the cluster has Slipway's definition of Rollouts. With another product's, somebody else works on them.
+func (c Cluster) KnowsRollouts(ctx context.Context) (bool, error) {
+	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if apierrors.IsForbidden(err) { // whoever may not read definitions installs nothing: what is served has to do for a look
+		_, err := c.Client.Discovery().ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
+		return err == nil, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return found.GetLabels()[definition.LabelManagedBy] == definition.ManagedBySlipway, nil
 }
 
 // Resources are the resources in which the guard stands: bindings first, as a policy without a binding does nothing.

@@ -9,14 +9,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/deploy/crds"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise/definition"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -77,17 +81,15 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 		return fmt.Errorf("read the definition %s: %w", file, err)
 	}
 	object := "definition " + definition.Name
-	call, cancel := bounded(ctx)
-	defer cancel()
-	if foreign, err := s.isForeign(call, definition); foreign || err != nil {
+	foreign := false
+	err := failure.UntilNoConflict(object, func() (err error) {
+		foreign, err = s.applyCRD(ctx, definition.Name, text)
+		return err
+	})
+	if foreign || err != nil {
 		return err
 	}
-	force := true
-	if _, err := s.crds.CustomResourceDefinitions().Patch(call, definition.Name, types.ApplyYAMLPatchType, text,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}); err != nil {
-		return failed(err, object)
-	}
-	err := wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
 		found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
 		return err == nil && established(found), err
 	})
@@ -98,22 +100,87 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	return failed(err, object)
 }
 
-// labelManagedBy is on the definitions of other groups that are ours.
-const labelManagedBy = "app.kubernetes.io/managed-by"
-
-// isForeign says whether the cluster has a definition of another group that another product brought: that one stays as it is.
-func (s *Store) isForeign(ctx context.Context, definition apiextensionsv1.CustomResourceDefinition) (bool, error) {
-	if definition.Spec.Group == v1alpha1.GroupVersion.Group {
+// applyCRD applies one definition, unless the cluster has one of that name that another product brought.
+func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign bool, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	object := "definition " + name
+	var wanted unstructured.Unstructured
+	if err := yaml.Unmarshal(text, &wanted.Object); err != nil {
+		return false, fmt.Errorf("read the %s: %w", object, err)
+	}
+	found, err := s.crds.CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return false, failed(err, object)
+	case isForeign(found, &wanted):
+		return true, nil
+	case isConverted(found):
+		if err := keepServed(&wanted, found); err != nil {
+			return false, fmt.Errorf("read the %s: %w", object, err)
+		}
+	}
+	if err == nil && stands(found, &wanted) {
 		return false, nil
 	}
-	found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+	body, err := wanted.MarshalJSON()
 	if err != nil {
-		return false, failed(err, "definition "+definition.Name)
+		return false, fmt.Errorf("write the %s: %w", object, err)
 	}
-	return found.Labels[labelManagedBy] != definition.Labels[labelManagedBy], nil
+	_, err = s.crds.CustomResourceDefinitions().Patch(ctx, name, types.ApplyYAMLPatchType, body,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
+	return false, failed(err, object)
+}
+
+// stands says that a definition is as it is wanted. Applying it again would have the API server compile all its rules, for nothing.
+func stands(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructured.Unstructured) bool {
+	var want apiextensionsv1.CustomResourceDefinition
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, &want) != nil {
+		return false
+	}
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&want.Spec)
+	have := found.DeepCopy()
+	have.Spec.Conversion, want.Spec.Conversion = nil, nil
+	return equality.Semantic.DeepEqual(have.Spec, want.Spec) && contains(found.Labels, want.Labels) && contains(found.Annotations, want.Annotations)
+}
+
+func contains(have, want map[string]string) bool {
+	for key, value := range want {
+		if have[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// keepServed leaves versions served that a server converts: their list belongs to one owner as a whole. A server that writes meanwhile makes
+// the write a Conflict.
+func keepServed(wanted *unstructured.Unstructured, found *apiextensionsv1.CustomResourceDefinition) error {
+	versions, _, err := unstructured.NestedSlice(wanted.Object, "spec", "versions")
+	if err != nil {
+		return err
+	}
+	for _, have := range found.Spec.Versions {
+		for _, v := range versions {
+			if version, is := v.(map[string]any); is && version["name"] == have.Name && have.Served {
+				version["served"] = true
+			}
+		}
+	}
+	wanted.SetResourceVersion(found.ResourceVersion)
+	return unstructured.SetNestedSlice(wanted.Object, versions, "spec", "versions")
+}
+
+// labelManagedBy is on the definitions of other groups that are ours, with the value managedBySlipway.
+const (
+	labelManagedBy   = definition.LabelManagedBy
+	managedBySlipway = definition.ManagedBySlipway
+)
+
+// isForeign says whether a definition of another group was brought by another product: that one stays as it is.
+func isForeign(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructured.Unstructured) bool {
+	return found.Spec.Group != v1alpha1.GroupVersion.Group && found.Labels[labelManagedBy] != wanted.GetLabels()[labelManagedBy]
 }
 
 func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
@@ -213,6 +280,13 @@ func (s *Setup) prepareObjects(ctx context.Context) error {
 	}
 	if err := s.store.EnsureCRDs(ctx); err != nil {
 		return err
+	}
+	err := s.store.EnsureRolloutPolicies(ctx)
+	if failure.Is(err, failure.Unreachable) {
+		return err
+	}
+	if err != nil { // an engine works without them
+		s.log.WarnContext(ctx, "the admission policies for Rollouts can't be installed", "error", err)
 	}
 	return s.store.EnsureNamespace(ctx)
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
@@ -44,7 +45,9 @@ type Store struct {
 	parties   kind[v1alpha1.Party, *v1alpha1.Party]
 	appImages kind[kuscia.AppImage, *kuscia.AppImage]
 	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment]
+	rollouts  dynamic.NamespaceableResourceInterface
 	traffic   dynamic.NamespaceableResourceInterface
+	untyped   dynamic.Interface
 	metadata  metadata.Interface
 	core      core.CoreV1Interface
 	crds      apiextensions.ApiextensionsV1Interface
@@ -74,11 +77,10 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's metadata client: %w", err)
 	}
-	untyped, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("prepare the home cluster's client of TrafficRoutings: %w", err)
+	if s.untyped, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("prepare the home cluster's client of Rollouts and TrafficRoutings: %w", err)
 	}
-	s.traffic = untyped.Resource(v1alpha1.TrafficRoutingResource)
+	s.traffic, s.rollouts = s.untyped.Resource(v1alpha1.TrafficRoutingResource), s.untyped.Resource(v1beta1.Resource)
 	if s.core, err = core.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's core client: %w", err)
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
@@ -48,6 +50,16 @@ func TestEnsureCRDsIsRepeatable(t *testing.T) {
 	ctx := testContext(t)
 	require.NoError(t, store.EnsureCRDs(ctx))
 	require.NoError(t, store.EnsureCRDs(ctx), "a server that starts again applies the same definitions")
+	definitions, err := apiextensions.NewForConfig(harness.SharedStack(t).REST)
+	require.NoError(t, err)
+	const name, path = "releaseservices.slipway.io", "/spec/versions/0/schema/openAPIV3Schema/description"
+	edited, err := definitions.CustomResourceDefinitions().Patch(ctx, name, types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"`+path+`","value":"of another version"}]`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, store.EnsureCRDs(ctx))
+	restored, err := definitions.CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotEqual(t, edited.Spec, restored.Spec, "a definition of another version is brought up to date")
 	require.NoError(t, store.EnsureNamespace(ctx), "the namespace may be there")
 	require.NoError(t, store.CheckCRDs(ctx))
 	require.NoError(t, store.CheckCluster(ctx))

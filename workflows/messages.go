@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -208,6 +209,9 @@ type RolloutVerbRequest struct {
 	To rollout.StopTo `json:"to,omitempty"`
 	// ToStep is where a jump goes, from 1.
 	ToStep int `json:"toStep,omitempty"`
+	// Generation and ObjectState are what of a Rollout object the verb was read from: see rollout.Command.
+	Generation  int64 `json:"generation,omitempty"`
+	ObjectState int64 `json:"objectState,omitempty"`
 }
 
 // SupersedeRequest is the payload of the Update `supersede`: a newer release of the same workload takes the place of this one.
@@ -215,6 +219,12 @@ type RolloutVerbRequest struct {
 type SupersedeRequest struct {
 	VerbRequest
 	Input RolloutInput `json:"input"`
+}
+
+// ReplanRequest is the payload of the Update `replan`: the Rollout object that asked for the release has another strategy now.
+type ReplanRequest struct {
+	RolloutVerbRequest
+	Strategy strategy.Strategy `json:"strategy"`
 }
 
 // RolloutPreflight is the check of one rollout on its party's queue; PreflightOutcome.Rollout is its result.

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -30,7 +31,8 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
 	state := func() (rollout.Status, error) { return r.machine.Status(), nil }
 	offered := r.offer(state, "The whole rollout: its phase, why, and each step.")
-	if err := errors.Join(offered, r.answerUpdate(supersedeEntry, readSupersede)); err != nil {
+	if err := errors.Join(offered, r.answerUpdate(supersedeEntry, readSupersede), r.answerUpdate(detachEntry, readDetach),
+		r.answerUpdate(replanEntry, readReplan)); err != nil {
 		return RolloutResult{}, err
 	}
 	switch again, err := r.run(); {
@@ -57,6 +59,7 @@ type rolloutRun struct {
 	// wanted is what the machine asked for last; running carries it out.
 	wanted  machine.Action
 	running *runningAction
+	object  *objectPublisher
 	// newer is the release that takes this one's place when it is over.
 	newer *RolloutInput
 }
@@ -83,16 +86,18 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
 	r.driver, r.loop.machine = r, r.machine
+	r.object = newObjectPublisher(r.ctx, r.machine)
 	if in.State != nil {
 		r.resumes()
 	}
 	return r
 }
 
-func (r *rolloutRun) hasNews() bool { return r.running != nil && r.running.ended }
+func (r *rolloutRun) hasNews() bool { return r.running != nil && r.running.ended || r.object.hasNews() }
 
 // settle tells the machine what came out of the running activity.
 func (r *rolloutRun) settle(now time.Time, _ bool) {
+	r.object.settle(now)
 	a := r.running
 	if a == nil || !a.ended {
 		return
@@ -121,8 +126,13 @@ func (r *rolloutRun) hear(s *signal, now time.Time) bool {
 	return true
 }
 
-// act does what the machine asks for now.
+// act does what the machine asks for now, and has the object show it.
 func (r *rolloutRun) act() {
+	r.actOnWorkload()
+	r.object.publish()
+}
+
+func (r *rolloutRun) actOnWorkload() {
 	if r.running != nil {
 		if r.machine.Interrupts() && !r.running.stopped {
 			r.running.stopped = true
@@ -137,9 +147,11 @@ func (r *rolloutRun) act() {
 	}
 }
 
-func (r *rolloutRun) idle() bool { return r.running == nil && r.wanted.Kind == machine.ActRest }
+func (r *rolloutRun) idle() bool {
+	return r.running == nil && r.wanted.Kind == machine.ActRest && r.object.idle()
+}
 
-func (r *rolloutRun) over() bool { return r.machine.Over() }
+func (r *rolloutRun) over() bool { return r.machine.Over() && r.object.idle() }
 
 func (r *rolloutRun) rest() (until time.Time, summary string) {
 	if r.idle() && r.wanted.Until != nil {
@@ -190,13 +202,13 @@ var rolloutMenu = menuOf(commandOf, validateRolloutVerb,
 
 func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
 	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key,
-		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep}
+		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep, Generation: q.Generation, State: q.ObjectState}
 }
 
 func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 	switch {
-	case q.Step < 0 || q.ToStep < 0:
-		return errors.New("step and toStep are counted from 1")
+	case q.Step < 0 || q.ToStep < 0 || q.Generation < 0 || q.ObjectState < 0:
+		return errors.New("step, toStep, generation and objectState are counted from 1")
 	case len(q.Gate) > maxGate:
 		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
 	case q.To != "" && !slices.Contains(rollout.StopTos, q.To):
@@ -224,6 +236,9 @@ func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], err
 
 // carryOut hands one command to the machine.
 func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audit.Outcome, string) {
+	if edited, is := e.with.(*strategy.Strategy); is {
+		return r.machine.Replan(e.command, *edited, now)
+	}
 	outcome, text := r.machine.Command(e.command, now)
 	if newer, is := e.with.(*RolloutInput); is && r.newer == nil && r.machine.Superseded() {
 		r.newer = newer

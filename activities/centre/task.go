@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/failpoint"
 	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/trafficrouting"

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/failpoint"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )

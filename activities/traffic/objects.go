@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/lru"
 
-	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"

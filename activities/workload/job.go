@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"

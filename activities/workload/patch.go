@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -44,14 +45,28 @@ func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[st
 	if template != nil {
 		changes = append(changes, jsonpatch.Replace("/spec/template", template))
 	}
+	if w.KeepTemplate != "" {
+		w.Annotations = withKept(w, o)
+	}
 	return slices.Concat(tests, changes, metadata(o, w))
+}
+
+// withKept are the annotations to set with the template that stands now.
+func withKept(w *workloadops.Write, o *unstructured.Unstructured) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, w.Annotations)
+	if raw, err := json.Marshal(templateOf(o)); err == nil { // it came as JSON
+		annotations[w.KeepTemplate] = string(raw)
+	}
+	return annotations
 }
 
 // metadata are the changes of labels and annotations.
 func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(annotations, w.Annotations)
-	var unlabel []string
+	maps.Copy(labels, w.Labels)
+	unlabel := slices.Clone(w.Unlabel)
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
 		annotations[workloadops.AnnotationClaimedBy], labels[workloadops.LabelClaimed] = w.Claim, workloadops.LabelClaimedValue

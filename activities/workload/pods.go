@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/podstatus"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -41,8 +42,9 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.Pod {
 	seen := workloadops.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
-		Marker:   pod.Annotations[workloadops.AnnotationRestartedBy],
-		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey],
+		Marker:    pod.Annotations[workloadops.AnnotationRestartedBy],
+		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
+		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
 		Ordinal:  -1,
 		Deleting: pod.DeletionTimestamp != nil,
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,

@@ -19,7 +19,7 @@ import (
 // with Refused when it cannot be rolled out as it is, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
-		t.beginning = true
+		t.beginning, t.change = true, req.Change
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
 	})
 	if err != nil || d.Begun == nil {
@@ -93,6 +93,7 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 		return pods.NextAction{}, attempt.ApplicationError(err)
 	}
 	prepare(t)
+	t.tech = pods.Under(t.tech, t.change.Declared != nil)
 	if s.Workload.WorkloadRef.Kind == workloadops.KindDeployment {
 		t.follow(strategy.CanarySuffix)
 	} else {
@@ -169,6 +170,8 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return attempt.Next{}, t.deletes(ctx, l, d.Delete)
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
+	case pods.ActNumber:
+		return attempt.Next{}, t.number(ctx, d.Number)
 	case pods.ActAutoscaler:
 		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
 	case workloadops.ActWait: // where numbers are counted from the pods, those may get ready without a change of the workload
@@ -267,7 +270,7 @@ func (t *rolloutJob) choose(l *snapshot) {
 		return
 	}
 	if tech, ok := pods.TechniqueOf(t.subject.Workload.WorkloadRef, l.seen.Saved.Style); ok {
-		t.tech = tech
+		t.tech = pods.Under(tech, l.seen.Saved.Declared != "")
 		l.seen.Settings = t.plain(l.object).Settings
 	}
 }

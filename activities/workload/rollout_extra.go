@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/activities/failpoint"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -108,7 +109,11 @@ func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, c
 // extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
 func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template map[string]any, digest string, err error) {
 	base := t.expectedTemplate
-	if base == nil {
+	if base == nil && t.change.Declared != nil {
+		if base, err = t.declaredTemplate(l); err != nil {
+			return nil, "", err
+		}
+	} else if base == nil {
 		if base, err = t.dryRun(ctx, l); err != nil {
 			return nil, "", err
 		}
@@ -136,6 +141,11 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	}
 	labels := map[string]string{}
 	maps.Copy(labels, l.object.GetLabels())
+	if t.change.Declared != nil {
+		labels[rollout.LabelCanaryDeployment] = of
+	}
+	delete(labels, rollout.LabelStableRevision)
+	delete(labels, gate.Label) // a Rollout names the workload, not this one
 	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)

@@ -91,7 +91,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		p.refuse("", lacking)
 		return nil
 	}
-	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style, tech: tech, change: p.req.Change}
+	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style,
+		tech: pods.Under(tech, p.req.Change.Declared != nil), change: p.req.Change}
 	l, err := t.observe(ctx)
 	if apierrors.IsNotFound(err) {
 		if reason := p.a.withoutNamespace(ctx, w.Namespace); reason != "" {
@@ -180,6 +181,9 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot)
 // change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left
 // goes home.
 func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapshot) error {
+	if p.req.Change.Declared != nil { // it stands on the workload, and was looked at with it
+		return nil
+	}
 	field := "images"
 	if len(p.req.Change.TemplatePatch) > 0 {
 		field = "templatePatch"
@@ -214,6 +218,9 @@ func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) 
 		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
 	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.ByPods() {
 		needs = append(needs, kube.NeedsEviction(ns)...)
+	}
+	if p.req.Change.Declared != nil { // they are numbered
+		needs = append(needs, kube.Needs(podsResource, ns, "patch")...)
 	}
 	switch p.req.Strategy.Style {
 	case strategy.StyleCanary:

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -77,6 +78,18 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	seen := pods.Observed{
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
 		Busy:     annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()), Template: pods.Digest(templateOf(o)),
+	}
+	if held, err := gate.ParseHeld(annotations); err != nil {
+		seen.HeldProblem = err.Error()
+	} else {
+		seen.Held = held
+	}
+	seen.ExtraStatus = annotations[rollout.AnnotationExtraStatus]
+	if t.change.Declared != nil {
+		seen.Declared = t.change.Declared.Template
+	}
+	if next := nextTemplate(o); next != nil {
+		seen.Next = pods.Digest(next)
 	}
 	seen.Now, seen.Update, seen.Repairer = t.a.options.Now(), updateRevision(o), t.a.repairer(o)
 	if raw := savedBy(o.GetLabels(), annotations); raw != "" {

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -25,6 +26,9 @@ func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[st
 				from.Revision)
 		}
 		return template, nil
+	}
+	if t.change.Declared != nil {
+		return t.declaredTemplate(l)
 	}
 	stable := templateOf(l.object)
 	if l.seen.Saved != nil {
@@ -43,9 +47,38 @@ func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[st
 	return template, nil
 }
 
+// declaredTemplate is the template that the workload declares: the live one, or the one that is kept beside it.
+func (t *rolloutJob) declaredTemplate(l *snapshot) (map[string]any, error) {
+	digest := t.change.Declared.Template
+	for _, template := range []map[string]any{templateOf(l.object), nextTemplate(l.object)} {
+		if template != nil && pods.Digest(template) == digest {
+			return template, nil
+		}
+	}
+	for _, r := range l.seen.Revisions {
+		if r.Template == digest {
+			return l.templates[r.Name], nil
+		}
+	}
+	return nil, failure.New(failure.Refused, "%s: the pod template that is released stands on it no more: set it once more by hand, then retry",
+		t.subject.Workload)
+}
+
+// nextTemplate is the template that is kept beside the live one; nil without one.
+func nextTemplate(o *unstructured.Unstructured) (template map[string]any) {
+	if json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationNext]), &template) != nil {
+		return nil
+	}
+	return template
+}
+
 // expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
 func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	saved := l.seen.Saved
+	if t.change.Declared != nil { // it stands on the workload as the API server keeps it
+		l.seen.Expected = t.change.Declared.Template
+		return nil
+	}
 	if !t.wantsNew || t.template != "" || saved == nil || l.seen.Claim != t.subject.Claim || l.seen.Deleting {
 		return nil
 	}

@@ -67,6 +67,9 @@ type rolloutStart struct {
 	key     rolloutKey
 	// bringHome says that nothing is released: what a frozen rollout left is brought back to stable.
 	bringHome bool
+	// object is the Rollout object that asks for it, confirm why somebody has to approve it before anything is done.
+	object  *rollout.ObjectRef
+	confirm string
 
 	queue  string
 	shared *rollout.SharedTraffic

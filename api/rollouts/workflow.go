@@ -54,10 +54,10 @@ func (s *rolloutStart) outline() string {
 	}
 	spec := s.request.Spec
 	change := "a patch of the pod template"
-	if len(spec.Change.Images) > 0 {
+	if images := spec.Change.ImagesOf(); len(images) > 0 {
 		var parts []string
-		for _, container := range slices.Sorted(maps.Keys(spec.Change.Images)) {
-			parts = append(parts, container+" → "+spec.Change.Images[container])
+		for _, container := range slices.Sorted(maps.Keys(images)) {
+			parts = append(parts, container+" → "+images[container])
 		}
 		change = strings.Join(parts, ", ")
 	}
@@ -103,6 +103,7 @@ func (s *rolloutStart) workflow() start.Workflow {
 func (s *rolloutStart) input() workflows.RolloutInput {
 	asked := askedOf(s.Written, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
+	asked.Object, asked.Confirm = s.object, s.confirm
 	return workflows.RolloutInput{Asked: asked, Queue: s.queue, Engine: s.engine}
 }
 

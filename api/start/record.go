@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -33,6 +34,7 @@ func (s *Start) write(ctx context.Context) error {
 	}
 	record.Spec.Kind, record.Spec.Subject, record.Spec.CreatedAt = s.Kind, s.Subject, metav1.MicroTime{Time: now}
 	record.Spec.Actor, record.Spec.Reason, record.Spec.RequestDigest = s.Actor, s.Reason, s.digest()
+	failpoint.Hit("start.record.before")
 	err = s.backend.Home.CreateRecord(ctx, record)
 	if failure.Is(err, failure.Conflict) { // a twin with the same key was faster, or chance drew an ID twice
 		if s.Key == "" {
@@ -43,6 +45,7 @@ func (s *Start) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("start.record.after")
 	s.Written = record
 	return nil
 }
@@ -73,7 +76,10 @@ func (s *Start) Discard(ctx context.Context) {
 	if s.Written == nil {
 		return
 	}
-	if err := failure.Ignore(s.backend.Home.DeleteRelease(ctx, s.Written.Name), failure.NotFound); err != nil {
+	failpoint.Hit("start.withdraw.before")
+	err := failure.Ignore(s.backend.Home.DeleteRelease(ctx, s.Written.Name), failure.NotFound)
+	failpoint.Hit("start.withdraw.after")
+	if err != nil {
 		s.backend.Log.Warn("the record of a release that was not started stays behind", "record", s.Written.Name, "error", err)
 	}
 	s.Forget()

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/workflows"
 )
 
@@ -35,7 +36,9 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 	begin, cancel := context.WithTimeout(ctx, workflowTimeout)
 	defer cancel()
 	w.Options.TaskQueue, w.Options.WorkflowExecutionErrorWhenAlreadyStarted = workflows.QueueEngine, true
+	failpoint.Hit("start.workflow.before")
 	_, err = s.backend.Temporal.ExecuteWorkflow(begin, w.Options, w.Type, w.Input)
+	failpoint.Hit("start.workflow.after")
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:

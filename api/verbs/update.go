@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/audit"
 )
 
@@ -72,6 +73,7 @@ func Deliver(ctx context.Context, b *backend.Backend, workflowID string, c Comma
 func update(ctx context.Context, b *backend.Backend, workflowID string, c Command, answer *Answer) error {
 	taken, cancel := context.WithTimeout(ctx, takenWithin)
 	defer cancel()
+	failpoint.Hit("command." + c.Verb + ".before")
 	handle, err := b.Temporal.UpdateWorkflow(taken, client.UpdateWorkflowOptions{
 		UpdateID: c.Key + "/" + c.Verb + "/" + audit.Fingerprint(c.Payload), WorkflowID: workflowID, UpdateName: c.Verb, Args: []any{c.Payload},
 		WaitForStage: client.WorkflowUpdateStageAccepted,
@@ -79,7 +81,10 @@ func update(ctx context.Context, b *backend.Backend, workflowID string, c Comman
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("command." + c.Verb + ".accepted")
 	answered, cancelAnswered := context.WithTimeout(ctx, answeredWithin)
 	defer cancelAnswered()
-	return handle.Get(answered, answer)
+	err = handle.Get(answered, answer)
+	failpoint.Hit("command." + c.Verb + ".after")
+	return err
 }

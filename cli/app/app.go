@@ -18,6 +18,8 @@ import (
 
 // App is what the commands share: the streams, the screen and the clock.
 type App struct {
+	// Name is how the program was called: as a plugin of kubectl it shows itself as "kubectl slipway"; "" is slipway.
+	Name     string
 	In       io.Reader
 	Out, Err io.Writer
 	// Screen is the size of the terminal that out is, in characters; ok is false when out is none.

@@ -24,6 +24,8 @@ const long = `Install, show and remove the guard: admission policies with which 
 borrowed. When somebody else edits such an object, the API server puts the borrowed fields back to what they were and accepts the rest of
 the edit. Edits of slipway.io labels and annotations are refused. Deletion, scaling and status are never affected.
 
+It installs the gate as well: a workload that a Rollout names doesn't move pods by itself when somebody changes its pod template.
+
 It needs only a kubeconfig, no engine. Fields are guarded on Kubernetes 1.36 or newer, or 1.34 with the v1beta1 API switched on.`
 
 // options are the flags that the commands share.
@@ -49,20 +51,22 @@ func Command(a *app.App) *cobra.Command {
 type cluster struct {
 	kube.Cluster
 	serves kube.PolicyVersions
+	// rollouts says that it knows Rollouts, by Slipway's definition.
+	rollouts bool
 	// version is the API server's own version.
 	version string
 }
 
 // connect finds the cluster and asks what it serves.
-func (o options) connect() (*cluster, error) {
+func (o options) connect(ctx context.Context) (*cluster, error) {
 	config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: version.UserAgent()})
 	if err != nil {
 		return nil, err
 	}
-	return connectTo(config)
+	return connectTo(ctx, config)
 }
 
-func connectTo(config *rest.Config) (*cluster, error) {
+func connectTo(ctx context.Context, config *rest.Config) (*cluster, error) {
 	typed, objects, err := kube.NewClients(config)
 	if err != nil {
 		return nil, err
@@ -76,6 +80,9 @@ func connectTo(config *rest.Config) (*cluster, error) {
 	c.serves, err = kube.FindPolicyVersions(typed.Discovery())
 	if err != nil {
 		return nil, fmt.Errorf("the cluster %s doesn't say which policies it serves: %w", config.Host, err)
+	}
+	if c.rollouts, err = c.KnowsRollouts(ctx); err != nil {
+		return nil, fmt.Errorf("the cluster %s doesn't say whether it knows Rollouts: %w", config.Host, err)
 	}
 	return c, nil
 }
@@ -104,9 +111,10 @@ func custom(names []string) ([]traffic.Kind, error) {
 func removeCommand(a *app.App, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove", Short: "Remove the guard", Args: cobra.NoArgs,
-		Long: "Remove the guard. Running releases continue: the engine still restores what others change, but can't prevent it.",
+		Long: "Remove the guard and the gate. Running releases continue: the engine still restores what others change, but can't prevent it. " +
+			"A change of the pod template of a workload that a Rollout names moves its pods at once.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			cluster, err := o.connect()
+			cluster, err := o.connect(c.Context())
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ type installOptions struct {
 	*options
 	identities, objects []string
 	namespaces          string
-	dryRun              bool
+	dryRun, noGate      bool
 }
 
 func installCommand(a *app.App, shared *options) *cobra.Command {
@@ -50,7 +50,7 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 				a.Printf(a.Out, "%s", text)
 				return err
 			}
-			cluster, err := o.connect()
+			cluster, err := o.connect(c.Context())
 			if err != nil {
 				return err
 			}
@@ -61,13 +61,14 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 	f.StringArrayVar(&o.identities, "engine-identity", nil, "`user` whose edits pass: the engine's or a worker's; can be repeated")
 	f.StringVar(&o.namespaces, "namespace-selector", "", "guard only namespaces whose labels match this `selector`")
 	f.StringArrayVar(&o.objects, "object", nil, "one more `kind` of custom object to guard, as resource.group; can be repeated")
+	f.BoolVar(&o.noGate, "no-gate", false, "install the guard alone: what a Rollout names is not held when somebody changes its pod template")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies, in version v1, and change nothing")
 	return command
 }
 
 // wanted reads the flags.
 func (o installOptions) wanted() (guard.Options, error) {
-	wanted := guard.Options{Name: o.name, Identities: o.identities}
+	wanted := guard.Options{Name: o.name, Identities: o.identities, NoGate: o.noGate}
 	var err error
 	if wanted.Custom, err = custom(o.objects); err != nil {
 		return wanted, err
@@ -102,6 +103,7 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 
 // put applies the policies and takes away those of an earlier installation that are not among them.
 func (c *cluster) put(ctx context.Context, wanted guard.Options) error {
+	wanted.NoRollouts = !c.rollouts
 	objects, keep := guard.Policies(wanted, c.serves.Mutating, c.serves.Validating), map[string]bool{}
 	for _, object := range objects {
 		if err := c.apply(ctx, object); err != nil {

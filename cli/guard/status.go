@@ -21,7 +21,7 @@ func statusCommand(a *app.App, o *options) *cobra.Command {
   1  the command failed
   3  something is not guarded; the table says what`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cluster, err := o.connect()
+			cluster, err := o.connect(c.Context())
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (whole b
 	a.Printf(a.Out, "namespaces   %s\n\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
 	whole = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
-	for _, kind := range kindsOf(i) {
+	for _, kind := range c.kindsOf(i) {
 		guarded, version := "yes", i.Version[kind]
 		switch {
 		case version == "":
@@ -75,6 +75,13 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (whole b
 		table.Add(kind, guarded, render.OrDash(version), render.OrDash(guard.Fields(kind, o)))
 	}
 	a.Printf(a.Out, "%s", table.Flush())
+	switch {
+	case !i.Gates() && c.serves.Mutating != "":
+		a.Printf(a.Out, "\nThe gate is not installed: a change of template of a workload that a Rollout names moves its pods at once.\n")
+	case i.Gates() && !c.rollouts:
+		a.Printf(a.Out, "\nThis cluster has no definition of Rollouts, or another product's, so nothing refers to them. "+
+			"Install Slipway's (deploy/crds), then the guard again.\n")
+	}
 	if !whole {
 		a.Printf(a.Out, "\nRun `slipway guard install` with the same options again.\n")
 	}
@@ -82,8 +89,11 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (whole b
 }
 
 // kindsOf are the kinds that an installation should guard, and those that it guards besides.
-func kindsOf(i guard.Installed) []string {
+func (c *cluster) kindsOf(i guard.Installed) []string {
 	kinds := guard.Kinds()
+	if i.Gates() {
+		kinds = append(kinds, guard.Gated(c.rollouts)...)
+	}
 	var more []string
 	for kind := range i.Version {
 		if !slices.Contains(kinds, kind) {

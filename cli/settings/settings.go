@@ -29,6 +29,12 @@ type Settings struct {
 	KusciaKeyFile          string
 	KusciaCAFile           string
 	KusciaTokenFile        string
+	WebhookListen          string
+	WebhookURL             string
+	WebhookService         string
+	WebhookCertFile        string
+	WebhookKeyFile         string
+	Gate                   string
 	MetricsListen          string
 	TemporalAddress        string
 	TemporalNamespace      string
@@ -150,8 +156,18 @@ var (
 	bothEnds = []Group{Server, Dev, Client}
 )
 
+// The values of Gate.
+const (
+	GateAuto    = "auto"
+	GatePolicy  = "policy"
+	GateWebhook = "webhook"
+	GateOff     = "off"
+)
+
 // definitions are all settings, in the order of the documentation, with their values in s.
-func definitions(s *Settings) []definition { return slices.Concat(frontDoors(s), behindThem(s)) }
+func definitions(s *Settings) []definition {
+	return slices.Concat(frontDoors(s), webhooks(s), behindThem(s))
+}
 
 // frontDoors are the settings of what listens for requests.
 func frontDoors(s *Settings) []definition {
@@ -190,6 +206,25 @@ func frontDoors(s *Settings) []definition {
 			description: "CA that the certificates of Kuscia's clients come from, for MTLS"},
 		{name: "kuscia-token-file", groups: frontEnd, into: &s.KusciaTokenFile,
 			description: "file of the token that clients of Kuscia's API show, for TLS and MTLS; made when it does not exist"},
+	}
+}
+
+// webhooks are the settings of what API servers call.
+func webhooks(s *Settings) []definition {
+	return []definition{
+		{name: "webhook-listen", inDev: "127.0.0.1:9443", groups: frontEnd, check: orNone(listeningOn), into: &s.WebhookListen,
+			description: "address of the webhooks that the API server calls: without one, Rollouts of v1alpha1 aren't served; empty: nowhere"},
+		{name: "webhook-url", groups: frontEnd, check: orNone(secureURL), into: (*baseURL)(&s.WebhookURL),
+			description: "base URL under which the API server reaches the webhooks; empty: --webhook-listen, if that is a loopback address"},
+		{name: "webhook-service", groups: frontEnd, check: orNone(serviceName), into: &s.WebhookService,
+			description: "Service by which the API server reaches the webhooks, as namespace/name or namespace/name:port (default: 443)"},
+		{name: "webhook-cert-file", groups: frontEnd, into: &s.WebhookCertFile,
+			description: "certificate of the webhooks, with its chain; read again every ten minutes; empty: made and renewed by the engine"},
+		{name: "webhook-key-file", groups: frontEnd, into: &s.WebhookKeyFile,
+			description: "key of that certificate"},
+		{name: "gate", fallback: GateAuto, groups: frontEnd, choices: []string{GateAuto, GatePolicy, GateWebhook, GateOff}, into: &s.Gate,
+			description: "what holds the workloads that Rollouts name: admission policies (`slipway guard install`), the webhooks, or nothing; " +
+				"auto: policies where the API server has them, else the webhooks"},
 	}
 }
 

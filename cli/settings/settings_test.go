@@ -181,6 +181,12 @@ kuscia-cert-file: /etc/kuscia/crt
 kuscia-key-file: /etc/kuscia/key
 kuscia-ca-file: /etc/kuscia/ca
 kuscia-token-file: /etc/kuscia/token
+webhook-listen: 0.0.0.0:7
+webhook-url: https://webhooks.example/
+webhook-service: slipway/slipway:8443
+webhook-cert-file: /etc/webhook/crt
+webhook-key-file: /etc/webhook/key
+gate: webhook
 metrics-listen: ":2"
 temporal-address: temporal:3
 temporal-namespace: prod
@@ -210,6 +216,8 @@ api: http://slipway.example:80/
 	want := Settings{
 		KusciaListen: "0.0.0.0:8", KusciaGRPCListen: "0.0.0.0:9", KusciaProtocol: "MTLS", KusciaInsecure: true,
 		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca", KusciaTokenFile: "/etc/kuscia/token",
+		WebhookListen: "0.0.0.0:7", WebhookURL: "https://webhooks.example", WebhookService: "slipway/slipway:8443",
+		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key", Gate: "webhook",
 		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key", APICAFile: "/etc/slipway/ca",
 		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",

@@ -20,6 +20,9 @@ import (
 // listening checks an address to listen on: the host may be empty (every interface), the port 0 (a free one).
 func listening(text string) error { return address(text, 0) }
 
+// listeningOn is listening on a port that others are told.
+func listeningOn(text string) error { return address(text, 1) }
+
 // orNone lets the value be empty.
 func orNone(check func(string) error) func(string) error {
 	return func(text string) error {
@@ -65,6 +68,30 @@ func aURL(text string) error {
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {
 		return fmt.Errorf("%q has a query or a fragment: want the base URL alone", text)
+	}
+	return nil
+}
+
+// secureURL checks a base URL of something that API servers call, which takes TLS.
+func secureURL(text string) error {
+	if err := aURL(text); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(text, "https://") {
+		return fmt.Errorf("%q does not start with https://: API servers call nothing else", text)
+	}
+	return nil
+}
+
+// serviceName checks the name of a Service in its namespace, with or without a port.
+func serviceName(text string) error {
+	name, port, ported := strings.Cut(text, ":")
+	namespace, name, slashed := strings.Cut(name, "/")
+	if !slashed || namespaceName(namespace) != nil || len(validation.IsDNS1035Label(name)) > 0 {
+		return fmt.Errorf("%q is not namespace/name or namespace/name:port of a Service", text)
+	}
+	if ported {
+		return usablePort(text, port, 1)
 	}
 	return nil
 }

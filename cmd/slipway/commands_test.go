@@ -37,3 +37,11 @@ func TestEngineCommandsStandInTheHelp(t *testing.T) {
 	levels, _, _ := slipway(t, "__complete", "server", "--log-level", "")
 	require.Contains(t, levels, "debug\ninfo\nwarn\nerror\n", "a shell is told the values of a setting")
 }
+
+func TestThePluginOfKubectlCallsItselfThat(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app.App{Name: "kubectl-slipway", In: &bytes.Buffer{}, Out: &out, Err: &out, Screen: func() (int, int, bool) { return 0, 0, false }}
+	require.Zero(t, cli.Run(t.Context(), a, []string{"rollout", "approve", "--help"}, engineCommands(a)...))
+	require.Contains(t, out.String(), "kubectl slipway rollout approve", "its help says what to type")
+}

@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/kube"
 )
 
-// guardAgain is how long to wait before the guard is installed once more on a cluster that didn't answer.
+// guardAgain is how long to wait before the guard is installed once more on a cluster that didn't answer, or doesn't know Rollouts yet.
 const guardAgain = 10 * time.Second
 
 // guardModule installs the guard in the API server. A cluster that doesn't take it is no reason not to start: preflights say what isn't
@@ -24,17 +24,21 @@ var guardModule = fx.Module("guard",
 			return
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		lc.Append(fx.StartStopHook(func() { go installGuard(ctx, config, log) }, cancel))
+		lc.Append(fx.StartStopHook(func() { go installGuard(ctx, config, s.Gate != settings.GateOff, log) }, cancel))
 	}),
 )
 
-func installGuard(ctx context.Context, config *rest.Config, log *slog.Logger) {
-	for {
-		told, err := guard.Ensure(ctx, config)
-		switch {
-		case err == nil:
+func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog.Logger) {
+	for last := ""; ; {
+		told, done, err := guard.Ensure(ctx, config, gate)
+		if err == nil && told != last {
 			log.InfoContext(ctx, "guard", "said", told)
+			last = told
+		}
+		switch {
+		case done && err == nil:
 			return
+		case err == nil: // whoever applies the definition of Rollouts may be slower
 		case ctx.Err() != nil:
 			return
 		case kube.Classify(err) != kube.Unreachable:

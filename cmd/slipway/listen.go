@@ -65,10 +65,14 @@ type apiParts struct {
 func newAPI(p apiParts) (*api.API, error) {
 	s := p.Settings
 	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
-	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams, Backend: backend.Backend{
-		Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget,
-	}})
+	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams, Backend: *newBackend(p)})
+}
+
+// newBackend is what stands behind the API, and behind what else starts and steers releases.
+func newBackend(p apiParts) *backend.Backend {
+	s := p.Settings
+	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
+		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
 }
 
 type httpParts struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -72,5 +73,6 @@ func main() {
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	a := app.New(os.Stdin, os.Stdout, os.Stderr)
+	a.Name = filepath.Base(os.Args[0])
 	os.Exit(cli.Run(ctx, a, os.Args[1:], engineCommands(a)...))
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.uber.org/dig"
 	"go.uber.org/fx"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -24,9 +25,11 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api/presence"
+	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
+	rolloutcontroller "slipway.io/slipway/controller/rollout"
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
@@ -38,12 +41,12 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, serverModule, servingControllerModule, kusciaModule)
+	return runEngine(ctx, s, homeModule, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
 	return runEngine(ctx, s, homeModule, guardModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule,
-		servingControllerModule, kusciaModule)
+		servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
@@ -210,6 +213,27 @@ var servingControllerModule = fx.Module("serving-controller",
 			Presence: presence.Finder{Temporal: temporal, Namespace: s.TemporalNamespace}, Servings: s.ServingNamespace,
 			UnreachableBudget: s.UnreachableBudget, Log: log,
 		})
+		if err != nil {
+			return err
+		}
+		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
+		return nil
+	}),
+)
+
+// rolloutControllerModule looks after the Rollout objects of the home cluster.
+var rolloutControllerModule = fx.Module("rollout-controller",
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, p apiParts) error {
+		objects, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		kinds, err := discovery.NewDiscoveryClientForConfig(config)
+		if err != nil {
+			return err
+		}
+		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
+			Served: func(resource schema.GroupVersionResource) bool { return kube.Served(kinds, resource) }, Log: p.Log})
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Package crds carries the custom resource definitions of API group slipway.io, generated from release/v1alpha1.
+// Package crds carries the custom resource definitions that the engine needs, most of them generated from the types in release.
 package crds
 
 import "embed"

@@ -17,7 +17,7 @@ say() { printf '\n== %s\n' "$*"; }
 start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
-    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --kubeconfig "$SLIPWAY_DEV_ENGINE_KUBECONFIG" \
+    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --webhook-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 4))" --kubeconfig "$SLIPWAY_DEV_ENGINE_KUBECONFIG" \
     --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
   local deadline=$((SECONDS + 60))
   until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do
@@ -48,8 +48,14 @@ reset_boutique() {
     slipway rollout rollback "$name" -n boutique --reason "a new demo" >/dev/null 2>&1 &&
       slipway rollout wait "$name" -n boutique --for finished --timeout 2m >/dev/null 2>&1 || true
   done
+  kubectl -n boutique delete rollouts.rollouts.kruise.io search --ignore-not-found --timeout=60s >/dev/null 2>&1 || true
   kubectl apply -f "$rollouts/workloads.yaml" >/dev/null
-  kubectl -n boutique rollout status deployment/front deployment/cart --timeout=120s >/dev/null
+  kubectl -n boutique rollout status deployment/front deployment/cart deployment/search --timeout=120s >/dev/null
+}
+
+# until_rollout waits for a field of a Rollout.
+until_rollout() {
+  run kubectl -n boutique wait rollouts.rollouts.kruise.io/"$1" "--for=jsonpath=$2" --timeout=120s
 }
 
 # run shows a command as a person would type it, and runs it.
@@ -97,6 +103,17 @@ say "a blue-green: every new pod is there before the first request, every old on
 until_it_waits slipway rollout start -f "$rollouts/blue-green.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
 run slipway rollout approve boutique/cart --yes --reason "nobody complains"
 run slipway rollout watch cart -n boutique --timeout 5m
+
+say "a canary by kubectl: the API server holds the change, each approval has a name"
+run kubectl apply -f "$rollouts/search.yaml"
+until_rollout search '{.status.phase}=Healthy'
+run kubectl -n boutique set image deployment/search app=registry.example/search:2
+until_rollout search '{.status.currentStepState}=StepPaused'
+run kubectl -n boutique get rollouts.rollouts.kruise.io,deployments search
+run kubectl -n boutique patch rollouts.rollouts.kruise.io search --subresource=status --type=merge \
+  -p '{"status":{"canaryStatus":{"currentStepState":"StepReady"}}}'
+until_rollout search '{.status.conditions[?(@.type=="Succeeded")].status}=True'
+run slipway rollout get boutique/search
 
 say "what there is now: the new versions, and nothing of the rollouts"
 run kubectl -n boutique get deployments,services,ingresses

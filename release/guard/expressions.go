@@ -6,39 +6,23 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 
+	"slipway.io/slipway/release/cel"
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The expressions are written in CEL. Fields that may be absent are chosen with ".?", which yields an optional value.
-
-// ours is what the names of all of Slipway's labels and annotations begin with.
-const ours = "slipway.io/"
-
-// label and annotation are optional values of an object.
-func label(object, name string) string {
-	return fmt.Sprintf("%s.metadata.?labels[?'%s']", object, name)
-}
-
-func annotation(object, name string) string {
-	return fmt.Sprintf("%s.metadata.?annotations[?'%s']", object, name)
-}
-
 var (
-	// claimed: an operation works on the workload, or a rollout was frozen on it.
-	claimed = label("oldObject", workloadops.LabelClaimed) + ".hasValue() || " + label("oldObject", workloadops.LabelRollout) + ".hasValue()"
 	// held: a release has borrowed or made the object.
-	held    = annotation("oldObject", rollout.AnnotationHeldBy) + ".hasValue()"
-	anyMark = claimed + " || " + held
-	// notRepaired: nobody has taken the object into their own hands, and this edit doesn't.
-	notRepaired = "!" + annotation("oldObject", rollout.AnnotationRepair) + ".hasValue() && !" +
-		annotation("object", rollout.AnnotationRepair) + ".hasValue()"
+	held    = cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".hasValue()"
+	anyMark = hold.Claimed + " || " + held
 )
 
 func (k kind) marked() string {
 	if k.workload {
-		return claimed
+		return hold.Claimed
 	}
 	return held
 }
@@ -47,14 +31,9 @@ func (k kind) marked() string {
 func notOneOf(identities []string) string {
 	var list []string
 	for _, identity := range identities {
-		list = append(list, strings.ReplaceAll(text(identity), InNamespace, "' + request.namespace + '"))
+		list = append(list, strings.ReplaceAll(cel.Text(identity), InNamespace, "' + request.namespace + '"))
 	}
 	return "!(request.userInfo.username in [" + strings.Join(list, ", ") + "])"
-}
-
-// text is a text in CEL.
-func text(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`).Replace(s) + "'"
 }
 
 // borrowed is an expression for the texts in which the object itself says which of its fields are borrowed, by their JSON Pointers.
@@ -65,7 +44,7 @@ func (k kind) borrowed() string {
 	}
 	var texts []string
 	for _, name := range names {
-		texts = append(texts, annotation("oldObject", name)+".orValue('')")
+		texts = append(texts, cel.Annotation("oldObject", name)+".orValue('')")
 	}
 	return strings.Join(texts, " + ")
 }
@@ -76,6 +55,10 @@ func (k kind) patches() []string {
 	for _, pointer := range k.Pointers {
 		out = append(out, putBack(pointer))
 	}
+	// What stands may be open for another template than the edit's. The gate says the same, in whatever order they are asked.
+	if h, gated := hold.Of(k.Group, k.Resource); gated {
+		out = append(out, h.ClaimedPatch())
+	}
 	if k.Metadata {
 		out = append(out, putBackEntries("labels"), putBackEntries("annotations"))
 	}
@@ -84,10 +67,9 @@ func (k kind) patches() []string {
 
 // putBack puts one field back where the object says that it, or a field in it, is borrowed.
 func putBack(pointer string) string {
-	path := ".?" + strings.Join(strings.Split(strings.TrimPrefix(pointer, "/"), "/"), ".?")
-	return fmt.Sprintf(`!variables.borrowed.contains('"%[1]s') || object%[2]s == oldObject%[2]s ? [] :
-oldObject%[2]s.hasValue() ? [JSONPatch{op: "add", path: "%[1]s", value: oldObject%[2]s.value()}] :
-[JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, path)
+	return fmt.Sprintf(`!variables.borrowed.contains('"%[1]s') || %[3]s == %[2]s ? [] :
+%[2]s.hasValue() ? [JSONPatch{op: "add", path: "%[1]s", value: %[2]s.value()}] :
+[JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, cel.Field("oldObject", pointer), cel.Field("object", pointer))
 }
 
 // putBackEntries puts back the labels or annotations that the object says are borrowed. Where an edit takes all of them away, their map is
@@ -102,13 +84,17 @@ func putBackEntries(part string) string {
 %[3]s.filter(k, %[4]s && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is, named, path)
 }
 
+// written says that an entry k of a pair of labels or annotations is what the gate has written in this request.
+const written = "!(k in p[0]) && k == '" + gate.Label + "' || " +
+	"k == '" + gate.AnnotationBy + "' && p[1][?k] == optional.of(request.userInfo.username)"
+
 // markVariables are the names of Slipway's labels and annotations that an edit changes, and the release that they belong to.
 var markVariables = []admission.Variable{
 	{Name: "edited", Expression: "[" + entries("labels") + ", " + entries("annotations") +
-		"].map(p, p[0].filter(k, k.startsWith('" + ours + "') && p[0][?k] != p[1][?k]) + " +
-		"p[1].filter(k, k.startsWith('" + ours + "') && !(k in p[0]))).map(l, l.join(', ')).filter(t, t != '')"},
-	{Name: "holder", Expression: annotation("oldObject", workloadops.AnnotationClaimedBy) + ".orValue(" +
-		annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
+		"].map(p, p[0].filter(k, k.startsWith('" + hold.Ours + "') && p[0][?k] != p[1][?k] && !(" + written + ")) + " +
+		"p[1].filter(k, k.startsWith('" + hold.Ours + "') && !(k in p[0]) && !(" + written + "))).map(l, l.join(', ')).filter(t, t != '')"},
+	{Name: "holder", Expression: cel.Annotation("oldObject", workloadops.AnnotationClaimedBy) + ".orValue(" +
+		cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
 }
 
 // entries are the labels or annotations before and after the edit.

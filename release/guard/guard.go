@@ -4,7 +4,6 @@
 package guard
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -47,26 +47,34 @@ type Options struct {
 	Namespaces *metav1.LabelSelector
 	// Custom are more kinds that scripts change, beside Istio's.
 	Custom []traffic.Kind
+	// NoGate leaves out the gate: what holds changes of the workloads that Rollouts name.
+	NoGate bool
+	// NoRollouts leaves out the policies that refer to Rollouts: the cluster doesn't know them, or they are another product's.
+	NoRollouts bool
 }
 
 // Policies are the policies and their bindings, in the version of admissionregistration.k8s.io that the cluster serves of each kind. A
 // version "" leaves the kind out.
 func Policies(o Options, mutating, validating string) []*unstructured.Unstructured {
-	o.Name = cmp.Or(o.Name, DefaultName)
-	if len(o.Identities) == 0 {
-		o.Identities = DefaultIdentities()
-	}
+	o = o.withDefaults()
 	var out []*unstructured.Unstructured
 	all := kinds(o.Custom)
 	if mutating != "" {
+		if !o.NoGate {
+			out = append(out, o.gatePolicies(mutating)...)
+		}
+		if !o.NoGate && !o.NoRollouts {
+			out = slices.Concat(out, o.namedPolicies(mutating), o.byPolicy(mutating), o.editorPolicy(mutating))
+		}
 		for _, k := range all {
-			out = append(out, o.object(mutating, "MutatingAdmissionPolicy", k.name(), o.mutatingSpec(k)),
-				o.object(mutating, "MutatingAdmissionPolicyBinding", k.name(), o.mutatingBinding(k)))
+			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil)...)
 		}
 	}
 	if validating != "" {
-		out = append(out, o.object(validating, "ValidatingAdmissionPolicy", marksName, o.validatingSpec(all)),
-			o.object(validating, "ValidatingAdmissionPolicyBinding", marksName, o.validatingBinding()))
+		out = append(out, o.validating(validating, marksName, o.validatingSpec(all))...)
+		if !o.NoGate && !o.NoRollouts {
+			out = append(out, o.validating(validating, commandsName, o.commandsSpec())...)
+		}
 	}
 	return out
 }
@@ -93,19 +101,16 @@ func (o Options) object(version, kind, name string, spec any) *unstructured.Unst
 
 func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 	spec := &admission.MutatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Ignore), ReinvocationPolicy: admission.IfNeededReinvocationPolicy,
-		MatchConstraints: matching(k), MatchConditions: o.conditions(k.marked()),
+		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(k), MatchConditions: o.conditions(k.marked()),
 		Variables: []admission.Variable{{Name: "borrowed", Expression: k.borrowed()}},
 	}
+	if h, gated := hold.Of(k.Group, k.Resource); gated {
+		spec.Variables = append(spec.Variables, h.Variables()...)
+	}
 	for _, expression := range k.patches() {
-		spec.Mutations = append(spec.Mutations, admission.Mutation{PatchType: admission.PatchTypeJSONPatch,
-			JSONPatch: &admission.JSONPatch{Expression: expression}})
+		spec.Mutations = append(spec.Mutations, jsonPatch(expression))
 	}
 	return spec
-}
-
-func (o Options) mutatingBinding(k kind) *admission.MutatingAdmissionPolicyBindingSpec {
-	return &admission.MutatingAdmissionPolicyBindingSpec{PolicyName: o.Name + "-" + k.name(), MatchResources: o.namespaces()}
 }
 
 func (o Options) validatingSpec(all []kind) *admission.ValidatingAdmissionPolicySpec {
@@ -117,9 +122,11 @@ func (o Options) validatingSpec(all []kind) *admission.ValidatingAdmissionPolicy
 	}
 }
 
-func (o Options) validatingBinding() *admission.ValidatingAdmissionPolicyBindingSpec {
-	return &admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: o.Name + "-" + marksName,
-		ValidationActions: []admission.ValidationAction{admission.Deny}, MatchResources: o.namespaces()}
+// validating is a validating policy and its binding.
+func (o Options) validating(version, name string, spec *admission.ValidatingAdmissionPolicySpec) []*unstructured.Unstructured {
+	return []*unstructured.Unstructured{o.object(version, "ValidatingAdmissionPolicy", name, spec),
+		o.object(version, "ValidatingAdmissionPolicyBinding", name, &admission.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: o.Name + "-" + name, ValidationActions: []admission.ValidationAction{admission.Deny}, MatchResources: o.namespaces()})}
 }
 
 // namespaces are the namespaces that a binding holds for.
@@ -151,9 +158,14 @@ func matching(kinds ...kind) *admission.MatchResources {
 
 // conditions say which edits are looked at: of objects with a mark, by somebody else than the engine, unless somebody repairs the object.
 func (o Options) conditions(marked string) []admission.MatchCondition {
-	return []admission.MatchCondition{
-		{Name: "borrowed", Expression: marked},
-		{Name: "not-repaired", Expression: notRepaired},
-		{Name: "not-the-engine", Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))},
-	}
+	return append([]admission.MatchCondition{{Name: "borrowed", Expression: marked}}, o.others()...)
+}
+
+// others are the conditions of an edit by somebody else than the engine, of an object that nobody repairs.
+func (o Options) others() []admission.MatchCondition {
+	return []admission.MatchCondition{{Name: "not-repaired", Expression: hold.NotRepaired}, o.notTheEngine()}
+}
+
+func (o Options) notTheEngine() admission.MatchCondition {
+	return admission.MatchCondition{Name: "not-the-engine", Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -83,8 +84,16 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, rules)
 		for _, rule := range rules {
-			require.Equal(t, []any{"UPDATE"}, rule.(map[string]any)["operations"])
+			want := []any{"UPDATE"}
+			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) { // labels new workloads too
+				want = []any{"CREATE", "UPDATE"}
+			}
+			require.Equal(t, want, rule.(map[string]any)["operations"])
 			for _, resource := range rule.(map[string]any)["resources"].([]any) {
+				if strings.HasPrefix(o.GetName(), "slipway-guard-"+commandsName) {
+					require.Equal(t, "rollouts/status", resource, "commands are sent in the status of Rollouts")
+					continue
+				}
 				require.NotContains(t, resource, "/", "no subresource")
 				require.NotEqual(t, "*", resource)
 			}
@@ -166,4 +175,41 @@ func TestWhatAServerDoesNotServeIsLeftOut(t *testing.T) {
 		require.NotContains(t, o.GetKind(), "Mutating")
 	}
 	require.Empty(t, Policies(Options{}, "", ""))
+}
+
+// What holds by the label fails closed, and needs nothing but the API server; what refers to Rollouts fails open, as a server that doesn't
+// know them would refuse every edit of every workload.
+func TestTheGate(t *testing.T) {
+	t.Parallel()
+	policies := byName(Policies(Options{}, "v1", "v1"))
+	for _, h := range hold.Kinds() {
+		for prefix, want := range map[string]string{gatePrefix: "Fail", namedPrefix: "Ignore"} {
+			name := "slipway-guard-" + prefix + kindOf(h).name()
+			policy := policies["MutatingAdmissionPolicy "+name]
+			require.NotNil(t, policy, name)
+			failure, _, _ := unstructured.NestedString(policy.Object, "spec", "failurePolicy")
+			require.Equal(t, want, failure, name)
+			_, params, _ := unstructured.NestedMap(policy.Object, "spec", "paramKind")
+			require.Equal(t, prefix == namedPrefix, params, name)
+			_, bound, _ := unstructured.NestedMap(policies["MutatingAdmissionPolicyBinding "+name].Object, "spec", "paramRef")
+			require.Equal(t, prefix == namedPrefix, bound, name)
+			_, labelled, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "objectSelector", "matchExpressions")
+			require.Equal(t, prefix == gatePrefix, labelled, "%s: only workloads with the label can be refused an edit", name)
+			require.Contains(t, expressionsOf(t, policy), `{op: "add", path: "`+h.Pointer+`"`, name)
+		}
+	}
+	for _, o := range Policies(Options{NoGate: true}, "v1", "v1") {
+		require.NotContains(t, o.GetName(), gatePrefix, "a guard without a gate")
+		require.NotContains(t, o.GetName(), namedPrefix)
+	}
+	for _, o := range Policies(Options{NoRollouts: true}, "v1", "v1") {
+		require.NotContains(t, o.GetName(), namedPrefix, "a cluster that doesn't know Rollouts, or on which they are another product's")
+		require.NotContains(t, o.GetName(), "-"+commandsName)
+	}
+	whole := Find(unstructureds(Policies(Options{}, "v1", "v1")))[0]
+	require.True(t, whole.Gates())
+	require.Empty(t, whole.Outdated)
+	alone := Find(unstructureds(Policies(Options{NoGate: true}, "v1", "v1")))[0]
+	require.False(t, alone.Gates())
+	require.True(t, alone.Options().NoGate, "it is repeated without a gate")
 }

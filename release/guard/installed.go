@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -30,6 +31,14 @@ type Installed struct {
 
 // Marks stands for Slipway's own labels and annotations among the kinds that are guarded.
 const Marks = "slipway.io/* labels and annotations"
+
+// StatusBy and StatusCommands stand for the status of Rollouts: who sends a command is noted, and anything else is refused. SpecBy stands for
+// their spec: who edits it is noted.
+const (
+	SpecBy         = "spec of Rollouts: edits have a name"
+	StatusBy       = "status of Rollouts: commands have a name"
+	StatusCommands = "status of Rollouts: nothing but commands"
+)
 
 // Find tells installations from the policies and bindings with LabelGuard that are on a cluster, in order of their names.
 func Find(objects []unstructured.Unstructured) []Installed {
@@ -98,8 +107,21 @@ func (i Installed) outdated(policies []unstructured.Unstructured) []string {
 // guardedBy is what a policy of an installation guards.
 func guardedBy(name string, policy unstructured.Unstructured) string {
 	guarded := strings.TrimPrefix(policy.GetName(), name+"-")
-	if guarded == marksName {
+	switch guarded {
+	case marksName:
 		return Marks
+	case notedName:
+		return StatusBy
+	case commandsName:
+		return StatusCommands
+	case editorName:
+		return SpecBy
+	}
+	if gated, is := strings.CutPrefix(guarded, gatePrefix); is {
+		return gatedKind + gated
+	}
+	if named, is := strings.CutPrefix(guarded, namedPrefix); is {
+		return namedKind + named
 	}
 	return guarded
 }
@@ -127,8 +149,9 @@ func within(want, have any) bool {
 // Options are those with which the installation can be repeated.
 func (i Installed) Options() Options {
 	o := Options{Name: i.Name, Identities: slices.Clone(i.Identities), Namespaces: i.Namespaces.DeepCopy()}
+	o.NoGate = !i.Gates()
 	for name := range i.Version {
-		if !slices.Contains(Kinds(), name) {
+		if !slices.Contains(Kinds(), name) && !slices.Contains(Gated(true), name) {
 			resource, group, _ := strings.Cut(name, ".")
 			o.Custom = append(o.Custom, traffic.CustomKind(group, resource))
 		}
@@ -152,6 +175,33 @@ func (i Installed) Passes(user, namespace string) bool {
 	})
 }
 
+// Gates says that the installation has a gate.
+func (i Installed) Gates() bool {
+	return slices.ContainsFunc(Gated(true), func(name string) bool { return i.Version[name] != "" })
+}
+
+// Names of what the gate holds among what is guarded begin with these: by the label, and by the Rollouts themselves.
+const (
+	gatedKind = "gate: "
+	namedKind = "gate by Rollouts: "
+)
+
+// Gated are the names of what the gate holds, on a cluster that knows Rollouts or one that doesn't.
+func Gated(rollouts bool) []string {
+	var out []string
+	for _, h := range hold.Kinds() {
+		out = append(out, gatedKind+kindOf(h).name())
+		if rollouts {
+			out = append(out, namedKind+kindOf(h).name())
+		}
+	}
+	slices.Sort(out)
+	if rollouts {
+		out = append(out, StatusBy, StatusCommands, SpecBy)
+	}
+	return out
+}
+
 // Kinds are the names of what is guarded by default, Marks the last.
 func Kinds() []string {
 	var out []string
@@ -163,13 +213,18 @@ func Kinds() []string {
 
 // Fields are the fields of a kind that are guarded, in words.
 func Fields(name string, o Options) string {
+	for _, h := range hold.Kinds() {
+		if name == gatedKind+kindOf(h).name() || name == namedKind+kindOf(h).name() {
+			return words(h.Pointer)
+		}
+	}
 	for _, k := range kinds(o.Custom) {
 		if k.name() != name {
 			continue
 		}
 		var fields []string
 		for _, pointer := range k.Pointers {
-			fields = append(fields, strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", "."))
+			fields = append(fields, words(pointer))
 		}
 		if k.Metadata {
 			fields = append(fields, "labels and annotations that a script sets")
@@ -177,4 +232,9 @@ func Fields(name string, o Options) string {
 		return strings.Join(fields, ", ")
 	}
 	return ""
+}
+
+// words is a JSON Pointer as people write it.
+func words(pointer string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", ".")
 }

@@ -7,9 +7,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifestHead = `# The guard in the API server, as "slipway guard install" installs it by default. Generated from release/guard.
+const manifestHead = `# The guard and the gate in the API server, as "slipway guard install" installs them by default. Generated from release/guard.
 #
-# It needs Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command.
+# They need Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command; and where another
+# product works on Rollouts: the command finds that out, and leaves its objects alone.
 `
 
 // Manifest is the content of deploy/guard/policies.yaml.

@@ -16,6 +16,8 @@ const (
 	EndNew      Ending = "new"
 	EndRollback Ending = "rollback"
 	EndFrozen   Ending = "frozen"
+	// EndDetached lets go: everything is given back at once, and the workload's own controller brings its pods to the template that stands.
+	EndDetached Ending = "detached"
 	// EndGone cleans up after a workload that was deleted.
 	EndGone Ending = "gone"
 )
@@ -85,6 +87,7 @@ var (
 	finaliseFrozen = []FinalMove{finalFreeze}
 	// finaliseUntouched is a stop to frozen before the first change: there is no split to be left.
 	finaliseUntouched = []FinalMove{FinalLeave, FinalRelease}
+	finaliseDetached  = []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, FinalRelease}
 	finaliseGone      = []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, finalScalers}
 )
 
@@ -108,6 +111,8 @@ func FinalMoves(b Borrowed, ending Ending) []FinalMove {
 		return finaliseFrozen
 	case ending == EndFrozen:
 		table = finaliseUntouched
+	case ending == EndDetached:
+		table = finaliseDetached
 	case ending == EndGone:
 		table = finaliseGone
 	}

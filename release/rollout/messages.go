@@ -116,6 +116,8 @@ type BeginResult struct {
 	Generation int64  `json:"generation"`
 	// UID is the workload's.
 	UID string `json:"uid,omitempty"`
+	// StableTemplate is the digest of the pod template that serves.
+	StableTemplate string `json:"stableTemplate,omitempty"`
 	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
 	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
@@ -162,8 +164,15 @@ type MoveRequest struct {
 	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
 	// An edited template or a deleted workload fails with failure.Drift and failure.Gone; a new size is followed.
 	Look bool `json:"look,omitempty"`
+	// Batch numbers the pods that the Move brings, by labels; nil: they are not numbered.
+	Batch *Batch `json:"batch,omitempty"`
 	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble: the workflow says so, and asks again.
 	TellStuck bool `json:"tellStuck,omitempty"`
+}
+
+// Batch is how a release numbers the pods of a step. RolloutID "" is the new revision's name.
+type Batch struct {
+	RolloutID string `json:"rolloutId,omitempty"`
 }
 
 // MoveResult is what the pods are like. A failure of kind WorkloadFailed carries the same numbers in its details.

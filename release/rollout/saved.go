@@ -29,6 +29,9 @@ const (
 	AnnotationHeldBy = "slipway.io/held-by"
 	// AnnotationWritten is, on borrowed objects, the SHA-256 of the borrowed part as it was last written, so that another's edit is noticed.
 	AnnotationWritten = "slipway.io/written"
+	// AnnotationNext is, on a workload whose own pod template is the command, the template that it declares, as JSON, while the stable one
+	// has to stand there: until every pod is of that, or while the workload has no pods.
+	AnnotationNext = "slipway.io/next-template"
 	// AnnotationRepair is put on a borrowed object by a person, or by slipway repair for one: their name. The API server's guard then lets
 	// every edit through, and the engine writes nothing more to the object.
 	AnnotationRepair = "slipway.io/repair"
@@ -46,6 +49,8 @@ type Saved struct {
 	StableNumber int64 `json:"stableNumber,omitempty"`
 	// StableTemplate is the digest of the stable pod template as the API server keeps it.
 	StableTemplate string `json:"stableTemplate,omitempty"`
+	// Declared is the digest of the pod template that the workload declares, "" when the rollout sets the new template itself.
+	Declared string `json:"declared,omitempty"`
 	// Claim is the claim under which this was saved: another claim on the workload has adopted it.
 	Claim string `json:"claim,omitempty"`
 	// Canary is the new revision in the same form, "" until it is known.
@@ -296,7 +301,7 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 		revision = r.saved.Canary
 	}
 	switch {
-	case revision == "" || r.saved.Style == strategy.StyleCanary:
+	case revision == "" || r.saved.Style == strategy.StyleCanary && r.saved.Declared == "":
 		return "", nil
 	case r.w.WorkloadRef.Kind == "Deployment":
 		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.name, revision),

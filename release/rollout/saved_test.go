@@ -2,10 +2,12 @@ package rollout_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -35,4 +37,18 @@ func TestLetGo(t *testing.T) {
 		}
 		require.Equal(t, tc.want, s.LetGo(tc.kind, tc.template, tc.live), tc.reason)
 	}
+}
+
+// A workload that declares the new version beside an extra one is paused with the new template: the commands give both back.
+func TestRecoverOfADeclaredVersionBesideAnExtraWorkload(t *testing.T) {
+	t.Parallel()
+	w := catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
+	saved := rollout.Saved{Name: "web", Style: strategy.StyleCanary, Stable: "abc", CanaryWorkload: "web-canary",
+		Settings: map[string]json.RawMessage{"/spec/paused": json.RawMessage("null")}}
+	stable, _, _ := strings.Cut(rollout.RecoverText(saved, w), "# to the new version")
+	require.NotContains(t, stable, "/spec/template", "a template that the release has not touched stays as it is")
+	saved.Declared = "digest"
+	stable, _, _ = strings.Cut(rollout.RecoverText(saved, w), "# to the new version")
+	require.Contains(t, stable, "replicasets.apps web-abc", "the stable template comes back")
+	require.Contains(t, stable, "/spec/paused", "and with it the pause goes")
 }

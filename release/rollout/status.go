@@ -150,6 +150,9 @@ const (
 	VerbRetry     Verb = "retry"
 	VerbPromote   Verb = "promote"
 	VerbSupersede Verb = "supersede"
+	// VerbDetach and VerbReplan come from the Rollout object that asked for the release: it was disabled or deleted, or its steps were edited.
+	VerbDetach Verb = "detach"
+	VerbReplan Verb = "replan"
 )
 
 // Verbs are the verbs that a person can send, in the order in which menus show them.
@@ -179,6 +182,9 @@ type Command struct {
 	Gate   string `json:"gate,omitempty"`
 	To     StopTo `json:"to,omitempty"`
 	ToStep int    `json:"toStep,omitempty"`
+	// Generation and State are what of the Rollout object the command was read from: its generation, and the state that it was the answer to.
+	Generation int64 `json:"generation,omitempty"`
+	State      int64 `json:"state,omitempty"`
 }
 
 // Entry is the command as the audit log keeps it.

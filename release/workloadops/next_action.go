@@ -63,6 +63,9 @@ type Write struct {
 	// Annotations to set, and those to take away.
 	Annotations map[string]string
 	Remove      []string
+	// Labels to set, and those to take away, beside those of the claim.
+	Labels  map[string]string
+	Unlabel []string
 	// Replicas is the size to ask for, nil leaves it. WasReplicas is what it must be for the write to be made: a late write does not undo a
 	// later one.
 	Replicas    *int32
@@ -72,6 +75,8 @@ type Write struct {
 	Stamp string
 	// Template is the pod template that a rollout sets, nil leaves it.
 	Template *Template
+	// KeepTemplate is the annotation under which the template that stands is kept as JSON; "": it is not kept.
+	KeepTemplate string
 }
 
 // Setting is one field to set, by JSON Pointer; a Value that is empty or null takes the field away. Was is what it must be for the write to

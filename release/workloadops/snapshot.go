@@ -181,6 +181,8 @@ type Pod struct {
 	Marker   string
 	// Ordinal is a StatefulSet pod's number, -1 for others.
 	Ordinal int32
+	// RolloutID and Batch are the labels by which a release numbers the pods that it has brought; "" without them.
+	RolloutID, Batch string
 	// Ready says that the pod is ready; Available that it has been so for the workload's minReadySeconds.
 	Ready     bool
 	Available bool

@@ -24,37 +24,53 @@ const crashPlan = `deployPlanItems:
 - {serviceId: started, priority: 1, deployment: START}
 `
 
-// supervised is an engine whose worker is killed at points of the test's choice and comes back at once, as under a supervisor.
+// supervised is an engine of which one process is killed at points of the test's choice and comes back at once, as under a supervisor.
 type supervised struct {
 	*harness.Engine
-	t       *testing.T
-	options harness.Options
-	arm     string
-	log     string
+	t   *testing.T
+	arm string
+	log string
+	// again starts the process anew.
+	again func() *harness.Process
 
-	mu     sync.Mutex
-	worker *harness.Process
-	deaths int
-	ending bool
-	done   chan struct{}
+	mu      sync.Mutex
+	process *harness.Process
+	deaths  int
+	ending  bool
+	done    chan struct{}
 }
 
+// newSupervised is one whose worker dies.
 func newSupervised(t *testing.T) *supervised {
+	c := aboutToDie(t)
+	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: c.env()}
+	c.Engine = harness.Start(t, o)
+	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
+	c.superviseUntilTheEnd()
+	return c
+}
+
+// aboutToDie is one of which no process runs yet.
+func aboutToDie(t *testing.T) *supervised {
 	dir := t.TempDir()
-	c := &supervised{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
-	c.options = harness.Options{Binary: "slipway-failpoints", Apart: true, Env: []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log,
-		"SLIPWAY_HEARTBEAT_TIMEOUT=4s", "SLIPWAY_STICKY_CACHE=0"}} // a death is noticed in 4 s, not in 10, and no workflow task waits for the dead worker
-	c.Engine = harness.Start(t, c.options)
-	c.worker = c.Processes[1]
+	return &supervised{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
+}
+
+// env is the environment of the process that dies.
+func (c *supervised) env() []string {
+	return []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log,
+		"SLIPWAY_HEARTBEAT_TIMEOUT=4s", "SLIPWAY_STICKY_CACHE=0"} // a death is noticed in 4 s, not in 10, and no workflow task waits for the dead worker
+}
+
+func (c *supervised) superviseUntilTheEnd() {
 	go c.supervise()
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		c.mu.Lock()
 		c.ending = true
-		c.worker.Kill()
+		c.process.Kill()
 		c.mu.Unlock()
 		<-c.done
 	})
-	return c
 }
 
 // crashed is one that runs crashPlan.
@@ -74,26 +90,26 @@ func (c *supervised) supervise() {
 	defer close(c.done)
 	for {
 		c.mu.Lock()
-		worker := c.worker
+		process := c.process
 		c.mu.Unlock()
-		<-worker.Done()
+		<-process.Done()
 		c.mu.Lock()
 		if c.ending {
 			c.mu.Unlock()
 			return
 		}
 		c.deaths++
-		c.worker = c.Worker(c.options)
+		c.process = c.again()
 		c.mu.Unlock()
 	}
 }
 
-// killNow kills the worker as a crash does; the supervisor brings it back.
+// killNow kills the process as a crash does; the supervisor brings it back.
 func (c *supervised) killNow() {
 	c.mu.Lock()
-	worker := c.worker
+	process := c.process
 	c.mu.Unlock()
-	worker.Kill()
+	process.Kill()
 }
 
 func (c *supervised) dead() int {

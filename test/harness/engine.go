@@ -2,10 +2,13 @@ package harness
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/release/kruise"
 )
 
 // Engine is one Slipway with a Temporal namespace and an engine namespace of its own, and a namespace for what it releases.
@@ -34,6 +37,7 @@ func (e *Engine) For(t testing.TB) *Engine {
 	t.Helper()
 	other := *e
 	other.t, other.Apps = t, e.Namespace(t, "apps")
+	LabelNamespace(t, e.Kube, other.Apps, kruise.KeyEngine, e.Home)
 	return &other
 }
 
@@ -48,14 +52,21 @@ func (e *Engine) In(t testing.TB) *Engine {
 type Options struct {
 	// Binary is the program's name, "slipway" by default.
 	Binary string
-	// Args and Env are added to those of every process.
-	Args, Env []string
+	// Args and Env are added to those of every process, WorkerEnv to those of workers that run apart.
+	Args, Env, WorkerEnv []string
 	// Apart runs server and worker as two processes; Processes are then [server, worker].
 	Apart bool
 	// Stack is the stack to run on; the shared one by default.
 	Stack *Stack
 	// Kubeconfig makes the kubeconfig of the processes once the engine's namespaces are there; the stack's own by default.
 	Kubeconfig func(e *Engine) (path string)
+}
+
+// Nobody is an engine of which no process runs, with a namespace for workloads.
+func Nobody(t testing.TB) *Engine {
+	t.Helper()
+	stack := SharedStack(t)
+	return &Engine{Stack: stack, t: t, Apps: stack.Namespace(t, "apps")}
 }
 
 // Start runs an engine until it is ready.
@@ -71,6 +82,7 @@ func Start(t testing.TB, o Options) *Engine {
 	e.Apps, e.Home = stack.Namespace(t, "apps"), stack.Namespace(t, "home")
 	e.TemporalNamespace = stack.TemporalNamespace(t)
 	e.Workflows = stack.Temporal(t, e.TemporalNamespace)
+	LabelNamespace(t, e.Kube, e.Apps, kruise.KeyEngine, e.Home) // the Rollouts there are this engine's
 	e.URL, e.KusciaURL, e.kubeconfig = "http://"+e.listen, "http://"+e.kusciaListen, stack.Kubeconfig
 	if o.Kubeconfig != nil {
 		e.kubeconfig = o.Kubeconfig(e)
@@ -98,14 +110,17 @@ func (e *Engine) Server(o Options) *Process {
 func (e *Engine) serving(command string) []string {
 	args := []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen", e.KusciaGRPC,
 		"--temporal-ui", e.TemporalUI, "--install-crds=true"}
-	if command == "dev" { // the guard of one engine would hold for the workloads of all
-		args = append(args, "--install-guard=false")
+	if command == "dev" { // the guard of one engine would hold for the workloads of all, and its webhooks would convert for all
+		args = append(args, "--install-guard=false", "--webhook-listen=")
 	}
 	return args
 }
 
 // Worker starts another worker process.
-func (e *Engine) Worker(o Options) *Process { return e.process(o, "worker") }
+func (e *Engine) Worker(o Options) *Process {
+	o.Env = slices.Concat(o.Env, o.WorkerEnv)
+	return e.process(o, "worker")
+}
 
 // PartyWorker starts a worker that serves one party only, in the engine's namespace of the workloads, with a kubeconfig of its own.
 func (e *Engine) PartyWorker(party, kubeconfig string) *Process {

@@ -93,7 +93,13 @@ func (s Stack) KubeconfigAs(t testing.TB, user string) string {
 // StartGuarded runs an engine of EngineUser behind a guard of the test's own.
 func StartGuarded(t testing.TB) (*Engine, *Guard) {
 	t.Helper()
+	return StartGuardedAs(t, Options{})
+}
+
+// StartGuardedAs is StartGuarded of an engine that is run so.
+func StartGuardedAs(t testing.TB, o Options) (*Engine, *Guard) {
+	t.Helper()
 	g := SharedStack(t).InstallGuard(t)
-	e := Start(t, Options{Kubeconfig: func(e *Engine) string { return e.KubeconfigAs(t, EngineUser) }})
-	return e, g
+	o.Kubeconfig = func(e *Engine) string { return e.KubeconfigAs(t, EngineUser) }
+	return Start(t, o), g
 }

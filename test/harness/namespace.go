@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/serving/admission"
 )
 
@@ -39,7 +40,8 @@ func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
 // createNamespace makes a namespace that invites servings, since most of what makes one is a party, and that no guard of the stack holds for.
 func createNamespace(kube kubernetes.Interface, name string) error {
 	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed, guard.LabelGuard: guard.NamespaceOff}}}, metav1.CreateOptions{})
+		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed, guard.LabelGuard: guard.NamespaceOff,
+			kruise.KeyEngine: "nobody"}}}, metav1.CreateOptions{})
 	return err
 }
 
@@ -63,6 +65,7 @@ var contents = []struct {
 }{
 	{"apis/kuscia.secretflow/v1alpha1", []string{"kusciadeployments", "appimages"}},
 	{"apis/slipway.io/v1alpha1", []string{"deployplans", "releaserecords", "releaseservices", "parties"}},
+	{"apis/rollouts.kruise.io/v1beta1", []string{"rollouts"}},
 	{"apis/rollouts.kruise.io/v1alpha1", []string{"trafficroutings"}},
 	{"apis/apps.kruise.io/v1alpha1", []string{"clonesets", "daemonsets"}},
 	{"apis/apps.kruise.io/v1beta1", []string{"statefulsets"}},
@@ -77,7 +80,8 @@ var contents = []struct {
 }
 
 // held are the kinds of which an engine holds objects by finalizers; with the engine gone they would keep their namespace for ever.
-var held = []string{"apis/kuscia.secretflow/v1alpha1/namespaces/%s/kusciadeployments", "apis/rollouts.kruise.io/v1alpha1/namespaces/%s/trafficroutings"}
+var held = []string{"apis/rollouts.kruise.io/v1beta1/namespaces/%s/rollouts",
+	"apis/kuscia.secretflow/v1alpha1/namespaces/%s/kusciadeployments", "apis/rollouts.kruise.io/v1alpha1/namespaces/%s/trafficroutings"}
 
 // removeNamespace empties a namespace and takes it away. Left to itself Kubernetes deletes and lists every kind that it knows, again and again while a
 // pod is left: half of all requests of a test run were those.

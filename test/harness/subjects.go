@@ -79,7 +79,7 @@ func (s Stack) Dynamic(t testing.TB) dynamic.Interface {
 // It returns when the pods are ready. change may alter the object first.
 func (e *Engine) Subject(kind Kind, name string, change func(object map[string]any)) {
 	e.t.Helper()
-	object := e.subject(kind, name)
+	object := e.Unmade(kind, name)
 	if change != nil {
 		change(object.Object)
 	}
@@ -92,7 +92,8 @@ func (e *Engine) Subject(kind Kind, name string, change func(object map[string]a
 	e.WaitReadyPods(name, size)
 }
 
-func (e *Engine) subject(kind Kind, name string) *unstructured.Unstructured {
+// Unmade is the object of Subject before it is created.
+func (e *Engine) Unmade(kind Kind, name string) *unstructured.Unstructured {
 	pods, selector := template(name, StableImage(name))
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pods)
 	require.NoError(e.t, err)

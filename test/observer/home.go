@@ -13,13 +13,15 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/release/gate"
 )
 
 // snapshot is what people have declared, by kind and name, without what the API server and the native controllers write.
 type snapshot map[string]map[string]any
 
-// notOurs are annotations that native controllers keep.
-var notOurs = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"}
+// notOurs are annotations that native controllers keep, and what a workload carries for as long as a Rollout names it.
+var notOurs = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation", gate.AnnotationWhy, gate.AnnotationBy}
 
 func (w world) snapshot() snapshot {
 	s := snapshot{}
@@ -53,6 +55,7 @@ func Declared(obj runtime.Object) map[string]any {
 	for _, annotation := range notOurs {
 		unstructured.RemoveNestedField(object, "metadata", "annotations", annotation)
 	}
+	unstructured.RemoveNestedField(object, "metadata", "labels", gate.Label)
 	for _, field := range []string{"annotations", "labels"} {
 		if m, _, _ := unstructured.NestedMap(object, "metadata", field); len(m) == 0 {
 			unstructured.RemoveNestedField(object, "metadata", field)
@@ -118,6 +121,11 @@ func setImages(object map[string]any, images map[string]string) {
 	}
 }
 
+// ofGate says whether a name is one that a workload carries for as long as a Rollout names it. What is held is no such name.
+func ofGate(name string) bool {
+	return name == gate.Label || name == gate.AnnotationWhy || name == gate.AnnotationBy
+}
+
 // RequireNothingOfOurs fails the test when an object that people or Slipway have made still carries a name of Slipway's. Of the objects that are excused
 // ("Deployment/order") somebody else has brought it back.
 func (w *RolloutWatch) RequireNothingOfOurs(t *testing.T, excused ...string) {
@@ -127,10 +135,10 @@ func (w *RolloutWatch) RequireNothingOfOurs(t *testing.T, excused ...string) {
 			continue
 		}
 		for name := range metaOf(obj).GetAnnotations() {
-			require.False(t, strings.HasPrefix(name, "slipway.io/"), "%s carries %s", key, name)
+			require.False(t, strings.HasPrefix(name, "slipway.io/") && !ofGate(name), "%s carries %s", key, name)
 		}
 		for name := range metaOf(obj).GetLabels() {
-			require.False(t, strings.HasPrefix(name, "slipway.io/"), "%s carries %s", key, name)
+			require.False(t, strings.HasPrefix(name, "slipway.io/") && !ofGate(name), "%s carries %s", key, name)
 		}
 	}
 }

@@ -28,6 +28,10 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 		return
 	}
 	m.sheltered(o, now)
+	if m.s.Redeclared != "" && o.What != rollout.ObservedRoutes { // what the workload declares is looked at once more
+		m.lookAtDeclared()
+		return
+	}
 	switch {
 	case !m.inSteps():
 		return

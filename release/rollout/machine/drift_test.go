@@ -338,3 +338,25 @@ func TestRoutesThatLackTheirPodsAreLeftToTheStep(t *testing.T) {
 	require.Equal(t, "[EnsureRoutes move 50% move 5 PinStableService move 50% EnsureRoutes]", fmt.Sprint(w.actions))
 	require.True(t, w.pinned)
 }
+
+// A workload whose pod template was another for a moment goes on when its object says that it is what is released once more.
+func TestADeclaredReleaseGoesOnWhenItsTemplateIsBack(t *testing.T) {
+	t.Parallel()
+	setup := setupOf(strategy.StylePartition, false, aStep("50%", -1, -1), aStep("100%", -1, -1))
+	setup.Spec.Change = strategy.Change{Declared: &strategy.Declared{Template: "digest"}}
+	w := newWorld(t, setup, 10)
+	a := w.next()
+	for a.Kind != ActMove {
+		w.do(a)
+		a = w.next()
+	}
+	w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template"}, w.now)
+	rest := w.next()
+	require.Equal(t, ActRest, rest.Kind, "nothing moves until it is clear what that asks for")
+	require.Equal(t, rollout.PhaseProgressing, w.m.Status().Phase, "the next command is no failure")
+	outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbRetry, Actor: "alice"}, w.now)
+	require.Equal(t, audit.Accepted, outcome)
+	again := w.next()
+	require.Equal(t, ActMove, again.Kind, "the pods are looked at")
+	require.True(t, again.Move.Look)
+}

@@ -59,7 +59,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 	}
 	// a Move that fails has brought the workload to rest before, where that can be done
 	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove
-	if m.knowsTheWayOn(a, f) {
+	if m.knowsTheWayOn(a, f) || m.isRedeclared(a, f) {
 		return
 	}
 	// Of an action that was being given up anyway, or only brought to rest what is held, it is what holds it that somebody has to know.

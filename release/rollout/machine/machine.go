@@ -24,6 +24,10 @@ type Asked struct {
 	Via    string `json:"via,omitempty"`
 	// UnreachableBudgetSeconds is how long the party's cluster may be out of reach before the status says so.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+	// Object is the Rollout object that asks for it, and shows how far it is; nil when there is none.
+	Object *rollout.ObjectRef `json:"object,omitempty"`
+	// Confirm is why somebody has to approve it before anything is done; "": nobody has to.
+	Confirm string `json:"confirm,omitempty"`
 	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
 	BringHome bool `json:"bringHome,omitempty"`
 }
@@ -55,7 +59,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
-		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.Images,
+		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.ImagesOf(),
 		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Record,
 	}
 	m.s.Status.Workflow = &setup.Workflow
@@ -77,6 +81,9 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 // ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.
 func ResumeMachine(setup Setup, state State) *Machine {
 	m := &Machine{setup: setup, s: state}
+	if state.Strategy != nil {
+		m.setup.Spec.Strategy = *state.Strategy
+	}
 	m.s.Status.Workflow = &setup.Workflow
 	return m
 }
@@ -141,6 +148,9 @@ func (m *Machine) Interrupts() bool { return m.running != nil && m.interrupted }
 // Over says that nothing is left to be done.
 func (m *Machine) Over() bool { return m.s.Stage == stageOver }
 
+// Completing says that nothing is left but the record.
+func (m *Machine) Completing() bool { return m.s.Stage == stageComplete }
+
 // Superseded says whether a newer release takes this one's place when it is over.
 func (m *Machine) Superseded() bool { return m.s.Superseding }
 
@@ -158,6 +168,11 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 			return a, true
 		}
 		return m.held(), true
+	case m.s.Redeclared != "" && m.s.Ending != rollout.EndDetached:
+		if m.s.PodsUnsettled && m.inSteps() {
+			return m.halt(m.s.Redeclared), true
+		}
+		return m.redeclared(), true
 	case m.s.AgainAt != nil && now.Before(*m.s.AgainAt):
 		return Action{Kind: ActRest, Until: m.s.AgainAt, Summary: "before the party is tried again", waits: rollout.WaitParty,
 			why: m.unreachableReason()}, true
@@ -196,6 +211,9 @@ func (m *Machine) needsGrace(a Action, now time.Time) bool {
 func (m *Machine) onStage(now time.Time) (Action, bool) {
 	switch m.s.Stage {
 	case stageBegin:
+		if m.asksFirst() {
+			return m.askFirst(), true
+		}
 		return m.begin()
 	case stageHold:
 		return m.hold()

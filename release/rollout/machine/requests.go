@@ -111,6 +111,8 @@ func (m *Machine) move(look bool) Action {
 		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
 		request.From = m.s.From
+	} else if m.declared() {
+		request.Batch = &rollout.Batch{RolloutID: m.setup.Spec.RolloutID}
 	}
 	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade { // its own pods come later, when its Services are ready for them
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
@@ -344,5 +346,6 @@ var finalWords = map[rollout.Ending]string{
 	rollout.EndNew:      "finishing now",
 	rollout.EndRollback: "rolling back",
 	rollout.EndFrozen:   "freezing",
+	rollout.EndDetached: "letting go",
 	rollout.EndGone:     "cleaning up after the deleted workload",
 }

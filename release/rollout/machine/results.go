@@ -98,6 +98,7 @@ func (m *Machine) begun(r rollout.BeginResult) {
 		return
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
+	m.s.StableTemplate = r.StableTemplate
 	if m.s.Ending != rollout.EndNone {
 		m.s.Stage, m.s.FinalMove = stageFinal, 0
 		return

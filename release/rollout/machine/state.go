@@ -88,6 +88,20 @@ type State struct {
 	SharedRouted bool                   `json:"sharedRouted,omitempty"`
 	// Leaving is how far leaving the TrafficRouting is.
 	Leaving leaving `json:"leaving,omitempty"`
+	// Redeclared says, in words, that the workload declares another pod template than this release's: what that asks for is still to come.
+	Redeclared string `json:"redeclared,omitempty"`
+	// StableTemplate is the stable template's digest, "" until it is known.
+	StableTemplate string `json:"stableTemplate,omitempty"`
+	// SetBack says that it is rolled back since the workload itself was set back: what it declares is the stable template.
+	SetBack bool `json:"setBack,omitempty"`
+	// Confirmed says that somebody has approved what Asked.Confirm asks.
+	Confirmed bool `json:"confirmed,omitempty"`
+	// Strategy is the strategy as it was edited since the start; nil: as it was asked.
+	Strategy *strategy.Strategy `json:"strategy,omitempty"`
+	// Generation is the generation of the Rollout object that has been taken in, Answered the newest of its states that a command was the
+	// answer to.
+	Generation int64 `json:"generation,omitempty"`
+	Answered   int64 `json:"answered,omitempty"`
 	// Superseding says that a newer release takes this one's place when it is over.
 	Superseding bool `json:"superseding,omitempty"`
 	// Closing is the phase in which it closes.

@@ -232,7 +232,7 @@ func (m *Machine) turn() {
 	m.interrupted = m.running != nil && m.running.stoppable()
 	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
 	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
-	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack = nil, nil, nil
+	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack, m.s.Redeclared = nil, nil, nil, ""
 	m.s.Status.Phase = rollout.PhaseProgressing
 }
 

@@ -21,6 +21,7 @@ const (
 
 // Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
 func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, string) {
+	m.heard(c)
 	return m.s.Log.Take(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
 		if e.Step == 0 {
 			e.Step = m.s.Status.CurrentStepIndex
@@ -76,7 +77,10 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 	case rollout.VerbStop:
 		return m.stop(c, now)
 	case rollout.VerbRollback:
-		return m.rollback(now)
+		if done, refusal = m.rollback(now); refusal == "" {
+			m.s.SetBack = c.Via == viaObject
+		}
+		return done, refusal
 	case rollout.VerbJump:
 		return m.jump(c, now)
 	case rollout.VerbRetry:
@@ -85,6 +89,8 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 		return m.promote()
 	case rollout.VerbSupersede:
 		return m.supersede()
+	case rollout.VerbDetach:
+		return m.detach(c)
 	default:
 		return "", fmt.Sprintf("there is no verb %q: send one of %v", c.Verb, rollout.Verbs)
 	}
@@ -121,6 +127,9 @@ func (m *Machine) pausing() bool {
 
 func (m *Machine) approve() (done, refusal string) {
 	switch {
+	case m.asksFirst():
+		m.s.Confirmed, m.s.Status.CurrentStepState = true, rollout.StateBeforeUpgrade
+		return "it is released once more: it begins", ""
 	case m.pausing() && m.step().PauseSeconds == nil:
 		m.s.Status.CurrentStepState = rollout.StateReady
 		m.s.ExpiresAt = nil
@@ -184,6 +193,9 @@ func (m *Machine) resume() (done, refusal string) {
 func (m *Machine) retry() (done, refusal string) {
 	t := m.s.Trouble
 	switch {
+	case t == nil && m.s.Redeclared != "":
+		m.lookAtDeclared()
+		return "what the workload declares is looked at once more", ""
 	case t == nil && m.s.AgainAt != nil:
 		m.s.AgainAt = nil
 		return "the party is tried again now", ""

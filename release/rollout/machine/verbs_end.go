@@ -63,6 +63,8 @@ func (m *Machine) noWayBack() (done, refusal string) {
 		return "", "it is on its way back already and has failed: retry continues it, stop to frozen leaves it as it is"
 	case back:
 		return "", "it is on its way back already: wait until it is over"
+	case m.s.Ending == rollout.EndDetached:
+		return "", "it is letting go of the workload: start a release of the earlier version when that is over"
 	case m.s.Ending == rollout.EndFrozen:
 		return "", "it is being frozen: roll it back when that is over"
 	case m.s.Stage == stageAdopt && m.s.Trouble != nil:
@@ -138,7 +140,8 @@ func (m *Machine) supersede() (done, refusal string) {
 		return "", "another release takes its place already: wait until that one has begun"
 	case t != nil && lost(t.Kind):
 		return "", "it cannot go back to stable: " + m.held().why
-	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndGone || m.s.Ending.Side() == rollout.SideNew:
+	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndGone || m.s.Ending == rollout.EndDetached,
+		m.s.Ending.Side() == rollout.SideNew && (!m.declared() || m.releasing()):
 		return "", "it is being brought to its end: start the release again when that is over"
 	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone:
 		return "", "a blue-green release cannot be superseded: roll it back first, then start the newer one"
@@ -149,7 +152,7 @@ func (m *Machine) supersede() (done, refusal string) {
 	switch none := m.s.Ending == rollout.EndNone; {
 	case none && m.s.Stage == stageAdopt:
 		m.s.Ending = rollout.EndRollback
-	case none, m.s.Stage == stageBack:
+	case none, m.s.Stage == stageBack, m.s.Ending.Side() == rollout.SideNew:
 		m.finish(rollout.EndRollback)
 	}
 	return "it goes back to stable, traffic first; then the newer release begins", ""

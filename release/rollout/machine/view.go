@@ -65,6 +65,8 @@ func (m *Machine) endReason() string {
 		return "frozen: the split stays where it is until the next release of the workload, or a rollback, brings it home"
 	case s.Phase == rollout.PhaseCancelled && m.s.Ending == rollout.EndFrozen:
 		return m.stoppedEarly()
+	case m.s.Ending == rollout.EndDetached:
+		return "let go: what it had borrowed is given back, and the workload's own controller goes on"
 	case m.s.Ending == rollout.EndGone:
 		return "the workload was deleted while it was being released: its traffic is given back"
 	default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -26,8 +27,11 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 	case seen.Replicas == 0:
 		return fmt.Sprintf("%s has no pods: start it first, a rollout needs pods to replace", s.Workload)
 	}
-	if reason := tech.refuses(seen); reason != "" {
+	if reason := tech.refuses(opened(seen)); reason != "" {
 		return fmt.Sprintf("%s %s", s.Workload, reason)
+	}
+	if seen.Declared != "" {
+		return refusesDeclared(s, seen)
 	}
 	return ""
 }
@@ -35,6 +39,9 @@ func Refuses(tech Technique, s rollout.Subject, seen Observed) string {
 // Unsettled says why a rollout cannot begin yet on a workload that was created or changed a moment ago: its own update is still under way,
 // and there is no single stable revision. "" when it can. Time cures it.
 func Unsettled(tech Technique, s rollout.Subject, seen Observed) string {
+	if seen.Declared != "" {
+		return unsettledDeclared(s, seen)
+	}
 	switch _, known := tech.stable(seen); {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
@@ -74,6 +81,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s", reason)
 	}
 	if reason := Unsettled(tech, s, seen); reason != "" {
+		if d, settles := settle(req, seen); settles {
+			return d
+		}
 		return unsettled(req, seen, reason)
 	}
 	saved := save(tech, req, seen)
@@ -81,7 +91,15 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		Step: "begin", Held: seen.Claim, Fresh: true, Claim: s.Claim,
 		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
 			rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
+		Remove: []string{gate.AnnotationHeld}, // it is saved from now on
 	})
+	if saved.Declared != "" && seen.Template == saved.Declared { // what had to give way before it is not declared any more
+		d.Write.Remove = append(d.Write.Remove, rollout.AnnotationNext)
+	}
+	if saved.Declared != "" {
+		d.Write.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
+		d.Write.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
+	}
 	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d
 }
@@ -110,7 +128,7 @@ func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAct
 	if r, there := seen.Find(saved.Stable); there {
 		hash = r.Hash
 	}
-	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash,
+	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash, StableTemplate: saved.StableTemplate,
 		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,
@@ -129,9 +147,15 @@ func begins(result rollout.BeginResult, seen Observed) NextAction {
 
 func save(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
 	stable, _ := tech.stable(seen)
+	template := seen.Template
+	if seen.Declared != "" {
+		seen = opened(seen)
+		stable, _ = seen.oneVersion()
+		template = stable.Template
+	}
 	saved := rollout.Saved{
 		Name: req.Name, WorkflowID: workloadops.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim, Style: req.Strategy.Style,
-		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: seen.Template, Replicas: seen.Replicas,
+		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: template, Declared: seen.Declared, Replicas: seen.Replicas,
 		Settings: map[string]json.RawMessage{}, Routings: req.Strategy.Routings,
 		DisableGenerateCanaryService: req.Strategy.DisableGenerateCanaryService,
 		TrafficRouting:               req.Strategy.TrafficRoutingRef,

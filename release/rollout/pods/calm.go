@@ -19,7 +19,7 @@ func calmed(seen Observed, rest rollout.Rest, settings ...workloadops.Setting) (
 	leaving := slices.ContainsFunc(seen.Revisions, func(r Revision) bool { return r.Total > r.Asked })
 	moving := leaving || active(seen) > 1 || seen.Lagging()
 	switch {
-	case !paused(seen) && (!moving || seen.has(gate)):
+	case !paused(seen) && (!moving || seen.has(minReadyGate)):
 		return NextAction{}, false
 	case !paused(seen):
 		return set("pause it: its own controller is moving pods, which are to go home", &workloadops.Write{Step: "calm", Settings: seen.changed(settings...),

@@ -104,12 +104,12 @@ func (k deployment) home(seen Observed) (first, last []workloadops.Setting) {
 	return first, last
 }
 
-// gate keeps pods that get ready from counting as available.
-var gate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
+// minReadyGate keeps pods that get ready from counting as available.
+var minReadyGate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
 
 // moving are the borrowed fields while pods move, but for the pause.
 func moving(unavailable, surge int32, seen Observed) []workloadops.Setting {
-	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, gate, {Path: pathProgressDeadline, Value: gateDeadline}, history(seen)}
+	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, minReadyGate, {Path: pathProgressDeadline, Value: gateDeadline}, history(seen)}
 }
 
 // resting are the borrowed fields at rest, when nothing that could move a pod may stand on the workload: it is paused, and all else is its
@@ -154,9 +154,11 @@ type deploymentPartition struct{ deployment }
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
+	case heldAtFirst(t, seen):
+		return place(t, seen)
 	case paused(seen):
 		return wake(t, seen)
-	case t.Placed && !seen.has(gate):
+	case t.Placed && !seen.has(minReadyGate):
 		rest := rollout.Rest{Surge: surplusOf(seen)}
 		w := t.write("pause", seen.changed(resting(rest.Surge, seen)...))
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
@@ -178,6 +180,11 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 		return hold(t, seen, unavailable, 0)
 	}
 	return grow(t, seen)
+}
+
+// heldAtFirst says that the change of template that is released was held, and that no pod of it has come yet.
+func heldAtFirst(t task, seen Observed) bool {
+	return paused(seen) && t.Placed && t.Aim.Hash == "" && seen.Rest == nil
 }
 
 // hold pauses a Deployment whose controller has changed the sizes that it was to change, while the pods come. Behind the gate alone whoever
@@ -233,7 +240,11 @@ func place(t task, seen Observed) NextAction {
 	} else if t.Aim.Available > 0 {
 		unavailable = 0
 	}
-	return set(growing(unavailable, surge), t.write("place", moving(unavailable, surge, seen)))
+	settings := moving(unavailable, surge, seen)
+	if paused(seen) {
+		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+	}
+	return set(growing(unavailable, surge), t.write("place", settings))
 }
 
 func grow(t task, seen Observed) NextAction {
@@ -286,7 +297,7 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 
 // rest parks nothing that could move a pod. Where the gate or a pause stands it is ours to bring to rest, whatever the template is.
 func (k deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
-	if t.Placed || paused(seen) || seen.has(gate) {
+	if t.Placed || paused(seen) || seen.has(minReadyGate) {
 		return resting(k.surplus(seen), seen)
 	}
 	return nil
@@ -300,7 +311,7 @@ func surplusOf(seen Observed) int32 {
 	switch {
 	case paused(seen):
 		return surplusAtRest(seen)
-	case seen.has(gate):
+	case seen.has(minReadyGate):
 		return surge
 	case !seen.Lagging() && active(seen) <= 1:
 		return max(asked(seen)-seen.Replicas, 0)

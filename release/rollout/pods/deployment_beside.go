@@ -18,12 +18,12 @@ type deploymentBlueGreen struct{ deployment }
 func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	_, surge := currentLimits(seen)
 	switch {
-	case !t.Placed && t.Target == 0:
+	case t.Target == 0 && (!t.Placed || t.Aim.Hash == ""):
 		return done("no pod is asked for yet")
-	case t.Placed && !seen.has(gate):
+	case t.Placed && !seen.has(minReadyGate) && t.Aim.Hash != "":
 		gated := movingOn(max(surge, t.Target, 1), seen)
 		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated...)))
-	case !t.Placed, surge < t.Target:
+	case !t.Placed, !seen.has(minReadyGate), surge < t.Target:
 		w := t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...))
 		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
 	case paused(seen):
@@ -38,37 +38,60 @@ func movingOn(surge int32, seen Observed) []workloadops.Setting {
 }
 
 // deploymentExtra runs the new version in a second Deployment; the workload itself is not touched until the end.
-type deploymentExtra struct{ deployment }
+type deploymentExtra struct {
+	deployment
+	// declared says that the workload's own template is the new version's: it is held by a pause until the end.
+	declared bool
+}
 
-func (deploymentExtra) Pointers() []string { return nil }
+// pathsPaused is what a rollout borrows of a workload that declares the new version while an extra one runs it.
+var pathsPaused = []string{pathPaused}
+
+func (k deploymentExtra) Pointers() []string {
+	if k.declared {
+		return pathsPaused
+	}
+	return nil
+}
 
 func (deploymentExtra) untouched() bool { return true }
 
-// home ends the pause of calm; nothing else is borrowed.
-func (deploymentExtra) home(seen Observed) (first, last []workloadops.Setting) {
+// home ends the pause of calm, or that by which what the workload declares is held; nothing else is borrowed.
+func (k deploymentExtra) home(seen Observed) (first, last []workloadops.Setting) {
+	if k.declared {
+		return []workloadops.Setting{{Path: pathPaused, Value: seen.own(pathPaused)}}, nil
+	}
 	if seen.Rest != nil && string(seen.Rest.Settings[pathPaused]) == "true" {
 		first = []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("null")}}
 	}
 	return first, nil
 }
 
-// rest keeps the pause of calm where the workload is brought to rest meanwhile.
+// rest keeps the pause of calm where the workload is brought to rest meanwhile, and that of what it declares.
 func (k deploymentExtra) rest(_ task, seen Observed) []workloadops.Setting {
 	if first, _ := k.home(seen); len(first) > 0 {
-		return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}}
+		return []workloadops.Setting{pause}
 	}
 	return nil
 }
 
+var pause = workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
+
 // calm pauses the workload, which was not paused when the rollout began; the mark tells it from somebody else's pause.
 func (deploymentExtra) calm(_ Revision, seen Observed) (NextAction, bool) {
-	pause := workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
 	return calmed(seen, rollout.Rest{Settings: map[string]json.RawMessage{pathPaused: pause.Value}}, pause)
 }
 
 // putBack gives the workload its stable template back, which somebody else has changed, once its own controller moves no pods; it ends the
 // pause of that as well.
 func (k deploymentExtra) putBack(seen Observed) (NextAction, bool) {
+	if k.declared {
+		w := &workloadops.Write{Step: "hold", Settings: seen.changed(pause)}
+		if seen.Template != seen.Declared && seen.Next == seen.Declared { // it had to give way to the stable one for a while
+			w.Template = &workloadops.Template{}
+		}
+		return set("pause the workload, whose pods its own controller would replace", w), !empty(w)
+	}
 	resumed, _ := k.home(seen)
 	w := &workloadops.Write{Step: "put-back", Settings: resumed}
 	if len(resumed) > 0 {

@@ -22,7 +22,7 @@ func wake(t task, seen Observed) NextAction {
 	switch {
 	case asked(seen) < t.Size || asked(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
-	case !t.Placed, !seen.has(gate):
+	case !t.Placed, !seen.has(minReadyGate):
 		w := t.write("gate", seen.changed(moving(unavailable, surge, seen)...))
 		if seen.Rest != nil { // what changes from now on is our own doing, and nobody was asked yet
 			rest := *seen.Rest
@@ -49,7 +49,7 @@ func wake(t task, seen Observed) NextAction {
 func takeBack(t task, seen Observed, surplus int32, limits []workloadops.Setting) (d NextAction, there bool) {
 	limited := seen.changed(limits...)
 	switch {
-	case asked(seen) <= t.Size+surplus || !t.Placed || !seen.has(gate):
+	case asked(seen) <= t.Size+surplus || !t.Placed || !seen.has(minReadyGate):
 	case seen.Ready < asked(seen):
 		return wait("pods that somebody else's limits have brought up are coming"), true
 	case len(limited) > 0:
@@ -62,7 +62,7 @@ func takeBack(t task, seen Observed, surplus int32, limits []workloadops.Setting
 func staysAtRest(t task, seen Observed, surplus int32) (d NextAction, stays bool) {
 	stays = surplus == 0 && t.Total >= t.Target
 	switch rested := seen.changed(resting(surplusAtRest(seen), seen)...); {
-	case !seen.has(gate) && len(rested) > 0:
+	case !seen.has(minReadyGate) && len(rested) > 0:
 		w := &workloadops.Write{Step: "undisturb", Settings: rested, Annotations: map[string]string{}}
 		if seen.Rest != nil {
 			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()

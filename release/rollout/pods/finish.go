@@ -36,7 +36,7 @@ func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction
 	if tech.ByPods() && !seen.PodsSeen {
 		return look("see which revision its pods are of")
 	}
-	f := &finish{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected)}
+	f := &finish{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected, seen.Declared)}
 	f.plan()
 	d := f.next()
 	return d.with(f.numbers)
@@ -123,14 +123,7 @@ func (f *finish) resume() NextAction {
 			return d
 		}
 	}
-	if w.Template != nil && seen.Saved.Homeward != f.homeward() {
-		saved := *seen.Saved
-		saved.Homeward = f.homeward()
-		if w.Annotations == nil {
-			w.Annotations = map[string]string{}
-		}
-		w.Annotations[rollout.AnnotationSaved] = saved.String()
-	}
+	f.noteTemplate(w)
 	if !empty(w) {
 		return set("give its settings back and bring every pod to the "+string(f.req.To)+" version", w)
 	}
@@ -147,6 +140,28 @@ func (f *finish) resume() NextAction {
 		return removeStuck(stuck)
 	}
 	return judge(f.req.Subject, seen, f.aim.Hash, progress, 0)
+}
+
+// noteTemplate notes with a template that is set where it goes to, and keeps what a workload declares beside it.
+func (f *finish) noteTemplate(w *workloadops.Write) {
+	seen, toStable := f.seen, f.req.To == rollout.SideStable
+	if w.Template == nil {
+		return
+	}
+	if toStable && seen.keeps() && seen.Template != f.ours {
+		w.KeepTemplate = rollout.AnnotationNext // the next release is of it
+	}
+	if !toStable && seen.Next == f.ours {
+		w.Remove = append(w.Remove, rollout.AnnotationNext)
+	}
+	if seen.Saved.Homeward != f.homeward() {
+		saved := *seen.Saved
+		saved.Homeward = f.homeward()
+		if w.Annotations == nil {
+			w.Annotations = map[string]string{}
+		}
+		w.Annotations[rollout.AnnotationSaved] = saved.String()
+	}
 }
 
 // calm has a controller that goes by ordinals finish what it has begun, before its pods go home.
@@ -167,9 +182,9 @@ func (f *finish) template() (put *workloadops.Template, edited bool) {
 	live, saved := f.seen.Template, f.seen.Saved
 	if f.req.To == rollout.SideStable {
 		switch {
-		case live == saved.StableTemplate || f.tech.untouched() && live != f.ours:
+		case live == saved.StableTemplate || f.tech.untouched() && live != f.ours && saved.Declared == "":
 			return nil, false
-		case f.told():
+		case f.told() && saved.Declared == "": // what a workload declares meanwhile is the next release's
 			return nil, true
 		}
 		return &workloadops.Template{Revision: saved.Stable}, false
@@ -178,6 +193,9 @@ func (f *finish) template() (put *workloadops.Template, edited bool) {
 		return nil, false
 	}
 	due := live == saved.StableTemplate && (f.tech.untouched() || f.req.Template == "" || saved.Retracting || f.seen.restsStable())
+	if saved.Declared != "" { // set back by hand it means something else
+		due = live == saved.StableTemplate && f.seen.Next == f.ours
+	}
 	if !due && !f.req.PutBack || f.told() {
 		return nil, true
 	}
@@ -194,8 +212,8 @@ func (f *finish) homeward() string { return f.req.Claim + " " + string(f.req.To)
 
 // whole says whether every pod is of the one version and available, and no other is left.
 func (f *finish) whole() (progress string, whole bool) {
-	seen := f.seen
-	if f.tech.untouched() && f.req.To == rollout.SideStable && seen.Template != seen.Saved.StableTemplate && seen.Template != f.ours {
+	seen, saved := f.seen, f.seen.Saved
+	if f.tech.untouched() && saved.Declared == "" && f.req.To == rollout.SideStable && seen.Template != seen.Saved.StableTemplate && seen.Template != f.ours {
 		return "somebody else has changed the workload's template, which this rollout had not touched", true
 	}
 	total, ready := seen.Count(f.aim)
@@ -257,8 +275,17 @@ func (f *finish) release() NextAction {
 	}
 	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left", min(seen.Ready, seen.Replicas), seen.Replicas)
 	return f.last("take away what is the rollout's, the claim last", &workloadops.Write{Step: "release", Settings: seen.changed(settings...),
-		Remove: []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, rollout.AnnotationRepair,
-			workloadops.AnnotationClaimedBy}})
+		Remove: f.marks(), Unlabel: []string{rollout.LabelStableRevision}})
+}
+
+// marks are the annotations of the rollout. A template that is kept for the next release stays.
+func (f *finish) marks() []string {
+	marks := []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
+		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus}
+	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.ours) {
+		marks = append(marks, rollout.AnnotationNext)
+	}
+	return marks
 }
 
 // last ends the move with a write that gives the claim back.

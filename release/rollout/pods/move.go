@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -32,7 +34,7 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 	if tech.ByPods() && !seen.PodsSeen {
 		return look("see which revision its pods are of")
 	}
-	m := &move{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected)}
+	m := &move{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected, seen.Declared)}
 	m.plan() // a drift is told with the pods' numbers as well
 	d := m.next()
 	return d.with(m.numbers)
@@ -111,10 +113,15 @@ func (m *move) drifted() bool {
 	switch {
 	case m.req.PutBack:
 		return false
-	case m.tech.untouched():
+	case m.tech.untouched() && saved.Declared == "":
 		return !isStable
 	}
-	leaves := m.req.Back || m.req.Template == "" || saved.Retracting || m.seen.restsStable()
+	leaves := m.req.Back || saved.Retracting || m.seen.restsStable()
+	if saved.Declared == "" {
+		leaves = leaves || m.req.Template == ""
+	} else {
+		leaves = leaves || m.seen.Next == m.ours // it stands beside until its pods may come
+	}
 	return !isOurs && (!isStable || !leaves)
 }
 
@@ -248,6 +255,9 @@ func (m *move) complete(d NextAction) NextAction {
 	if next.String() != m.seen.Saved.String() {
 		w.Annotations[rollout.AnnotationSaved] = next.String()
 	}
+	if w.Template != nil && !m.req.Back && w.KeepTemplate == "" && m.seen.Next != "" && m.seen.Next == m.ours { // it stands on the workload itself from now on
+		w.Remove = append(w.Remove, rollout.AnnotationNext)
+	}
 	if _, rests := w.Annotations[rollout.AnnotationRest]; !rests && m.seen.Rest != nil && len(m.seen.Rest.Settings) > 0 && len(w.Settings) > 0 {
 		moving := *m.seen.Rest // what changes from now on is our own doing
 		moving.Settings = nil
@@ -265,6 +275,9 @@ func (m *move) arrived() NextAction {
 	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
+	if d, numbers := m.number(); numbers {
+		return d
+	}
 	m.numbers.Message = m.progress()
 	if !m.req.Rest {
 		return done(m.numbers.Message)
@@ -275,7 +288,53 @@ func (m *move) arrived() NextAction {
 	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
+	m.tellOthers(w)
 	return m.last(w, m.numbers.Message+": it rests")
+}
+
+// tellOthers notes on a Deployment under a Rollout object what other tools read of its new pods.
+func (m *move) tellOthers(w *workloadops.Write) {
+	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Kind != workloadops.KindDeployment {
+		return
+	}
+	text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target)
+	if m.seen.ExtraStatus == text {
+		return
+	}
+	if w.Annotations == nil {
+		w.Annotations = map[string]string{}
+	}
+	w.Annotations[rollout.AnnotationExtraStatus] = text
+}
+
+// number labels the pods of the new version that carry no number of this release yet: they are the step's.
+func (m *move) number() (NextAction, bool) {
+	id := batchID(m.req.Batch)
+	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
+		id = m.numbers.Canary
+	}
+	switch {
+	case m.req.Batch == nil || id == "":
+		return NextAction{}, false
+	case !m.seen.PodsSeen:
+		return look("see which pods the step has brought"), true
+	}
+	fresh := slices.DeleteFunc(m.seen.allPods(), func(p workloadops.Pod) bool {
+		return p.Revision != m.task.Aim.Hash || !p.Alive() || p.RolloutID == id
+	})
+	if len(fresh) == 0 {
+		return NextAction{}, false
+	}
+	d := next(workloadops.Next(ActNumber, fmt.Sprintf("number %d pods of the step", len(fresh))))
+	d.Number = &PodNumbers{Pods: fresh, RolloutID: id, Batch: fmt.Sprint(m.req.Step)}
+	return d, true
+}
+
+func batchID(b *rollout.Batch) string {
+	if b == nil {
+		return ""
+	}
+	return b.RolloutID
 }
 
 // left are the borrowed fields as these settings leave them, in the one form that their JSON has in the annotation.
@@ -293,12 +352,17 @@ func (m *move) left(settings []workloadops.Setting) map[string]json.RawMessage {
 // emptied gives a workload without pods the stable template. Its controller would make all pods that come of the live one: that of a Deployment
 // which is paused, and one that takes an update for done when there are no pods to update.
 func emptied(seen Observed) NextAction {
+	keep := ""
+	if seen.keeps() {
+		keep = rollout.AnnotationNext
+	}
 	rest := rollout.Rest{Template: seen.Saved.StableTemplate}
 	if seen.Rest != nil {
 		rest.Settings = seen.Rest.Settings
 	}
 	return set("give it the stable template while it has no pods: those that come would all be new", &workloadops.Write{Step: "empty",
-		Template: &workloadops.Template{Revision: seen.Saved.Stable}, Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
+		Template: &workloadops.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
+		Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
 }
 
 // disturbed puts back what somebody else has changed of the fields that were left at rest. A technique with settings of its own for a rest
@@ -317,7 +381,7 @@ func (m *move) disturbed() (NextAction, bool) {
 
 // asLeft are the fields of the rest that somebody else has changed, as they were left.
 func (m *move) asLeft() (settings []workloadops.Setting) {
-	if m.seen.Rest == nil {
+	if m.seen.Rest == nil || m.seen.Saved.Declared != "" && m.seen.Template != m.ours { // what holds another template's pods stays
 		return nil
 	}
 	for _, path := range m.seen.Rest.Disturbed(m.seen.Settings) {

@@ -16,6 +16,8 @@ const (
 	ActExtra workloadops.Action = "extra"
 	// ActAutoscaler makes NextAction.Autoscaler: pins or restores one.
 	ActAutoscaler workloadops.Action = "autoscaler"
+	// ActNumber labels the pods of NextAction.Number.
+	ActNumber workloadops.Action = "number"
 )
 
 // NextAction is what to do next with a workload, and why.
@@ -23,12 +25,19 @@ type NextAction struct {
 	workloadops.NextAction
 	Extra      *ExtraChange
 	Autoscaler *AutoscalerChange
+	Number     *PodNumbers
 	// Ends says that the move ends well once the write is done.
 	Ends bool
 	// Numbers are what the pods are like.
 	Numbers rollout.MoveResult
 	// Begun is the answer of Begin.
 	Begun *rollout.BeginResult
+}
+
+// PodNumbers are the labels of the pods that a step has brought.
+type PodNumbers struct {
+	Pods             []workloadops.Pod
+	RolloutID, Batch string
 }
 
 // ExtraChange is one change of the extra Deployment. Exactly one field is set.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -18,6 +19,14 @@ type Observed struct {
 	SavedProblem string
 	// Rest is rollout.AnnotationRest; nil when it is absent.
 	Rest *rollout.Rest
+	// Held are the fields that hold a change of template, as they stood before; HeldProblem says why they could not be read.
+	Held        gate.Held
+	HeldProblem string
+	// Declared is the digest of the pod template that the workload is to declare, "" when the rollout sets the new template itself; Next is
+	// that of the template that is kept beside the live one (rollout.AnnotationNext), "" without one.
+	Declared, Next string
+	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
+	ExtraStatus string
 	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
 	// Repairer is who has taken the workload into their own hands (rollout.AnnotationRepair); "" when nobody has, or when it is us.
@@ -135,6 +144,21 @@ func (o Observed) restsStable() bool {
 
 // own is a field as it was before the rollout.
 func (o Observed) own(path string) json.RawMessage { return o.Saved.Settings[path] }
+
+// oneVersion is the revision of which all pods are; false when they are of several, or there are none.
+func (o Observed) oneVersion() (Revision, bool) {
+	all, counted := int32(0), false
+	for _, r := range o.Revisions {
+		all, counted = all+r.Total, counted || r.Counted
+	}
+	if !counted {
+		all = o.CountPods(workloadops.Pod.Alive)
+	}
+	return o.newest(func(r Revision) bool {
+		total, _ := o.Count(r)
+		return total > 0 && total == all
+	})
+}
 
 // allPods are the workload's pods and those of the extra workload.
 func (o Observed) allPods() []workloadops.Pod {

@@ -274,7 +274,7 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 		return done("")
 	}
 	surge := withFields(seen.own(pathUpdateStrategy), map[string]any{"partition": 0, "maxSurge": t.Target, "maxUnavailable": 0})
-	w := t.write("grow", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: surge}, gate))
+	w := t.write("grow", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: surge}, minReadyGate))
 	switch {
 	case empty(w):
 		return wait("")

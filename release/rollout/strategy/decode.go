@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -23,6 +24,8 @@ type (
 type Reader struct {
 	found    *strictyaml.Findings
 	warnings []string
+	// object says that the document is an object which an API server has taken: what other controllers of its kind pass over is warned of.
+	object bool
 }
 
 // NewReader reads for a document with these findings.
@@ -30,6 +33,15 @@ func NewReader(found *strictyaml.Findings) *Reader { return &Reader{found: found
 
 // Refuse records that a rule is broken. What is wrong with a field that could not be read was said already.
 func (r *Reader) Refuse(field, format string, args ...any) { r.found.Refuse(0, field, format, args...) }
+
+// refuseUnlessStored refuses what a document that is sent should not say, and warns of it where the document is an object that stands already.
+func (r *Reader) refuseUnlessStored(field, format string, args ...any) {
+	if r.object {
+		r.Warn(field, fmt.Sprintf(format, args...))
+		return
+	}
+	r.Refuse(field, format, args...)
+}
 
 // Warn records what is legal but probably not meant.
 func (r *Reader) Warn(field, reason string) {

@@ -128,7 +128,11 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	if field := m.Optional("pause"); field.Present() {
 		duration := field.Mapping("duration").Optional("duration")
 		if duration.Present() && !duration.IsEmptyMapping() { // the source document prints "duration: {}" for an absent one
-			s.PauseSeconds = new(duration.Integer(0, math.MaxInt32))
+			least := int64(0)
+			if r.object { // it is over before it begins, as for other controllers of the kind
+				least = math.MinInt32
+			}
+			s.PauseSeconds = new(max(duration.Integer(least, math.MaxInt32), 0))
 		}
 	}
 	s.Matches = r.Matches(m.Optional("matches"))

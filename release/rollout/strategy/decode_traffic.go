@@ -168,24 +168,37 @@ const maxRoutings = 16
 // canaries says that a Service <service>-canary is made for each, whose name has to be legal too.
 func (r *Reader) Routings(v strictyaml.Value, canaries bool) []Routing {
 	taken := map[string]string{}
-	return listOf(r, v, maxRoutings, "entries", func(_ int, entry strictyaml.Value) Routing {
-		routing := r.routing(entry)
-		if canaries && len(routing.CanaryService()) > validation.DNS1035LabelMaxLength {
-			r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at "+
-				"most %d characters", strictyaml.Quote(routing.CanaryService()), validation.DNS1035LabelMaxLength)
+	all := listOf(r, v, maxRoutings, "entries", func(_ int, entry strictyaml.Value) []Routing {
+		several := r.routing(entry)
+		for _, routing := range several {
+			r.checkRouting(entry, routing, taken, canaries)
 		}
-		for _, object := range routing.objects() {
-			if earlier, again := taken[object]; again {
-				r.Refuse(entry.Path(), "names %s once more, which %s does already: one entry for each object", object, earlier)
-			} else {
-				taken[object] = entry.Path()
-			}
-		}
-		return routing
+		return several
 	})
+	return slices.Concat(all...)
 }
 
-// objects are what a routing changes, in words.
+// checkRouting refuses what cannot be made for a routing. taken are the objects that entries before it have named, each with the entry.
+func (r *Reader) checkRouting(entry strictyaml.Value, routing Routing, taken map[string]string, canaries bool) {
+	if canaries && len(routing.CanaryService()) > validation.DNS1035LabelMaxLength {
+		r.Refuse(strictyaml.Join(entry.Path(), "service"), "is too long: its canary Service would be called %s, and a Service's name has at "+
+			"most %d characters", strictyaml.Quote(routing.CanaryService()), validation.DNS1035LabelMaxLength)
+	}
+	for i, object := range routing.objects() {
+		earlier, again := taken[object]
+		if r.object && i == 0 { // the API specification prints several entries for one Service: all of them apply
+			continue
+		}
+		switch {
+		case again && earlier != entry.Path():
+			r.Refuse(entry.Path(), "names %s once more, which %s does already: one entry for each object", object, earlier)
+		default:
+			taken[object] = entry.Path()
+		}
+	}
+}
+
+// objects are what a routing changes, in words: its Service first.
 func (r Routing) objects() []string {
 	var all []string
 	add := func(kind, name string) {
@@ -207,7 +220,8 @@ func (r Routing) objects() []string {
 // providers are the keys of what routes to a Service.
 var providers = []string{"ingress", "gateway", "customNetworkRefs"}
 
-func (r *Reader) routing(v strictyaml.Value) Routing {
+// routing reads one entry: a routing, or, of an object that names several providers in one entry, one for each.
+func (r *Reader) routing(v strictyaml.Value) []Routing {
 	m := v.Mapping(append([]string{"service", "gracePeriodSeconds"}, providers...)...)
 	routing := Routing{Service: r.name(m, "service", validation.IsDNS1035Label), GraceSeconds: DefaultGraceSeconds}
 	readInteger(m.Optional("gracePeriodSeconds"), &routing.GraceSeconds, 0, math.MaxInt32)
@@ -229,9 +243,30 @@ func (r *Reader) routing(v strictyaml.Value) Routing {
 	case len(named) == 0 && !slices.ContainsFunc(providers, func(k string) bool { return r.found.Unreadable(m.Field(k).Path()) }):
 		r.Refuse(v.Path(), "does not say what routes to the Service: name one of ingress, gateway, customNetworkRefs")
 	case len(named) > 1:
-		r.Refuse(v.Path(), "names %s: an entry names exactly one of ingress, gateway, customNetworkRefs", strings.Join(named, " and "))
+		r.refuseUnlessStored(v.Path(), "names %s: an entry names exactly one of ingress, gateway, customNetworkRefs", strings.Join(named, " and "))
+		return routing.split()
 	}
-	return routing
+	return []Routing{routing}
+}
+
+// split is a routing for each provider that one entry names.
+func (r Routing) split() (all []Routing) {
+	base := Routing{Service: r.Service, GraceSeconds: r.GraceSeconds}
+	add := func(set func(one *Routing)) {
+		one := base
+		set(&one)
+		all = append(all, one)
+	}
+	if len(r.Custom) > 0 { // in the order in which other controllers apply them
+		add(func(one *Routing) { one.Custom = r.Custom })
+	}
+	if r.Ingress != nil {
+		add(func(one *Routing) { one.Ingress = r.Ingress })
+	}
+	if r.HTTPRoute != "" {
+		add(func(one *Routing) { one.HTTPRoute = r.HTTPRoute })
+	}
+	return all
 }
 
 func (r *Reader) ingress(v strictyaml.Value) *IngressRef {

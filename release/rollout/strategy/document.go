@@ -23,6 +23,7 @@ type document struct {
 	ref             catalog.WorkloadRef
 	// rolloutID is the caller's number of the release, and idField where it stands.
 	rolloutID, idField string
+	annotations        Annotations
 	// rollbackInBatches is what the annotation says; nil: nothing.
 	rollbackInBatches *bool
 }
@@ -57,7 +58,7 @@ func (r *Reader) document(v strictyaml.Value) document {
 	var d document
 	var annotations Annotations
 	d.namespace, d.name, annotations = r.Metadata(m.Optional("metadata"))
-	if m.Optional("status").Present() {
+	if m.Optional("status").Present() && !r.object {
 		r.Warn(m.Field("status").Path(), "is not looked at: what a rollout is like is read from the cluster")
 	}
 	spec := m.Optional("spec")
@@ -69,7 +70,8 @@ func (r *Reader) document(v strictyaml.Value) document {
 	case version == versionBeta:
 		r.specBeta(&d, spec)
 	}
-	r.annotations(&d, annotations)
+	d.annotations = annotations
+	r.readAnnotations(&d, annotations)
 	return d
 }
 
@@ -99,7 +101,7 @@ func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
 }
 
 func (r *Reader) refuseDisabled(v strictyaml.Value) {
-	if v.Truth() {
+	if v.Truth() && !r.object {
 		r.Refuse(v.Path(), "true means to let go of the workload and give all traffic to the stable version: a rollout is not started for "+
 			"that; leave it out, or, if the rollout runs, stop it with to: stable")
 	}
@@ -126,8 +128,8 @@ const (
 
 var knownAnnotations = []string{annotationRollingStyle, annotationRollingType, annotationRouting, annotationBatches, annotationRolloutID}
 
-// annotations takes what a document's annotations say. Other products' are passed over; unknown ones of the document's group are refused.
-func (r *Reader) annotations(d *document, a Annotations) {
+// readAnnotations takes what a document's annotations say. Other products' are passed over; unknown ones of the document's group are refused.
+func (r *Reader) readAnnotations(d *document, a Annotations) {
 	for _, key := range sortedKeys(a.texts) {
 		text := a.texts[key]
 		switch key {
@@ -141,7 +143,7 @@ func (r *Reader) annotations(d *document, a Annotations) {
 		case annotationRolloutID:
 			r.setRolloutID(d, a.at(key), text)
 		default:
-			if strings.HasPrefix(key, documentGroup) {
+			if strings.HasPrefix(key, documentGroup) && !r.object {
 				r.Refuse(a.at(key), "is not an annotation of a Rollout that is known here: those are %s%s", strings.Join(knownAnnotations, ", "),
 					strictyaml.DidYouMean(key, knownAnnotations))
 			}
@@ -170,6 +172,9 @@ func (r *Reader) setRolloutID(d *document, field, id string) {
 
 // rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 it is left from a conversion, and has to agree.
 func (r *Reader) rollingStyle(d *document, a Annotations) {
+	if r.object && !d.legacy {
+		return // it says something in the older version of the object alone
+	}
 	said := ""
 	for _, key := range []string{annotationRollingStyle, annotationRollingType} {
 		text, there := a.texts[key]

@@ -196,11 +196,30 @@ func (s Spec) Workload() catalog.Workload {
 	return catalog.Workload{Party: s.Party, Namespace: s.Namespace, WorkloadRef: s.WorkloadRef}
 }
 
-// Change is what the new version differs in: images by container (init containers too), or a patch of the pod template. Exactly one is set.
+// Change is what the new version differs in: images by container (init containers too), a patch of the pod template, or what the workload
+// itself declares. Exactly one is set.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
 	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most MaxTemplatePatch bytes.
 	TemplatePatch json.RawMessage `json:"templatePatch,omitempty"`
+	// Declared is set when the workload's own pod template is the command: somebody has changed it, and the change was held.
+	Declared *Declared `json:"declared,omitempty"`
+}
+
+// ImagesOf are the images of the new version by container, as far as they are known without a cluster.
+func (c Change) ImagesOf() map[string]string {
+	if c.Declared != nil {
+		return c.Declared.Images
+	}
+	return c.Images
+}
+
+// Declared is the pod template that a workload declares.
+type Declared struct {
+	// Template is the SHA-256 of its canonical JSON, as package pods makes it.
+	Template string `json:"template"`
+	// Images are those of its containers, by name; for people.
+	Images map[string]string `json:"images,omitempty"`
 }
 
 // MaxTemplatePatch bounds a patch, in bytes: it travels through the workflow's history.

@@ -22,8 +22,9 @@ func (r *Reader) check(d *draft) {
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
 	if d.PatchPodTemplateMetadata != nil && d.Style != StyleCanary {
-		r.Refuse(strictyaml.Join(d.body, "patchPodTemplateMetadata"), "needs the extra workload, whose pods it is for: %s",
+		r.refuseUnlessStored(strictyaml.Join(d.body, "patchPodTemplateMetadata"), "needs the extra workload, whose pods it is for: %s",
 			d.orExtra("leave it out"))
+		d.PatchPodTemplateMetadata = nil
 	}
 	d.passLastStep()
 }
@@ -210,8 +211,12 @@ func (r *Reader) refuseUnrouted(d *draft, i int) {
 			r.Refuse(field, "cannot be combined with the TrafficRouting %s, which says itself what its traffic does: leave it out",
 				strictyaml.Quote(d.TrafficRoutingRef))
 		default:
-			r.Refuse(field, "needs something that routes: add trafficRoutings, or leave it out and traffic follows the pods")
+			r.refuseUnlessStored(field, "needs something that routes: add trafficRoutings, or leave it out and traffic follows the pods")
 		}
+	}
+	if r.object && d.TrafficRoutingRef == "" { // it moves pods only
+		s := &d.Steps[i]
+		s.Traffic, s.Matches, s.RequestHeaderModifier = nil, nil, nil
 	}
 }
 

@@ -1,0 +1,35 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+
+	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// number labels the pods that a step has brought. One that is gone by now needs no label.
+func (t *rolloutJob) number(ctx context.Context, n *pods.PodNumbers) error {
+	const labels = "/metadata/labels/"
+	for _, p := range n.Pods {
+		body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test("/metadata/uid", p.UID),
+			jsonpatch.Add(labels+jsonpatch.Escape(rollout.LabelRolloutID), n.RolloutID),
+			jsonpatch.Add(labels+jsonpatch.Escape(rollout.LabelBatchID), n.Batch)})
+		if err != nil {
+			return err
+		}
+		failpoint.Hit("rollout.pod.number.before")
+		_, err = t.a.cluster.Patch(ctx, t.ref(podsResource, p.Name), body, false)
+		failpoint.Hit("rollout.pod.number.after")
+		if err == nil {
+			continue
+		}
+		if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Rejected {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+)
+
+// How long certificates live. They are renewed when a third of that is left.
+const (
+	caLife   = 10 * 365 * 24 * time.Hour
+	certLife = 90 * 24 * time.Hour
+	// caKnown is how long a new CA is published before it signs: until then every API server has read it.
+	caKnown = 24 * time.Hour
+	// clockSkew is how far the clocks of the cluster may be apart.
+	clockSkew = 10 * time.Minute
+)
+
+// Material is a CA and a certificate of it, in PEM form.
+type Material struct {
+	// Bundle are the CAs to trust, the newest first; CAKey is the key of the newest.
+	Bundle, CAKey []byte
+	// Certificate and Key are the listener's.
+	Certificate, Key []byte
+}
+
+// The keys of a Secret that holds a Material.
+const (
+	keyBundle, keyCAKey    = "ca.crt", "ca.key"
+	keyCertificate, keyKey = "tls.crt", "tls.key"
+)
+
+func materialOf(data map[string][]byte) Material {
+	return Material{Bundle: data[keyBundle], CAKey: data[keyCAKey], Certificate: data[keyCertificate], Key: data[keyKey]}
+}
+
+func (m Material) data() map[string][]byte {
+	return map[string][]byte{keyBundle: m.Bundle, keyCAKey: m.CAKey, keyCertificate: m.Certificate, keyKey: m.Key}
+}
+
+// Renewed is the material with everything made anew that is missing, broken, about to expire, or not good for one of the hosts. It equals m
+// where nothing is.
+func Renewed(m Material, hosts []string, now time.Time) (Material, error) {
+	cas, key := m.authority(now)
+	if key == nil || cas[0].NotAfter.Sub(now) < caLife/3 {
+		fresh, freshKey, err := newAuthority(now)
+		if err != nil {
+			return m, err
+		}
+		cas, key = append([]*x509.Certificate{fresh}, cas...), freshKey
+		if m.Bundle, m.CAKey, err = encode(cas, key); err != nil {
+			return m, err
+		}
+	}
+	leaf := m.leaf(cas, now)
+	if leaf != nil && good(leaf, hosts, now) && (leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caKnown) {
+		return m, nil
+	}
+	if leaf != nil { // other processes of this engine may be reached under other names
+		hosts = append(slices.Clone(hosts), namesOf(leaf)...)
+	}
+	cert, certKey, err := issue(cas[0], key, hosts, now)
+	if err != nil {
+		return m, err
+	}
+	m.Certificate, m.Key, err = encode([]*x509.Certificate{cert}, certKey)
+	return m, err
+}
+
+// authority are the CAs that haven't expired, the newest first, and the key of that one; nil if it can't sign.
+func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey) {
+	for block, rest := pem.Decode(m.Bundle); block != nil; block, rest = pem.Decode(rest) {
+		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(ca.NotAfter) {
+			cas = append(cas, ca)
+		}
+	}
+	block, _ := pem.Decode(m.CAKey)
+	if block == nil || len(cas) == 0 {
+		return cas, nil
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, is := parsed.(*ecdsa.PrivateKey)
+	if err != nil || !is || !key.PublicKey.Equal(cas[0].PublicKey) {
+		return cas, nil
+	}
+	return cas, key
+}
+
+// leaf is the listener's certificate, if it has its key, comes from one of the CAs and is valid.
+func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate {
+	pair, err := tls.X509KeyPair(m.Certificate, m.Key)
+	if err != nil {
+		return nil
+	}
+	roots := x509.NewCertPool()
+	for _, ca := range cas {
+		roots.AddCert(ca)
+	}
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
+		return nil
+	}
+	return pair.Leaf
+}
+
+// good says that a certificate lives on for a while and has these hosts.
+func good(leaf *x509.Certificate, hosts []string, now time.Time) bool {
+	unnamed := func(host string) bool { return leaf.VerifyHostname(host) != nil }
+	return leaf.NotAfter.Sub(now) >= certLife/3 && !slices.ContainsFunc(hosts, unnamed)
+}
+
+func namesOf(leaf *x509.Certificate) []string {
+	names := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook-ca"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(caLife)}
+	return sign(template, nil, nil)
+}
+
+func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certLife)}
+	hosts = slices.Clone(hosts)
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	return sign(template, ca, caKey)
+}
+
+// sign makes a certificate with a key of its own; without a CA it signs itself.
+func sign(template, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the key of a certificate: %w", err)
+	}
+	if ca == nil {
+		ca, caKey = template, key
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(raw)
+	return cert, key, err
+}
+
+func encode(certs []*x509.Certificate, key *ecdsa.PrivateKey) (certPEM, keyPEM []byte, err error) {
+	var out bytes.Buffer
+	for _, cert := range certs {
+		err = errors.Join(err, pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+	}
+	raw, wrong := x509.MarshalPKCS8PrivateKey(key)
+	return out.Bytes(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), errors.Join(err, wrong)
+}

@@ -1,0 +1,263 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admission "k8s.io/api/admissionregistration/v1"
+
+	"slipway.io/slipway/release/failure"
+)
+
+const patience = 20 * time.Second
+
+// secrets is a Secret that several processes share.
+type secrets struct {
+	mu      sync.Mutex
+	data    map[string][]byte
+	version int
+	// lost is how many writes a competitor gets in before.
+	lost int
+}
+
+func (s *secrets) WebhookCertificate(context.Context) (map[string][]byte, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version == 0 {
+		return nil, "", nil
+	}
+	return s.data, string(rune('a' + s.version)), nil
+}
+
+func (s *secrets) PutWebhookCertificate(_ context.Context, data map[string][]byte, version string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost > 0 {
+		s.lost--
+		other, err := Renewed(Material{}, hosts, born)
+		s.data, s.version = other.data(), s.version+1
+		return errors.Join(err, failure.New(failure.Conflict, "somebody was faster"))
+	}
+	if s.version > 0 != (version != "") || s.version > 0 && version != string(rune('a'+s.version)) {
+		return failure.New(failure.Conflict, "somebody was faster")
+	}
+	s.data, s.version = data, s.version+1
+	return nil
+}
+
+// published is what an API server was told.
+type published struct {
+	mu      sync.Mutex
+	clients []admission.WebhookClientConfig
+	// fails is how often it doesn't listen.
+	fails   int
+	changed chan func()
+}
+
+func (p *published) PublishConversion(_ context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fails > 0 {
+		p.fails--
+		return 0, errors.New("the API server doesn't listen")
+	}
+	p.clients = append(p.clients, client)
+	return 0, nil
+}
+
+func (p *published) WatchConversion(ctx context.Context, changed func()) {
+	select {
+	case p.changed <- changed:
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+}
+
+func (p *published) last() (client admission.WebhookClientConfig, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.clients) == 0 {
+		return client, 0
+	}
+	return p.clients[len(p.clients)-1], len(p.clients)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func start(t *testing.T, listen string, source Source, definitions *published) *Server {
+	t.Helper()
+	address, local := AddressOf(listen)
+	require.True(t, local)
+	s := NewServer(Options{Listen: listen, Address: address, Source: source, Endpoints: []Endpoint{NewConversion(definitions)},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	require.NoError(t, s.Start(context.Background()))
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	return s
+}
+
+// post sends a request as the API server does, by what it was told.
+func post(t *testing.T, client admission.WebhookClientConfig, body string) (status int, answer string, err error) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(client.CABundle))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: patience}).Post(*client.URL, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(raw), err
+}
+
+const review = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"rollouts.kruise.io/v1alpha1","objects":[
+{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"name":"a"},"spec":{"strategy":{"canary":{"steps":[{"traffic":"5%","replicas":1}]}}}}]}}`
+
+func TestConversionIsServedAndPublished(t *testing.T) {
+	t.Parallel()
+	definitions := &published{fails: 1, changed: make(chan func(), 1)}
+	start(t, freeAddress(t), Own{Secrets: &secrets{lost: 2}, Now: time.Now}, definitions)
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond, "it is told again when it listens")
+	client, n := definitions.last()
+	require.Equal(t, 1, n)
+	status, answer, err := post(t, client, review)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Contains(t, answer, `"weight":5`)
+	status, answer, err = post(t, client, "{}")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, "the request is no ConversionReview")
+
+	(<-definitions.changed)()
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 1 }, patience, 10*time.Millisecond, "what somebody changed is written again")
+}
+
+func TestALargeRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	definitions := &published{changed: make(chan func(), 1)}
+	start(t, freeAddress(t), Own{Secrets: &secrets{}, Now: time.Now}, definitions)
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
+	client, _ := definitions.last()
+	status, _, err := post(t, client, string(bytes.Repeat([]byte(" "), 65<<20)))
+	if err == nil { // the connection may be gone before the answer is read
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	}
+}
+
+// Two servers share one certificate, and the second serves while the first still holds the address.
+func TestServersShareOneCertificate(t *testing.T) {
+	t.Parallel()
+	shared := &secrets{}
+	one, two := &published{changed: make(chan func(), 1)}, &published{changed: make(chan func(), 1)}
+	start(t, freeAddress(t), Own{Secrets: shared, Now: time.Now}, one)
+	start(t, freeAddress(t), Own{Secrets: shared, Now: time.Now}, two)
+	require.Eventually(t, func() bool { _, n := one.last(); _, m := two.last(); return n > 0 && m > 0 }, patience, 10*time.Millisecond)
+	a, _ := one.last()
+	b, _ := two.last()
+	require.Equal(t, string(a.CABundle), string(b.CABundle))
+	for _, client := range []admission.WebhookClientConfig{a, b} {
+		status, answer, err := post(t, client, review)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, answer)
+	}
+}
+
+// A certificate in the Secret that is about to expire is replaced while the server runs: the next handshake has the new one.
+func TestTheServedCertificateIsRenewed(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := time.Now().Add(-certLife * 3 / 4)
+	clock := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	definitions := &published{changed: make(chan func(), 1)}
+	server := start(t, freeAddress(t), Own{Secrets: &secrets{}, Now: clock}, definitions)
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
+	first := server.current.Load()
+	mu.Lock()
+	now = time.Now()
+	mu.Unlock()
+	(<-definitions.changed)()
+	require.Eventually(t, func() bool { return !bytes.Equal(server.current.Load().Certificate[0], first.Certificate[0]) }, patience, 10*time.Millisecond)
+	client, _ := definitions.last()
+	status, answer, err := post(t, client, review)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, answer)
+}
+
+// A certificate of the operator's own is served and published, and read again without a restart.
+func TestACertificateIsGiven(t *testing.T) {
+	t.Parallel()
+	given := Given{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
+	_, _, err := given.Read(context.Background(), nil)
+	require.ErrorContains(t, err, "--webhook-cert-file")
+	write := func() Material {
+		m, err := Renewed(Material{}, []string{"127.0.0.1"}, time.Now())
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(given.CertFile, append(bytes.Clone(m.Certificate), m.Bundle...), 0o600))
+		require.NoError(t, os.WriteFile(given.KeyFile, m.Key, 0o600))
+		return m
+	}
+	first := write()
+	definitions := &published{changed: make(chan func(), 1)}
+	start(t, freeAddress(t), given, definitions)
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
+	client, _ := definitions.last()
+	require.Contains(t, string(client.CABundle), string(first.Bundle))
+	status, answer, err := post(t, client, review)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, answer)
+
+	second := write()
+	(<-definitions.changed)()
+	require.Eventually(t, func() bool {
+		client, _ = definitions.last()
+		return strings.Contains(string(client.CABundle), string(second.Bundle))
+	}, patience, 10*time.Millisecond)
+	status, answer, err = post(t, client, review)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.NoError(t, os.WriteFile(given.KeyFile, first.Key, 0o600))
+	_, _, err = given.Read(context.Background(), nil)
+	require.ErrorContains(t, err, "are no pair")
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	service := Address{Namespace: "slipway", Service: "webhooks", Port: 8443}
+	client := service.client("/convert", []byte("ca"))
+	require.Equal(t, "webhooks", client.Service.Name)
+	require.Equal(t, "/convert", *client.Service.Path)
+	require.Equal(t, []string{"webhooks.slipway.svc"}, service.hosts())
+	require.Nil(t, client.URL)
+	require.Equal(t, "https://a.example/base/convert", *Address{URL: "https://a.example/base/"}.client("/convert", nil).URL)
+	require.Equal(t, []string{"a.example"}, Address{URL: "https://a.example:1/"}.hosts())
+	for listen, local := range map[string]bool{"127.0.0.1:9443": true, "localhost:1": true, "[::1]:9443": true, "0.0.0.0:9443": false, ":9443": false, "a": false} {
+		_, ok := AddressOf(listen)
+		require.Equal(t, local, ok, listen)
+	}
+}

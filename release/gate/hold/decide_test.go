@@ -1,0 +1,100 @@
+package hold
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/kruise/v1beta1"
+)
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(text), &out))
+	return jsonpatch.Normalise(out).(map[string]any)
+}
+
+const deployment = `{metadata: {name: web, labels: {slipway.io/gate: web}, annotations: {slipway.io/gate: why}},
+ spec: {replicas: 3, template: {metadata: {labels: {app: web}}, spec: {image: v1}}}}`
+
+// The policies on a real API server are compared with these decisions elsewhere; here is why they are as they are.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	k, ok := Of("apps", "deployments")
+	require.True(t, ok)
+	named := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}}
+	named.Name = "shop"
+	off, gone, other := named, named, named
+	off.Spec.Disabled = true
+	gone.DeletionTimestamp = &metav1.Time{}
+	other.Spec.WorkloadRef.APIVersion = "apps.kruise.io/v1alpha1"
+	free := strings.ReplaceAll(deployment, "labels: {slipway.io/gate: web}, annotations: {slipway.io/gate: why}", "labels: {team: shop}")
+	changed := func(s string) string { return strings.Replace(s, "image: v1", "image: v2", 1) }
+	for name, c := range map[string]struct {
+		reason, old, new string
+		rollouts         []v1beta1.Rollout
+		paused           any
+		held             string
+	}{
+		"Changed":   {"Another template waits.", deployment, changed(deployment), nil, true, `{"/spec/paused":null}`},
+		"Same":      {"Nothing is held that moves no pod.", deployment, strings.Replace(deployment, "replicas: 3", "replicas: 4", 1), nil, nil, ""},
+		"Hash":      {"Controllers write their hash.", deployment, strings.Replace(deployment, "app: web", "app: web, pod-template-hash: x", 1), nil, nil, ""},
+		"Finalizer": {"Whatever else stands in the template makes new pods.", deployment, strings.Replace(deployment, "labels: {app", "finalizers: [a], labels: {app", 1), nil, true, `{"/spec/paused":null}`},
+		"Empty":     {"Without pods there is nothing to hold.", deployment, strings.Replace(changed(deployment), "replicas: 3", "replicas: 0", 1), nil, nil, ""},
+		"Paused": {"An owner's pause comes back.", strings.Replace(deployment, "replicas", "paused: true, replicas", 1),
+			strings.Replace(changed(deployment), "replicas", "paused: true, replicas", 1), nil, true, `{"/spec/paused":true}`},
+		"Repaired": {"A person does as they like.", strings.Replace(deployment, "slipway.io/gate: why", "slipway.io/repair: anna", 1), changed(deployment), nil, nil, ""},
+		"Free":     {"What no Rollout names is not held.", free, changed(free), []v1beta1.Rollout{off, gone, other}, nil, ""},
+		"Named":    {"A Rollout holds before anybody has labelled.", free, changed(free), []v1beta1.Rollout{off, named}, true, `{"/spec/paused":null}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			edited := object(t, c.new)
+			after := jsonpatch.Apply(edited, k.Decide(Edit{Old: object(t, c.old), New: edited, User: "anna", Rollouts: c.rollouts}))
+			paused, _ := jsonpatch.At(after, "/spec/paused")
+			require.Equal(t, c.paused, paused, c.reason)
+			held, there := jsonpatch.At(after, jsonpatch.Annotation(gate.AnnotationHeld))
+			require.Equal(t, c.held != "", there, c.reason)
+			if there {
+				require.Equal(t, c.held, held, c.reason)
+				by, _ := jsonpatch.At(after, jsonpatch.Annotation(gate.AnnotationBy))
+				require.Equal(t, "anna", by, c.reason)
+			}
+			again := jsonpatch.Apply(after, k.Decide(Edit{Old: object(t, c.old), New: after, User: "anna", Rollouts: c.rollouts}))
+			require.Equal(t, after, again, "the API server may ask twice")
+		})
+	}
+	created := object(t, free)
+	after := jsonpatch.Apply(created, k.Decide(Edit{New: created, User: "anna", Rollouts: []v1beta1.Rollout{named}}))
+	label, _ := jsonpatch.At(after, jsonpatch.Label(gate.Label))
+	require.Equal(t, "shop", label, "a new workload is labelled")
+	_, paused := jsonpatch.At(after, "/spec/paused")
+	require.False(t, paused, "and never held")
+}
+
+// The command that is noted is the one that changes something.
+func TestDecideStatus(t *testing.T) {
+	t.Parallel()
+	old := `{status: {slipway: {seq: 7, by: bob}, canaryStatus: {currentStepState: StepPaused, nextStepIndex: 2}}}`
+	for name, c := range map[string]struct{ reason, new, by string }{
+		"Approved": {"An approval is somebody's.", `{status: {slipway: {seq: 9, by: boss}, canaryStatus: {currentStepState: StepReady, nextStepIndex: 2}}}`, "anna"},
+		"Jump":     {"So is a jump.", `{status: {canaryStatus: {currentStepState: StepPaused, nextStepIndex: 1}}}`, "anna"},
+		"Repeated": {"Who changes nothing sends nothing.", `{status: {slipway: {seq: 7, by: anna}, canaryStatus: {currentStepState: StepPaused, nextStepIndex: 2}}}`, "bob"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			edited := object(t, c.new)
+			after := jsonpatch.Apply(edited, DecideStatus(object(t, old), edited, "anna"))
+			engine, _ := jsonpatch.At(after, "/status/slipway")
+			require.Equal(t, map[string]any{"seq": int64(7), "by": c.by}, engine, c.reason)
+		})
+	}
+	never := object(t, `{status: {slipway: {by: anna}}}`)
+	require.Equal(t, object(t, `{status: {}}`), jsonpatch.Apply(never, DecideStatus(object(t, `{}`), never, "anna")), "what the engine has never written is nobody's to write")
+}

@@ -1,0 +1,98 @@
+package hold
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admission "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/kruise/v1beta1"
+)
+
+// reviewKind is the kind of what the API server sends and gets.
+const reviewKind = "AdmissionReview"
+
+// Asked is what the gate has to know beside a request.
+type Asked struct {
+	// Engine says that a user is the engine, whose edits pass.
+	Engine func(user, namespace string) bool
+	// Rollouts reads those of a namespace.
+	Rollouts func(namespace string) ([]v1beta1.Rollout, error)
+}
+
+// Review answers a request of the API server to look at a creation or an edit. What is no such request is an error, and so are Rollouts
+// that can't be read.
+func (a Asked) Review(request []byte) ([]byte, error) {
+	var review admission.AdmissionReview
+	if err := json.Unmarshal(request, &review); err != nil {
+		return nil, fmt.Errorf("the request is no %s: %w", reviewKind, err)
+	}
+	if version := admission.SchemeGroupVersion.String(); review.APIVersion != version || review.Kind != reviewKind || review.Request == nil {
+		return nil, fmt.Errorf("the request is no %s of %s with a request", reviewKind, version)
+	}
+	ops, err := a.decide(review.Request)
+	if err != nil {
+		return nil, err
+	}
+	response := &admission.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	if len(ops) > 0 {
+		if response.Patch, err = json.Marshal(ops); err != nil {
+			return nil, err
+		}
+		response.PatchType = new(admission.PatchTypeJSONPatch)
+	}
+	return json.Marshal(admission.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+}
+
+func (a Asked) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) {
+	if r.Operation != admission.Create && r.Operation != admission.Update {
+		return nil, fmt.Errorf("a request to %s is not the gate's to look at", r.Operation)
+	}
+	edited, err := read(r.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	var old *unstructured.Unstructured
+	if r.Operation == admission.Update {
+		if old, err = read(r.OldObject.Raw); err != nil {
+			return nil, err
+		}
+	}
+	if a.Engine(r.UserInfo.Username, r.Namespace) {
+		return nil, nil
+	}
+	of := r.Resource.Group + "/" + r.Resource.Resource + "/" + r.SubResource
+	if of == v1beta1.GroupVersion.Group+"/"+v1beta1.Resource.Resource+"/status" && old != nil {
+		return DecideStatus(old.Object, edited.Object, r.UserInfo.Username), nil
+	}
+	k, known := Of(r.Resource.Group, r.Resource.Resource)
+	if !known || r.SubResource != "" {
+		return nil, fmt.Errorf("%s/%s is not the gate's to look at", r.Resource.Resource, r.SubResource)
+	}
+	e := Edit{New: edited.Object, User: r.UserInfo.Username}
+	labelled := has(edited.GetLabels(), gate.Label)
+	if old != nil {
+		e.Old, labelled = old.Object, labelled || has(old.GetLabels(), gate.Label)
+	}
+	if !labelled {
+		if e.Rollouts, err = a.Rollouts(r.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	return k.Decide(e), nil
+}
+
+func read(raw []byte) (*unstructured.Unstructured, error) {
+	if len(raw) == 0 {
+		return nil, errors.New("an object is missing")
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("an object can't be read: %w", err)
+	}
+	return object, nil
+}

@@ -1,0 +1,236 @@
+package conversion
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The fields that mean the same in both versions.
+var (
+	sameOfSpec     = []string{"disabled"}
+	sameOfStrategy = []string{"paused"}
+	sameOfBody     = []string{"trafficRoutings", "failureThreshold", "patchPodTemplateMetadata", "disableGenerateCanaryService"}
+	sameOfStep     = []string{"requestHeaderModifier", "replicas", "pause"}
+)
+
+// The styles that v1alpha1 names in an annotation.
+const (
+	styleCanary    = "canary"
+	stylePartition = "partition"
+)
+
+// errNoStrategy refuses to store what would have nothing to carry out.
+var errNoStrategy = errors.New("the object has no strategy.canary, the only strategy of v1alpha1, and would be left without a strategy: " +
+	"give it steps, or edit it as v1beta1")
+
+// plainBeta converts a form by itself.
+func plainBeta(alpha form) (form, error) {
+	spec, _ := alpha.Spec.(map[string]any)
+	strategy, _ := spec["strategy"].(map[string]any)
+	canary, is := strategy["canary"].(map[string]any)
+	if !is {
+		return form{}, errNoStrategy
+	}
+	reference, _ := spec["objectRef"].(map[string]any)
+	workload := reference["workloadRef"]
+	style, err := styleOf(alpha, workload)
+	if err != nil {
+		return form{}, err
+	}
+	body := pick(canary, sameOfBody)
+	if steps, are := canary["steps"].([]any); are {
+		body["steps"] = each(steps, stepBeta)
+	}
+	if style == styleCanary {
+		body["enableExtraWorkloadForCanary"] = true
+	}
+	if routing := alpha.Annotations[annotationRouting]; routing != "" {
+		body["trafficRoutingRef"] = routing
+	}
+	out := pick(spec, sameOfSpec)
+	if workload != nil {
+		out["workloadRef"] = workload
+	}
+	whole := pick(strategy, sameOfStrategy)
+	whole["canary"] = body
+	out["strategy"] = whole
+	beta := form{Spec: out, Annotations: alpha.Annotations}.without(AnnotationAlpha, AnnotationBeta)
+	if id, _ := spec["rolloutID"].(string); id != "" && alpha.Annotations[annotationID] == "" {
+		beta = beta.with(annotationID, id)
+	}
+	return beta, nil
+}
+
+// stepBeta converts one step: a weight is also the share of the pods where those aren't given.
+func stepBeta(alpha map[string]any) map[string]any {
+	step := pick(alpha, sameOfStep)
+	if weight, is := whole(alpha["weight"]); is {
+		step["traffic"] = percent(weight)
+		if _, given := alpha["replicas"]; !given {
+			step["replicas"] = percent(weight)
+		}
+	}
+	if matches, are := alpha["matches"].([]any); are {
+		step["matches"] = matches
+	}
+	return step
+}
+
+// plainAlpha converts a form by itself. A blue-green becomes a canary with the same steps, which is how one of v1alpha1 reads it.
+func plainAlpha(beta form) form {
+	alpha := form{Spec: beta.Spec, Annotations: beta.Annotations}.without(AnnotationAlpha, AnnotationBeta)
+	spec, is := beta.Spec.(map[string]any)
+	if !is {
+		return alpha
+	}
+	out := pick(spec, sameOfSpec)
+	if workload := spec["workloadRef"]; workload != nil {
+		out["objectRef"] = map[string]any{"workloadRef": workload}
+	}
+	alpha.Spec = out
+	strategy, is := spec["strategy"].(map[string]any)
+	if !is {
+		return alpha
+	}
+	target := pick(strategy, sameOfStrategy)
+	out["strategy"] = target
+	body, name := bodyOf(strategy)
+	if body == nil {
+		return alpha
+	}
+	canary := pick(body, sameOfBody)
+	if steps, are := body["steps"].([]any); are {
+		canary["steps"] = each(steps, stepAlpha)
+	}
+	target["canary"] = canary
+	if routing := routingOf(strategy, body); routing != "" && alpha.Annotations[annotationRouting] == "" {
+		alpha = alpha.with(annotationRouting, routing)
+	}
+	return alpha.styled(name, body["enableExtraWorkloadForCanary"] == true, spec["workloadRef"])
+}
+
+// styled names the style of v1beta1 where it isn't what the annotations say already.
+func (f form) styled(strategy string, extra bool, workload any) form {
+	said, err := styleOf(f, workload)
+	switch {
+	case strategy == "blueGreen" && err == nil, err == nil && (said == styleCanary) == extra:
+		return f
+	case strategy == "blueGreen":
+		return f.without(AnnotationStyle, AnnotationStyleAlias)
+	case extra:
+		return f.with(AnnotationStyle, styleCanary)
+	}
+	return f.with(AnnotationStyle, stylePartition)
+}
+
+// stepAlpha converts one step. Matches of paths and query parameters can't be said; one that has nothing else is left out, since without a
+// condition it would be met by every request.
+func stepAlpha(beta map[string]any) map[string]any {
+	step := pick(beta, sameOfStep)
+	if text, is := beta["traffic"].(string); is {
+		if weight, is := percentNumber(text); is {
+			step["weight"] = weight
+		}
+	}
+	matches, are := beta["matches"].([]any)
+	if !are {
+		return step
+	}
+	said := []any{}
+	for _, m := range matches {
+		match, _ := m.(map[string]any)
+		only := pick(match, []string{"headers"})
+		if headers, _ := only["headers"].([]any); len(headers) > 0 || len(only) == len(match) {
+			said = append(said, only)
+		}
+	}
+	if len(said) > 0 || len(matches) == 0 {
+		step["matches"] = said
+	}
+	return step
+}
+
+// styleOf is the style that annotations of v1alpha1 say: a Deployment has an extra workload unless they say partition.
+func styleOf(alpha form, workload any) (string, error) {
+	for _, key := range []string{AnnotationStyle, AnnotationStyleAlias} {
+		switch text := strings.ToLower(alpha.Annotations[key]); text {
+		case "":
+			continue
+		case styleCanary, stylePartition:
+			if isDeployment(workload) {
+				return text, nil
+			}
+		default:
+			return "", fmt.Errorf("the annotation %s is %q: it must be canary or partition", key, alpha.Annotations[key])
+		}
+	}
+	if isDeployment(workload) {
+		return styleCanary, nil
+	}
+	return stylePartition, nil
+}
+
+func isDeployment(workload any) bool {
+	reference, _ := workload.(map[string]any)
+	version, _ := reference["apiVersion"].(string)
+	return strings.HasPrefix(version, "apps/") && reference["kind"] == "Deployment"
+}
+
+// bodyOf is the strategy that is given, and its name; nil when there is none.
+func bodyOf(strategy map[string]any) (map[string]any, string) {
+	for _, name := range []string{"canary", "blueGreen"} {
+		if body, is := strategy[name].(map[string]any); is {
+			return body, name
+		}
+	}
+	return nil, ""
+}
+
+// routingOf is the TrafficRouting that a strategy names, within or beside its body.
+func routingOf(strategy, body map[string]any) string {
+	if name, _ := body["trafficRoutingRef"].(string); name != "" {
+		return name
+	}
+	name, _ := strategy["trafficRoutingRef"].(string)
+	return name
+}
+
+// pick are these fields of an object, as far as they are there.
+func pick(from map[string]any, keys []string) map[string]any {
+	out := map[string]any{}
+	for _, key := range keys {
+		if value, there := from[key]; there {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// each converts the objects of a list; what is no object stays as it is.
+func each(list []any, convert func(map[string]any) map[string]any) []any {
+	out := make([]any, len(list))
+	for i, entry := range list {
+		out[i] = entry
+		if object, is := entry.(map[string]any); is {
+			out[i] = convert(object)
+		}
+	}
+	return out
+}
+
+// whole is a value that is a whole number of 32 bits.
+func whole(value any) (int64, bool) {
+	n, is := value.(int64)
+	return n, is && n >= math.MinInt32 && n <= math.MaxInt32
+}
+
+func percent(n int64) string { return strconv.FormatInt(n, 10) + "%" }
+
+func percentNumber(text string) (int64, bool) {
+	digits, is := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	return n, is && err == nil
+}

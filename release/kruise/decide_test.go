@@ -1,0 +1,209 @@
+package kruise
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// object is a Rollout of two steps at rest, whose workload serves the template "old".
+func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
+	r := &v1beta1.Rollout{}
+	r.Name, r.Namespace, r.UID, r.Generation = "web", "shop", "uid", 1
+	r.Finalizers = []string{v1beta1.Finalizer}
+	r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	r.Spec.Strategy.Canary = &v1beta1.CanaryStrategy{Steps: make([]v1beta1.CanaryStep, 2)}
+	r.Annotations = map[string]string{AnnotationHash: StrategyHash(r.Spec.Strategy)}
+	r.Status = Resting(r, deployment(nil), noon)
+	r.Status.Slipway.Seq = 1
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func deployment(change func(w *Workload)) *Workload {
+	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Template: "old", Revision: "r1", Size: 4, Total: 4,
+		Updated: 4, Ready: 4, Observed: 1}
+	w.Name, w.Namespace, w.Generation, w.Labels = "web", "shop", 1, map[string]string{gate.Label: "web"}
+	if change != nil {
+		change(w)
+	}
+	return w
+}
+
+func held(w *Workload) {
+	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")}, "alice", 2, 2
+}
+
+// open is a release of "new" under way.
+func open(state rollout.StepState) func(r *v1beta1.Rollout) {
+	return func(r *v1beta1.Rollout) {
+		v := rollout.View{Template: "new", Generation: 1, Gate: "gate", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, NextStepIndex: 2,
+			CurrentStepState: state, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}, Steps: make([]rollout.StepStatus, 2)}}
+		r.Status = Showing(v, r, noon)
+		r.Status.Slipway.Seq = 7
+	}
+}
+
+func claimed(template string) func(w *Workload) {
+	return func(w *Workload) {
+		w.Template, w.Claim, w.By, w.Generation, w.Observed = template, "rollout/default/shop/web@run", "bob", 5, 5
+		w.Saved = &rollout.Saved{Name: "web", Declared: "new", StableTemplate: "old"}
+	}
+}
+
+func both(changes ...func(r *v1beta1.Rollout)) func(r *v1beta1.Rollout) {
+	return func(r *v1beta1.Rollout) {
+		for _, change := range changes {
+			change(r)
+		}
+	}
+}
+
+func announced(r *v1beta1.Rollout) {
+	r.Status = Announced(r, deployment(held), "", noon)
+	r.Status.Slipway.Seq = 2
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	deleted := func(r *v1beta1.Rollout) { r.DeletionTimestamp = &metav1.Time{Time: noon} }
+	disabled := func(r *v1beta1.Rollout) { r.Spec.Disabled, r.Generation = true, 2 }
+	for _, c := range []struct {
+		reason   string
+		object   *v1beta1.Rollout
+		workload *Workload
+		now      time.Duration
+		do       Do
+		verb     rollout.Verb
+	}{
+		{"what is new gets a finalizer first: it has to be told before it goes", object(func(r *v1beta1.Rollout) { r.Finalizers = nil }), deployment(nil), 0, DoGuard, ""},
+		{"other tools compare the hash", object(func(r *v1beta1.Rollout) { r.Annotations = nil }), deployment(nil), 0, DoHash, ""},
+		{"a workload that is named is marked", object(nil), deployment(func(w *Workload) { w.Labels = nil }), 0, DoMark, ""},
+		{"what is whole and shown needs nothing", object(nil), deployment(nil), 0, DoNothing, ""},
+		{"another size is shown", object(nil), deployment(func(w *Workload) { w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2 }), 0, DoShow, ""},
+		{"a native update that nobody holds is shown, and nothing else", object(nil), deployment(func(w *Workload) { w.Template, w.Generation = "new", 2 }), 0, DoShow, ""},
+		{"a change that is held is announced", object(nil), deployment(held), 0, DoShow, ""},
+		{"until three seconds later the object may be edited", object(announced), deployment(held), 2 * time.Second, DoNothing, ""},
+		{"then it begins", object(announced), deployment(held), 3 * time.Second, DoBegin, ""},
+		{"one that its owner has paused waits for him", object(announced), deployment(func(w *Workload) {
+			held(w)
+			w.Held["/spec/paused"] = json.RawMessage("true")
+		}), time.Minute, DoShow, ""},
+		{"a template that is what it was is released from the gate", object(announced), deployment(func(w *Workload) {
+			held(w)
+			w.Template = "old"
+		}), time.Minute, DoRelease, ""},
+		{"another release on the workload is waited for", object(announced), deployment(func(w *Workload) {
+			held(w)
+			w.Claim = "task/x"
+		}), time.Minute, DoNothing, ""},
+		{"a template that had to give way begins by itself", object(announced), deployment(func(w *Workload) { w.Next = "new" }), time.Minute, DoBegin, ""},
+		{"StepReady is an approval", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.CurrentStepState = "StepReady" })),
+			deployment(claimed("new")), 0, DoCommand, rollout.VerbApprove},
+		{"another next step is a jump", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.NextStepIndex = 1 })),
+			deployment(claimed("new")), 0, DoCommand, rollout.VerbJump},
+		{"the stable template by somebody's hand is a rollback", object(open(rollout.StatePaused)), deployment(claimed("old")), 0, DoCommand, rollout.VerbRollback},
+		{"by the release's own it is none", object(open(rollout.StatePaused)), deployment(func(w *Workload) {
+			claimed("old")(w)
+			w.Saved.Homeward = "claim stable"
+		}), 0, DoShow, ""},
+		{"what is changed again before it began stops the release", object(open(rollout.StateUpgrade)), deployment(func(w *Workload) {
+			held(w)
+			w.Template = "newer"
+		}), 0, DoCommand, rollout.VerbStop},
+		{"one that has given everything back is over: its end is about to be shown", object(open(rollout.StateUpgrade)), deployment(nil), 0, DoNothing, ""},
+		{"a third template takes the place of the second", object(open(rollout.StatePaused)), deployment(claimed("newer")), 0, DoSupersede, ""},
+		{"but not in a blue-green", object(both(func(r *v1beta1.Rollout) {
+			r.Spec.Strategy = v1beta1.RolloutStrategy{BlueGreen: &v1beta1.BlueGreenStrategy{Steps: make([]v1beta1.CanaryStep, 2)}}
+			r.Annotations[AnnotationHash] = StrategyHash(r.Spec.Strategy)
+		}, open(rollout.StateUpgrade))), deployment(claimed("newer")), 0, DoNothing, ""},
+		{"a template that came back is told to the release that waits since it was another", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+			r.Status.Conditions = append(r.Status.Conditions, v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
+		})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
+		{"an edited object is told to its release", object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) { r.Generation = 2 })), deployment(claimed("new")), 0,
+			DoReplan, rollout.VerbReplan},
+		{"a disabled one lets go of its release first", object(both(open(rollout.StatePaused), disabled)), deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
+		{"then of its workload", object(disabled), deployment(nil), 0, DoLetGo, ""},
+		{"then it says so", object(disabled), deployment(func(w *Workload) { w.Labels = nil }), 0, DoShow, ""},
+		{"a deleted one the same", object(both(open(rollout.StatePaused), deleted)), deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
+		{"and then it goes", object(deleted), deployment(func(w *Workload) { w.Labels = nil }), 0, DoUnguard, ""},
+		{"also when its workload is gone", object(deleted), nil, 0, DoUnguard, ""},
+		{"a release whose workload is gone ends", object(open(rollout.StateUpgrade)), nil, 0, DoCommand, rollout.VerbDetach},
+	} {
+		next := Decide(Seen{Object: c.object, Workload: c.workload, Now: noon.Add(c.now)})
+		require.Equal(t, c.do, next.Do, "%s: %s", c.reason, next.Reason)
+		require.Equal(t, c.verb, next.Command.Verb, c.reason)
+	}
+}
+
+// Whatever is decided, the same thing seen twice is one command: several servers see it.
+func TestOneCommandHasOneKey(t *testing.T) {
+	t.Parallel()
+	approved := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.CurrentStepState = "StepReady" }))
+	first := Decide(Seen{Object: approved, Workload: deployment(claimed("new")), Now: noon})
+	again := Decide(Seen{Object: approved.DeepCopy(), Workload: deployment(claimed("new")), Now: noon.Add(time.Second)})
+	require.Equal(t, first.Key, again.Key, "two servers, or one that has forgotten")
+	approved.Status.Slipway.Seq++
+	later := Decide(Seen{Object: approved, Workload: deployment(claimed("new")), Now: noon})
+	require.NotEqual(t, first.Key, later.Key, "the answer to another state is another command")
+
+	resting := object(open(rollout.StatePaused))
+	for _, template := range []string{"old", "newer"} {
+		first = Decide(Seen{Object: resting, Workload: deployment(claimed(template)), Now: noon})
+		again = Decide(Seen{Object: resting, Now: noon, Workload: deployment(func(w *Workload) {
+			claimed(template)(w)
+			w.Generation++
+		})})
+		require.Equal(t, first.Key, again.Key, "a release on its way back writes to the workload before that shows it")
+	}
+
+	disabled := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Spec.Disabled, r.Generation = true, 2 }))
+	first = Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
+	disabled.Status.Slipway.Seq++
+	again = Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
+	require.Equal(t, first.Key, again.Key, "a release that lets go shows each of its steps")
+	disabled.Status.Conditions = append(disabled.Status.Conditions, v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True"})
+	require.NotEqual(t, first.Key, Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon}).Key, "one that is stuck tries again")
+
+	first = Decide(Seen{Object: object(announced), Workload: deployment(held), Now: noon.Add(Beginning)})
+	other := Decide(Seen{Object: object(announced), Now: noon.Add(Beginning), Workload: deployment(func(w *Workload) {
+		held(w)
+		w.Template = "newer"
+	})})
+	require.Equal(t, DoBegin, other.Do)
+	require.NotEqual(t, first.Key, other.Key, "whoever began the first release may have died before it ran, and cannot be asked about the second")
+}
+
+func TestStepPausedIsNeverShownWithoutSomebodyToWaitFor(t *testing.T) {
+	t.Parallel()
+	view := func(wait rollout.WaitKind, stalled string, ending rollout.Ending) rollout.View {
+		return rollout.View{Ending: ending, Stalled: stalled, Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
+			CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: wait}}}
+	}
+	for _, c := range []struct {
+		reason string
+		view   rollout.View
+		shown  bool
+	}{
+		{"an approval is waited for", view(rollout.WaitApproval, "", rollout.EndNone), true},
+		{"the pause of a step is waited for", view(rollout.WaitTimer, "", rollout.EndNone), true},
+		{"somebody else's edit is looked at", view(rollout.WaitPods, "", rollout.EndNone), false},
+		{"it waits for somebody to decide about an edit", view(rollout.WaitDrift, "edited", rollout.EndNone), false},
+		{"it is on its way back", view(rollout.WaitPods, "", rollout.EndRollback), false},
+		{"it is finishing", view(rollout.WaitPods, "", rollout.EndSuccess), false},
+	} {
+		require.Equal(t, c.shown, Showing(c.view, object(nil), noon).CurrentStepState == string(rollout.StatePaused), c.reason)
+	}
+}

@@ -1,0 +1,118 @@
+// Package definition completes the definition of Rollouts with the rules that the API server judges each object by, written in CEL, so that
+// a wrong Rollout is refused though no server of ours runs. Refused is what Kruise Rollouts refuses, nothing else: files that work there go
+// on working. What one object alone doesn't tell is judged by the policies of release/kruise/admission.
+package definition
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/release/kruise/v1alpha1"
+	"slipway.io/slipway/release/kruise/v1beta1"
+)
+
+//go:generate controller-gen object paths=../v1beta1 paths=../v1alpha1
+//go:generate controller-gen crd paths=../v1beta1 paths=../v1alpha1 output:crd:dir=../../../deploy/crds
+//go:generate go run ./generate ../../../deploy/crds/rollouts.kruise.io_rollouts.yaml
+
+// LabelManagedBy has the value ManagedBySlipway on definitions of other groups that Slipway brought. One without it is another product's.
+const (
+	LabelManagedBy   = "app.kubernetes.io/managed-by"
+	ManagedBySlipway = "slipway"
+)
+
+// Name is the name of the definition.
+var Name = v1beta1.Resource.Resource + "." + v1beta1.GroupVersion.Group
+
+// rule is one rule of a schema. The field that is wrong is named by its path from there, "" for the schema's own.
+type rule struct {
+	expression, message, field string
+}
+
+// labels say to whom the definition belongs: one of the same name that another product brought stays as it is.
+var labels = map[string]any{LabelManagedBy: ManagedBySlipway}
+
+// Complete adds the rules to the definition that controller-gen has written.
+func Complete(text []byte) ([]byte, error) {
+	var crd map[string]any
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		return nil, err
+	}
+	metadata, _ := crd["metadata"].(map[string]any)
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	if metadata == nil || len(versions) == 0 {
+		return nil, fmt.Errorf("the definition has no metadata or no versions: generate it first")
+	}
+	metadata["labels"] = labels
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if err := completeVersion(version); err != nil {
+			return nil, fmt.Errorf("version %v: %w", version["name"], err)
+		}
+	}
+	body, err := yaml.Marshal(crd)
+	return append([]byte("---\n"), body...), err
+}
+
+func completeVersion(version map[string]any) error {
+	rules, strategies := rulesBeta, []string{"canary", "blueGreen"}
+	if version["name"] == v1alpha1.GroupVersion.Version {
+		rules, strategies = rulesAlpha, []string{"canary"}
+	}
+	holder, _ := version["schema"].(map[string]any)
+	root, _ := holder["openAPIV3Schema"].(map[string]any)
+	for _, strategy := range strategies {
+		duration, err := at(root, "spec.strategy."+strategy+".steps.[].pause.duration")
+		if err != nil {
+			return err
+		}
+		completeDuration(duration)
+	}
+	for path, all := range rules() {
+		schema, err := at(root, path)
+		if err != nil {
+			return err
+		}
+		var validations []any
+		for _, r := range all {
+			validation := map[string]any{"rule": r.expression, "message": r.message}
+			if r.field != "" {
+				validation["fieldPath"] = "." + r.field
+			}
+			validations = append(validations, validation)
+		}
+		schema["x-kubernetes-validations"] = validations
+	}
+	return nil
+}
+
+// at is the schema at a path from the root: names of fields, and [] for the items of a list.
+func at(schema map[string]any, path string) (map[string]any, error) {
+	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
+		var next any
+		if name == "[]" {
+			next = schema["items"]
+		} else if fields, is := schema["properties"].(map[string]any); is {
+			next = fields[name]
+		}
+		found, is := next.(map[string]any)
+		if !is {
+			return nil, fmt.Errorf("the schema has no %s of %s", name, path)
+		}
+		schema = found
+	}
+	return schema, nil
+}
+
+// completeDuration allows whole numbers of 32 bits and {}, which the API specification prints for an absent duration. A schema can't name
+// two types, and rules don't see a field without one; but each of these limits concerns values of one type only.
+func completeDuration(schema map[string]any) {
+	schema["minimum"], schema["maximum"], schema["multipleOf"] = -1<<31, 1<<31-1, 1
+	schema["maxProperties"] = 0
+	schema["pattern"] = "must be a number of seconds, without quotes$^"
+	schema["minItems"], schema["maxItems"] = 1, 0
+	schema["not"] = map[string]any{"enum": []any{true, false}}
+}

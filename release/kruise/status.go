@@ -1,0 +1,234 @@
+// Package kruise is what a Rollout object of rollouts.kruise.io says and shows: its status, computed from the release that it has asked for or
+// from the workload at rest, and the commands that clients give by changing it. It decides; it touches nothing.
+package kruise
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout"
+)
+
+// AnnotationHash holds a Rollout's StrategyHash, where other tools look for it.
+const AnnotationHash = "rollouts.kruise.io/hash"
+
+// StrategyHash is the hash of a strategy without its pause and its failureThreshold, in the alphabet of Kubernetes' revision hashes.
+func StrategyHash(s v1beta1.RolloutStrategy) string {
+	s.Paused = false
+	if s.Canary != nil {
+		c := *s.Canary
+		c.FailureThreshold, s.Canary = nil, &c
+	}
+	if s.BlueGreen != nil {
+		b := *s.BlueGreen
+		b.FailureThreshold, s.BlueGreen = nil, &b
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return "" // plain data: it always marshals
+	}
+	sum := sha256.Sum256(raw)
+	return rand.SafeEncodeString(hex.EncodeToString(sum[:]))
+}
+
+// Showing is the status of an object whose release is as the view says.
+func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.RolloutStatus {
+	was := object.Status
+	s := v.Status
+	common := commonOf(was)
+	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
+	common.ObservedRolloutID = s.RolloutID
+	common.RolloutHash = StrategyHash(object.Spec.Strategy)
+	common.StableRevision = s.StableRevision
+	common.PodTemplateHash = s.PodTemplateHash
+	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
+	common.CurrentStepState = stepState(v)
+	common.FinalisingStep = s.FinalisingStep
+	common.Message = s.Reason
+	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
+	common.LastUpdateTime = &at
+	numbers := numbers{revision: s.CanaryRevision, replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
+	end := ended(v)
+	switch {
+	case end && s.Phase == rollout.PhaseHealthy: // what was new serves everywhere: it is what comes next stands beside
+		common.StableRevision = numbers.revision
+		common.CurrentStepIndex, common.NextStepIndex = int32(len(s.Steps)), -1
+	case end:
+		common.NextStepIndex = -1
+	}
+	if common.ObservedRolloutID == "" {
+		common.ObservedRolloutID = numbers.revision
+	}
+	status := v1beta1.RolloutStatus{ObservedGeneration: max(v.Generation, was.ObservedGeneration), Message: s.Reason, Phase: phase(v, object)}
+	fill(&status, object, common, numbers)
+	status.Conditions = conditions(v, object, now)
+	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex, Gate: v.Gate,
+		Release: s.Record, Template: v.Template, RolledBack: v.RolledBack, Open: !end,
+		PausedByObject: s.Paused && object.Spec.Strategy.Paused}
+	if was.Slipway != nil {
+		status.Slipway.Seq = was.Slipway.Seq
+	}
+	return status
+}
+
+// numbers are what the two styles tell under names of their own.
+type numbers struct {
+	revision        string
+	replicas, ready int32
+}
+
+// fill sets the part of the style that the object's strategy has; the other is absent.
+func fill(status *v1beta1.RolloutStatus, object *v1beta1.Rollout, common v1beta1.CommonStatus, n numbers) {
+	status.CurrentStepIndex, status.CurrentStepState = common.CurrentStepIndex, common.CurrentStepState
+	if object.Spec.Strategy.BlueGreen != nil {
+		status.BlueGreenStatus = &v1beta1.BlueGreenStatus{CommonStatus: common, UpdatedRevision: n.revision, UpdatedReplicas: n.replicas,
+			UpdatedReadyReplicas: n.ready}
+		return
+	}
+	status.CanaryStatus = &v1beta1.CanaryStatus{CommonStatus: common, CanaryRevision: n.revision, CanaryReplicas: n.replicas,
+		CanaryReadyReplicas: n.ready}
+}
+
+// commonOf is what both styles tell, in whichever part the status has it.
+func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
+	switch {
+	case s.BlueGreenStatus != nil:
+		return s.BlueGreenStatus.CommonStatus
+	case s.CanaryStatus != nil:
+		return s.CanaryStatus.CommonStatus
+	}
+	return v1beta1.CommonStatus{}
+}
+
+// ended says that nothing is left to be done.
+func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
+
+// stepState is the state of the current step. StepPaused is shown only where somebody, or the time, is waited for: not for a step that is being
+// looked at again, that has failed, or that is left on the way back.
+func stepState(v rollout.View) string {
+	s := v.Status
+	switch {
+	case ended(v) && s.Phase != rollout.PhaseFailed, v.Ending == rollout.EndSuccess, v.Ending == rollout.EndNew:
+		return string(rollout.StateCompleted)
+	case v.Ending != rollout.EndNone:
+		return string(rollout.StateUpgrade)
+	case s.CurrentStepState != rollout.StatePaused, s.Paused && v.Stalled == "", waitsAtStep(s):
+		return string(s.CurrentStepState)
+	}
+	return string(rollout.StateUpgrade)
+}
+
+func waitsAtStep(s rollout.Status) bool {
+	return s.WaitingFor != nil && (s.WaitingFor.Kind == rollout.WaitApproval || s.WaitingFor.Kind == rollout.WaitTimer)
+}
+
+// phase is where the object stands as a whole.
+func phase(v rollout.View, object *v1beta1.Rollout) v1beta1.RolloutPhase {
+	switch {
+	case object.DeletionTimestamp != nil:
+		return v1beta1.PhaseTerminating
+	case ended(v) && v.Status.Phase == rollout.PhaseFailed:
+		return v1beta1.PhaseProgressing
+	case ended(v) && object.Spec.Disabled:
+		return v1beta1.PhaseDisabled
+	case ended(v):
+		return v1beta1.PhaseHealthy
+	case object.Spec.Disabled:
+		return v1beta1.PhaseDisabling
+	}
+	return v1beta1.PhaseProgressing
+}
+
+// conditions are those of the object, each with the time since when it has been so.
+func conditions(v rollout.View, object *v1beta1.Rollout, now time.Time) []v1beta1.Condition {
+	var list []v1beta1.Condition
+	set := func(kind string, is bool, reason, message string) {
+		list = append(list, condition(object.Status.Conditions, now, v1beta1.Condition{Type: kind, Status: statusOf(is), Reason: reason,
+			Message: message}))
+	}
+	s, end := v.Status, ended(v)
+	set(v1beta1.ConditionProgressing, !end || s.Phase == rollout.PhaseFailed, progressingReason(v), s.Reason)
+	switch {
+	case end && s.Phase == rollout.PhaseHealthy:
+		set(v1beta1.ConditionSucceeded, true, "", s.Reason)
+	case end && (s.Phase == rollout.PhaseRolledBack || s.Phase == rollout.PhaseCancelled):
+		set(v1beta1.ConditionSucceeded, false, "", s.Reason)
+	}
+	if object.DeletionTimestamp != nil {
+		reason := v1beta1.ReasonInTerminating
+		if end {
+			reason = v1beta1.ReasonCompleted
+		}
+		set(v1beta1.ConditionTerminating, true, reason, s.Reason)
+	}
+	if v.Stalled != "" {
+		set(v1beta1.ConditionStalled, true, stalledReason(v), v.Stalled)
+	}
+	return list
+}
+
+// The reasons of ConditionStalled.
+const (
+	reasonFailed = "Failed"
+	reasonDrift  = "Drift"
+	// reasonRedeclared: the workload declares another version than the one that is released.
+	reasonRedeclared = "Redeclared"
+)
+
+func stalledReason(v rollout.View) string {
+	if v.Redeclared {
+		return reasonRedeclared
+	}
+	if v.Status.WaitingFor != nil && v.Status.WaitingFor.Kind == rollout.WaitDrift {
+		return reasonDrift
+	}
+	return reasonFailed
+}
+
+func progressingReason(v rollout.View) string {
+	switch {
+	case ended(v) && v.Status.Phase != rollout.PhaseFailed:
+		return v1beta1.ReasonCompleted
+	case v.Ending == rollout.EndSuccess, v.Ending == rollout.EndNew, v.Ending == rollout.EndDetached:
+		return v1beta1.ReasonFinalising
+	case v.Superseding:
+		return v1beta1.ReasonInRolling
+	case v.Ending != rollout.EndNone:
+		return v1beta1.ReasonCancelling
+	case v.Status.Paused:
+		return v1beta1.ReasonPaused
+	}
+	return v1beta1.ReasonInRolling
+}
+
+func statusOf(is bool) string {
+	if is {
+		return string(corev1.ConditionTrue)
+	}
+	return string(corev1.ConditionFalse)
+}
+
+// condition keeps the times of a condition that was so before.
+func condition(before []v1beta1.Condition, now time.Time, c v1beta1.Condition) v1beta1.Condition {
+	at := metav1.NewTime(now.Truncate(time.Second))
+	c.LastUpdateTime, c.LastTransitionTime = at, at
+	i := slices.IndexFunc(before, func(b v1beta1.Condition) bool { return b.Type == c.Type })
+	if i < 0 {
+		return c
+	}
+	if was := before[i]; was.Status == c.Status && was.Reason == c.Reason {
+		c.LastTransitionTime = was.LastTransitionTime
+		if was.Message == c.Message {
+			c.LastUpdateTime = was.LastUpdateTime
+		}
+	}
+	return c
+}

@@ -1,0 +1,154 @@
+package kruise
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/dump"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// KeyRolloutID is the label, or the annotation, of a workload that numbers its releases for whoever makes them.
+const KeyRolloutID = "rollouts.kruise.io/rollout-id"
+
+// Workload is what of a workload a Rollout that names it needs to know. It is an object of its own, so that a watch can keep it in the
+// object's stead.
+type Workload struct {
+	metav1.PartialObjectMetadata
+	Ref catalog.WorkloadRef
+	// Template is the digest of the live pod template, Next that of the one kept beside it (rollout.AnnotationNext), "" without one; Images
+	// are the live template's.
+	Template, Next string
+	Images         map[string]string
+	// Held are the fields that hold a change of template; HeldProblem says why they could not be read. By is who changed it last.
+	Held        gate.Held
+	HeldProblem string
+	By          string
+	// Claim is the claim of the release that works on it, Saved what that has saved.
+	Claim string
+	Saved *rollout.Saved
+	// Observed is the generation that its controller has seen. Size is how many pods it is to have; the others are its status's numbers.
+	Observed                    int64
+	Size, Total, Updated, Ready int32
+	// Revision is the newest revision: of a Deployment the hash that its controller gives the live template, else status.updateRevision.
+	Revision  string
+	RolloutID string
+}
+
+// ReadWorkload reads a workload of any kind that can be released.
+func ReadWorkload(o *unstructured.Unstructured) *Workload {
+	annotations := o.GetAnnotations()
+	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()},
+		By: annotations[gate.AnnotationBy], Claim: annotations[workloadops.AnnotationClaimedBy]}
+	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		Generation: o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
+	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	w.Template, w.Images = pods.Digest(template), imagesOf(template)
+	var next map[string]any
+	if json.Unmarshal([]byte(annotations[rollout.AnnotationNext]), &next) == nil && next != nil {
+		w.Next = pods.Digest(next)
+	}
+	held, err := gate.ParseHeld(annotations)
+	if w.Held = held; err != nil {
+		w.HeldProblem = err.Error()
+	}
+	if text := annotations[rollout.AnnotationSaved]; text != "" && o.GetLabels()[workloadops.LabelRollout] != "" {
+		w.Saved, _ = rollout.ParseSaved(text) // one that cannot be read is the release's matter
+	}
+	w.numbers(o)
+	w.RolloutID = o.GetLabels()[KeyRolloutID]
+	if w.RolloutID == "" {
+		w.RolloutID = annotations[KeyRolloutID]
+	}
+	if w.Ref.Kind == catalog.Deployment {
+		w.Revision = deploymentHash(o, template)
+	} else {
+		w.Revision, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
+	}
+	return w
+}
+
+func (w *Workload) numbers(o *unstructured.Unstructured) {
+	number := func(path ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(o.Object, path...)
+		return n
+	}
+	w.Observed = number("status", "observedGeneration")
+	if w.Ref.Kind == catalog.DaemonSet {
+		w.Size, w.Total = int32(number("status", "desiredNumberScheduled")), int32(number("status", "currentNumberScheduled"))
+		w.Updated, w.Ready = int32(number("status", "updatedNumberScheduled")), int32(number("status", "numberReady"))
+		return
+	}
+	w.Size = 1
+	if n, there, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); there {
+		w.Size = int32(n)
+	}
+	w.Total, w.Updated = int32(number("status", "replicas")), int32(number("status", "updatedReplicas"))
+	w.Ready = int32(number("status", "readyReplicas"))
+}
+
+// UpdatedReady is how many pods of the newest template are ready, as far as the workload itself tells: all that are ready when no others are
+// there.
+func (w *Workload) UpdatedReady() int32 {
+	return max(w.Ready-max(w.Total-w.Updated, 0), 0)
+}
+
+func imagesOf(template map[string]any) map[string]string {
+	images := map[string]string{}
+	spec, _ := template["spec"].(map[string]any)
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := spec[list].([]any)
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			name, _ := container["name"].(string)
+			images[name], _ = container["image"].(string)
+		}
+	}
+	return images
+}
+
+// deploymentHash is the label pod-template-hash that a Deployment's controller gives the pods of a template: FNV-1a of its Go form, then of the
+// collision count. (ComputeHash in https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/controller_utils.go)
+func deploymentHash(o *unstructured.Unstructured, template map[string]any) string {
+	var typed corev1.PodTemplateSpec
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed) != nil {
+		return ""
+	}
+	sum := fnv.New32a()
+	_, _ = fmt.Fprintf(sum, "%v", dump.ForHash(typed))
+	if n, there, _ := unstructured.NestedInt64(o.Object, "status", "collisionCount"); there {
+		count := make([]byte, 8)
+		binary.LittleEndian.PutUint32(count, uint32(n))
+		_, _ = sum.Write(count)
+	}
+	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
+}
+
+// KindOf names a kind past its versions: "apps/Deployment".
+func KindOf(apiVersion, kind string) string {
+	return pods.Key(catalog.WorkloadRef{APIVersion: apiVersion, Kind: kind})
+}
+
+// Names says whether an object names a workload of its namespace.
+func Names(r *v1beta1.Rollout, w *Workload) bool {
+	ref := r.Spec.WorkloadRef
+	return ref.Name == w.Name && KindOf(ref.APIVersion, ref.Kind) == KindOf(w.Ref.APIVersion, w.Ref.Kind)
+}
+
+// Marked says whether a workload carries the mark of an object.
+func Marked(r *v1beta1.Rollout, w *Workload) bool {
+	return w.Labels[gate.Label] == gate.LabelValue(r.Name)
+}

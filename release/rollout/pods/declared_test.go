@@ -1,0 +1,58 @@
+package pods
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
+)
+
+func TestOpenedIsTheWorkloadAsItsOwnerHasIt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, path, now, held, value, want string }{
+		{"a pause that was not there goes", "/spec/paused", `true`, "/spec/paused", `null`, `null`},
+		{"an owner's own pause stays", "/spec/paused", `true`, "/spec/paused", `true`, `true`},
+		{"a partition within the strategy is what it was", "/spec/updateStrategy", `{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
+			"/spec/updateStrategy/rollingUpdate/partition", `0`, `{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`},
+		{"one that was not there goes, and what stands beside it stays", "/spec/updateStrategy", `{"rollingUpdate":{"partition":2147483647,"maxUnavailable":2}}`,
+			"/spec/updateStrategy/rollingUpdate/partition", `null`, `{"rollingUpdate":{"maxUnavailable":2}}`},
+		{"nor does the object around it stay, which nobody had", "/spec/updateStrategy", `{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
+			"/spec/updateStrategy/rollingUpdate/partition", `null`, `{"type":"RollingUpdate"}`},
+		{"a share stays a text", "/spec/updateStrategy", `{"partition":"100%"}`, "/spec/updateStrategy/partition", `"20%"`, `{"partition":"20%"}`},
+		{"a type is what it was", "/spec/updateStrategy", `{"type":"OnDelete","rollingUpdate":{"maxUnavailable":1}}`, "/spec/updateStrategy/type",
+			`"RollingUpdate"`, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1}}`},
+	} {
+		seen := Observed{Held: gate.Held{c.held: json.RawMessage(c.value)}}
+		seen.Settings = map[string]json.RawMessage{c.path: json.RawMessage(c.now)}
+		require.JSONEq(t, c.want, string(opened(seen).Settings[c.path]), c.reason)
+		require.JSONEq(t, c.now, string(seen.Settings[c.path]), "what was seen stays as it is")
+	}
+}
+
+// A template that is changed in the middle of a native update: that is finished first, since a release begins from one version.
+func TestAHeldChangeInMidUpdateHasThatFinishedFirst(t *testing.T) {
+	t.Parallel()
+	seen := Observed{Held: gate.Held{"/spec/paused": json.RawMessage("null")}, Template: "third", Declared: "third", Revisions: []Revision{
+		{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 3, Total: 3, Ready: 3},
+		{Name: "r2", Hash: "r2", Number: 2, Template: "second", Counted: true, Asked: 2, Total: 2, Ready: 1}}}
+	seen.Settings, seen.Replicas, seen.Total = map[string]json.RawMessage{"/spec/paused": json.RawMessage("true")}, 5, 5
+	req := rollout.BeginRequest{Subject: rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60}, Unsettled: rollout.UnsettledTell}
+	require.NotEmpty(t, Begin(deploymentPartition{}, req, seen).Begun.Unsettled, "it is told first: nothing is written")
+	req.Unsettled = rollout.UnsettledWait
+	d := Begin(deploymentPartition{}, req, seen)
+	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, "r2", d.Write.Template.Revision, "the newest that has pods")
+	require.Equal(t, rollout.AnnotationNext, d.Write.KeepTemplate, "what is declared is not lost")
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings, "its own controller may go on")
+
+	seen.Template, seen.Next, seen.Held, seen.Settings = "second", "third", nil, map[string]json.RawMessage{}
+	require.Equal(t, workloadops.ActWait, Begin(deploymentPartition{}, req, seen).Action, "until that is done it is waited for")
+	seen.Revisions[0].Total, seen.Revisions[0].Asked, seen.Revisions[1].Total, seen.Revisions[1].Ready, seen.Total = 0, 0, 5, 5, 5
+	begun := Begin(deploymentPartition{}, req, seen)
+	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
+	require.Contains(t, begun.Write.Annotations[rollout.AnnotationSaved], `"stable":"r2"`, "the release begins from there")
+}

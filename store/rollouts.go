@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/v1beta1"
+)
+
+// RolloutObject is how errors name a Rollout object.
+func RolloutObject(namespace, name string) string { return "Rollout " + namespace + "/" + name }
+
+// GetRollout reads a Rollout object.
+func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta1.Rollout, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := s.rollouts.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, failed(err, RolloutObject(namespace, name))
+	}
+	return ReadRollout(found)
+}
+
+// RolloutsIn reads the Rollouts of a namespace, those that can be read.
+func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rollout, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := s.rollouts.Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, failed(err, "the Rollouts of namespace "+namespace)
+	}
+	var out []v1beta1.Rollout
+	for i := range found.Items {
+		if r, err := ReadRollout(&found.Items[i]); err == nil {
+			out = append(out, *r)
+		}
+	}
+	return out, nil
+}
+
+// ReadRollout reads a Rollout as the API server has it.
+func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
+	raw, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	var r v1beta1.Rollout
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, failure.New(failure.Refused, "%s cannot be read: %v", RolloutObject(object.GetNamespace(), object.GetName()), err)
+	}
+	return &r, nil
+}
+
+// SetRolloutStatus replaces the status of a Rollout as it was read; one that was changed since is a Conflict. It is a state of its own, by its
+// number.
+func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
+	engine := v1beta1.EngineStatus{}
+	if status.Slipway != nil {
+		engine = *status.Slipway
+	}
+	if was := read.Status.Slipway; was != nil {
+		engine.Seq = was.Seq
+	}
+	engine.Seq++
+	status.Slipway = &engine
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.Kind))
+	object.SetName(read.Name)
+	object.SetResourceVersion(read.ResourceVersion)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err = s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	return failed(err, RolloutObject(read.Namespace, read.Name))
+}
+
+// GuardRollout puts the finalizer on a Rollout as it was read, and names the engine that looks after it; without an engine it takes the
+// finalizer off.
+func (s *Store) GuardRollout(ctx context.Context, read *v1beta1.Rollout, engine string) error {
+	metadata := map[string]any{"resourceVersion": read.ResourceVersion,
+		"finalizers": guard(read.Finalizers, v1beta1.Finalizer, engine != "")}
+	if engine != "" {
+		metadata["annotations"] = map[string]any{kruise.KeyEngine: engine}
+	}
+	return s.patchRollout(ctx, read, metadata)
+}
+
+// AnnotateRollout writes one annotation of a Rollout as it was read.
+func (s *Store) AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key, value string) error {
+	return s.patchRollout(ctx, read, map[string]any{"resourceVersion": read.ResourceVersion, "annotations": map[string]any{key: value}})
+}
+
+func (s *Store) patchRollout(ctx context.Context, read *v1beta1.Rollout, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err = s.rollouts.Namespace(read.Namespace).Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return failed(err, RolloutObject(read.Namespace, read.Name))
+}
+
+// NamespaceLabels are the labels of a namespace; none of one that is not there.
+func (s *Store) NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := s.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed(err, "namespace "+namespace)
+	}
+	return found.Labels, nil
+}

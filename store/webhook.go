@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise/definition"
+	rolloutalpha "slipway.io/slipway/release/kruise/v1alpha1"
+	"slipway.io/slipway/release/kruise/v1beta1"
+)
+
+// webhookSecret holds the certificate of the engine's webhooks.
+const webhookSecret = "slipway-webhook"
+
+// WebhookCertificate is what the Secret of the engine's webhooks holds, and its version; both are empty when it isn't there.
+func (s *Store) WebhookCertificate(ctx context.Context) (data map[string][]byte, version string, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := s.core.Secrets(s.namespace).Get(ctx, webhookSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", failed(err, s.webhookObject())
+	}
+	return found.Data, found.ResourceVersion, nil
+}
+
+// PutWebhookCertificate makes that Secret, or replaces this version of it; a change since is a Conflict.
+func (s *Store) PutWebhookCertificate(ctx context.Context, data map[string][]byte, version string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	secrets := s.core.Secrets(s.namespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: webhookSecret, ResourceVersion: version}, Type: corev1.SecretTypeTLS, Data: data}
+	var err error
+	if version == "" {
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	return failed(err, s.webhookObject())
+}
+
+func (s *Store) webhookObject() string { return "Secret " + s.namespace + "/" + webhookSecret }
+
+// fieldManagerConversion owns what of the definition depends on where servers run.
+const fieldManagerConversion = "slipway-webhook"
+
+// conversionElsewhere is how often to ask whether another server still converts.
+const conversionElsewhere = 30 * time.Second
+
+// PublishConversion writes into the definition of Rollouts who converts them, and has v1alpha1 served. A server elsewhere that converts is
+// left in place, whichever engine's it is: all do the same. It is to be called again after the time that it returns.
+func (s *Store) PublishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error) {
+	err = failure.UntilNoConflict("definition "+definition.Name, func() error {
+		again, err = s.publishConversion(ctx, client)
+		return err
+	})
+	return again, err
+}
+
+func (s *Store) publishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error) {
+	object := "definition " + definition.Name
+	call, cancel := bounded(ctx)
+	defer cancel()
+	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
+	if err != nil {
+		return 0, failed(err, object)
+	}
+	if crd.Labels[labelManagedBy] != managedBySlipway {
+		return conversionElsewhere, nil // another product's, which converts by itself
+	}
+	wanted := conversionBy(client)
+	known := equality.Semantic.DeepEqual(crd.Spec.Conversion, wanted)
+	if known && servesAlpha(crd) {
+		return 0, nil
+	}
+	if !known && servesAlpha(crd) && isConverted(crd) {
+		if works, err := s.converts(call); works || err != nil {
+			return conversionElsewhere, err
+		}
+	}
+	crd.Spec.Conversion = wanted
+	serveAlpha(crd)
+	_, err = s.crds.CustomResourceDefinitions().Update(call, crd, metav1.UpdateOptions{FieldManager: fieldManagerConversion})
+	return 0, failed(err, object)
+}
+
+// conversionBy is the conversion by a webhook as the API server stores it.
+func conversionBy(client admission.WebhookClientConfig) *apiextensionsv1.CustomResourceConversion {
+	config := &apiextensionsv1.WebhookClientConfig{URL: client.URL, CABundle: client.CABundle}
+	if service := client.Service; service != nil {
+		config.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Path: service.Path, Port: service.Port}
+	}
+	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: config, ConversionReviewVersions: []string{"v1"}}}
+}
+
+func isConverted(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
+}
+
+func servesAlpha(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, version := range crd.Spec.Versions {
+		if version.Name == rolloutalpha.GroupVersion.Version {
+			return version.Served
+		}
+	}
+	return true // there is nothing to serve
+}
+
+func serveAlpha(crd *apiextensionsv1.CustomResourceDefinition) {
+	for i := range crd.Spec.Versions {
+		if crd.Spec.Versions[i].Name == rolloutalpha.GroupVersion.Version {
+			crd.Spec.Versions[i].Served = true
+		}
+	}
+}
+
+// converts asks the API server whether conversion works: it takes an object of v1alpha1, without keeping it.
+func (s *Store) converts(ctx context.Context) (bool, error) {
+	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(), "kind": v1beta1.Kind,
+		"metadata": map[string]any{"generateName": "slipway-conversion-probe-"},
+		"spec": map[string]any{
+			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}},
+			"strategy":  map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": int64(1)}}}}}}}
+	_, err := s.untyped.Resource(rolloutalpha.Resource).Namespace(s.namespace).Create(ctx, probe,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError {
+		return false, nil
+	}
+	return err == nil, failed(err, "a Rollout of v1alpha1 that tries the conversion")
+}
+
+// WatchConversion calls changed whenever the definition of Rollouts has changed, until the context ends.
+func (s *Store) WatchConversion(ctx context.Context, changed func()) {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = only
+				return s.crds.CustomResourceDefinitions().List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = only
+				return s.crds.CustomResourceDefinitions().Watch(ctx, o)
+			},
+		},
+		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() },
+			DeleteFunc: func(any) { changed() }},
+	})
+	informer.RunWithContext(ctx)
+}

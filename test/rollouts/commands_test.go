@@ -1,0 +1,54 @@
+package rollouts_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"slipway.io/slipway/release/kruise/v1alpha1"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/test/harness"
+)
+
+// A command in the status is taken in both versions, with the name of its sender, and anything else is refused in both.
+func TestCommandsInBothVersions(t *testing.T) {
+	c := newCluster(t)
+	c.converting(t)
+	c.InstallGuard(t).Over(t, c.namespace)
+	patch := func(user string, resource schema.GroupVersionResource, name, body string) (*unstructured.Unstructured, error) {
+		client, err := dynamic.NewForConfig(c.As(user))
+		require.NoError(t, err)
+		return client.Resource(resource).Namespace(c.namespace).Patch(testContext(t), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+	}
+	for _, example := range []string{exampleCanary, exampleAlpha} {
+		objects := c.beta()
+		if example == exampleAlpha {
+			objects = c.alpha()
+		}
+		u := c.parseOwn(t, strings.Replace(example, "  name: rollouts-demo\n", "", 1)) // a workload has one Rollout
+		made, err := objects.Create(testContext(t), u, metav1.CreateOptions{})
+		require.NoError(t, err)
+		for _, resource := range []schema.GroupVersionResource{v1beta1.Resource, v1alpha1.Resource} {
+			_, err := patch(harness.EngineUser, resource, made.GetName(), `{"status":{"phase":"Progressing","currentStepIndex":1,"currentStepState":"StepPaused","message":"waits",
+				"slipway":{"seq":7,"stepState":"StepPaused","nextStepIndex":2,"by":null},
+				"canaryStatus":{"currentStepIndex":1,"nextStepIndex":2,"currentStepState":"StepPaused","podTemplateHash":"h","canaryReplicas":1,"canaryReadyReplicas":1}}}`)
+			require.NoError(t, err, resource.Version)
+			require.Eventually(t, func() bool {
+				_, err := patch("anna", resource, made.GetName(), `{"status":{"message":"hers"}}`)
+				return err != nil
+			}, harness.Patience, harness.Tick, "the policy is not in force")
+			o, err := patch("anna", resource, made.GetName(), `{"status":{"slipway":{"by":"the boss"},"canaryStatus":{"currentStepState":"StepReady"}}}`)
+			require.NoError(t, err, resource.Version)
+			by, _, _ := unstructured.NestedString(o.Object, "status", "slipway", "by")
+			require.Equal(t, "anna", by, resource.Version)
+			_, err = patch("anna", resource, made.GetName(), `{"status":{"canaryStatus":{"canaryReplicas":9}}}`)
+			require.ErrorContains(t, err, "only Slipway writes canaryStatus.canaryReplicas", resource.Version)
+		}
+	}
+}

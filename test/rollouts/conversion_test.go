@@ -1,0 +1,259 @@
+package rollouts_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+)
+
+// The examples of the API specification for v1alpha1.
+const (
+	exampleAlpha = headAlpha + `
+metadata:
+  name: rollouts-demo
+  namespace: defaults
+  annotations:
+    rollouts.kruise.io/rolling-style: partition
+spec:
+  objectRef:
+    workloadRef:
+      apiVersion: apps/v1
+      kind: Deployment
+      name: echoserver
+  strategy:
+    canary:
+      steps:
+      - weight: 5
+        pause: {}
+        replicas: 1
+      - replicas: 50%
+        pause:
+          duration: 7200
+      - replicas: 100%
+      trafficRoutings:
+      - service: echoserver
+        ingress:
+          name: echoserver
+        gracePeriodSeconds: 10
+`
+	exampleAlphaRef = headAlpha + `
+metadata:
+  name: rollout-b
+  annotations:
+    rollouts.kruise.io/trafficrouting: mse-traffic
+spec:
+  objectRef:
+    workloadRef:
+      apiVersion: apps/v1
+      kind: Deployment
+      name: spring-cloud-b
+  strategy:
+    canary:
+      steps:
+        - pause: {}
+          replicas: 1
+      patchPodTemplateMetadata:
+        labels:
+          opensergo.io/canary-gray: gray
+`
+	exampleAlphaWeights = headAlpha + `
+spec:
+  objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}}
+  rolloutID: "7"
+  strategy:
+    canary:
+      steps:
+      - weight: 5
+        replicas:
+        pause:
+          duration: 1000
+        matches:
+          - headers:
+            - type: Exact
+              name: matched-header-name
+              value: matched-header-value
+      - weight: 10
+`
+)
+
+// What is applied as v1alpha1 reads the same again, also after others have written it in the stored version.
+func TestAlphaIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	alpha := c.converting(t)
+	for name, text := range map[string]string{"First": exampleAlpha, "Ref": exampleAlphaRef, "Weights": exampleAlphaWeights} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := c.parseOwn(t, text)
+			created, err := alpha.Create(testContext(t), want, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			require.NoError(t, err)
+			unstructured.RemoveNestedField(want.Object, "spec", "rolloutID")
+			delete(want.Object["spec"].(map[string]any)["strategy"].(map[string]any)["canary"].(map[string]any)["steps"].([]any)[0].(map[string]any), "replicas")
+			_, err = c.beta().Patch(testContext(t), created.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":["rollouts.kruise.io/rollout"]}}`),
+				metav1.PatchOptions{})
+			require.NoError(t, err)
+			c.setStatus(t, c.betaOf(t, created.GetName()), `{"status":{"phase":"Healthy","currentStepIndex":1,"canaryStatus":{"nextStepIndex":-1}}}`)
+			read, err := alpha.Get(testContext(t), created.GetName(), metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, created.Object["spec"], read.Object["spec"])
+			require.Equal(t, created.GetAnnotations(), read.GetAnnotations())
+			requireWithin(t, want.Object["spec"].(map[string]any)["objectRef"], read.Object["spec"].(map[string]any)["objectRef"])
+			index, _, _ := unstructured.NestedInt64(read.Object, "status", "currentStepIndex")
+			require.EqualValues(t, 1, index)
+			require.NoError(t, alphaPatch(t, c, created.GetName(), `{"metadata":{"finalizers":null}}`))
+		})
+	}
+}
+
+func (c cluster) betaOf(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	read, err := c.beta().Get(testContext(t), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return read
+}
+
+func alphaPatch(t *testing.T, c cluster, name, patch string, subresources ...string) error {
+	t.Helper()
+	_, err := c.alpha().Patch(testContext(t), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+// A blue-green is read, labelled, approved and edited by clients of the older version, and stays one.
+func TestABlueGreenSurvivesItsOlderVersion(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	alpha := c.converting(t)
+	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, exampleBlueGreen), metav1.CreateOptions{})
+	require.NoError(t, err)
+	name := stored.GetName()
+	c.setStatus(t, stored, `{"status":{"phase":"Progressing","currentStepIndex":1,"currentStepState":"StepPaused","blueGreenStatus":{"currentStepState":"StepPaused","nextStepIndex":2}}}`)
+
+	var read *unstructured.Unstructured
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if read, err = alpha.Get(testContext(t), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		read.SetLabels(map[string]string{"team": "shop"})
+		read, err = alpha.Update(testContext(t), read, metav1.UpdateOptions{})
+		return err
+	}), "read, modified and written")
+	now := c.betaOf(t, name)
+	require.Equal(t, stored.Object["spec"], now.Object["spec"])
+	require.Equal(t, map[string]string{"team": "shop"}, now.GetLabels())
+	require.Equal(t, stored.GetAnnotations(), now.GetAnnotations())
+
+	require.NoError(t, alphaPatch(t, c, name, `{"status":{"blueGreenStatus":{"currentStepState":"StepReady"}}}`, "status"))
+	state, _, _ := unstructured.NestedString(c.betaOf(t, name).Object, "status", "blueGreenStatus", "currentStepState")
+	require.Equal(t, "StepReady", state, "an approval by the older version")
+
+	require.NoError(t, unstructured.SetNestedField(read.Object, true, "spec", "strategy", "paused"))
+	unstructured.RemoveNestedField(read.Object, "metadata", "resourceVersion")
+	_, err = alpha.Update(testContext(t), read, metav1.UpdateOptions{})
+	require.Error(t, err, "an update names the version that it was made from")
+	require.NoError(t, alphaPatch(t, c, name, `{"spec":{"strategy":{"paused":true}}}`))
+	require.NoError(t, unstructured.SetNestedField(stored.Object, true, "spec", "strategy", "paused"))
+	require.Equal(t, stored.Object["spec"], c.betaOf(t, name).Object["spec"], "held by the older version, and nothing else")
+
+	err = alphaPatch(t, c, name, `{"spec":{"strategy":{"canary":null}}}`)
+	require.ErrorContains(t, err, "there is no strategy", "what would leave no strategy is refused")
+	require.Equal(t, stored.Object["spec"], c.betaOf(t, name).Object["spec"])
+}
+
+// What is legal in the stored version and not in the older one stays editable there: the API server judges what an edit changes.
+func TestWhatAlphaWouldRefuseIsEditedBesides(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.converting(t)
+	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, beta("[{replicas: 1, traffic: 50%}, {replicas: 1, traffic: 5%}]", routed)), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, alphaPatch(t, c, stored.GetName(), `{"metadata":{"labels":{"a":"b"}},"spec":{"strategy":{"paused":true}}}`))
+	require.NoError(t, unstructured.SetNestedField(stored.Object, true, "spec", "strategy", "paused"))
+	require.Equal(t, stored.Object["spec"], c.betaOf(t, stored.GetName()).Object["spec"])
+	err = alphaPatch(t, c, stored.GetName(), `{"spec":{"strategy":{"canary":{"disableGenerateCanaryService":true}}}}`)
+	require.ErrorContains(t, err, "weight must not shrink", "an edit of the strategy itself is judged")
+}
+
+// Both versions can be applied by the server's own apply, one after the other.
+func TestBothVersionsAreAppliedToOneObject(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	alpha := c.converting(t)
+	object := c.parseOwn(t, exampleAlpha)
+	applied, err := alpha.Apply(testContext(t), object.GetName(), object, metav1.ApplyOptions{FieldManager: "old-pipeline"})
+	require.NoError(t, err)
+	label := c.parse(t, "apiVersion: rollouts.kruise.io/v1beta1\nkind: Rollout\nmetadata: {name: "+object.GetName()+", labels: {a: b}}\nspec: {disabled: true}")
+	_, err = c.beta().Apply(testContext(t), object.GetName(), label, metav1.ApplyOptions{FieldManager: "new-pipeline", Force: true})
+	require.NoError(t, err)
+	again, err := alpha.Apply(testContext(t), object.GetName(), object, metav1.ApplyOptions{FieldManager: "old-pipeline"})
+	require.NoError(t, err)
+	require.NoError(t, unstructured.SetNestedField(applied.Object, true, "spec", "disabled"))
+	require.Equal(t, applied.Object["spec"], again.Object["spec"])
+}
+
+// alphaOf is a canary of v1alpha1 with these steps and trafficRoutings, in flow style.
+func alphaOf(steps, routings string) string {
+	return headAlpha + fmt.Sprintf("spec:\n  objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}}\n"+
+		"  strategy: {canary: {steps: %s, trafficRoutings: %s}}", steps, routings)
+}
+
+const routed = "[{service: a, ingress: {name: a}}]"
+
+// What Kruise Rollouts refuses of v1alpha1.
+func TestAWrongAlphaIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	alpha := c.converting(t)
+	for name, test := range map[string]struct {
+		reason, text, says string
+	}{
+		"NoWorkload":      {"nothing to release", headAlpha + "spec: {objectRef: {}, strategy: {canary: {steps: [{replicas: 1}]}}}", "objectRef.workloadRef is missing"},
+		"NoReference":     {"nothing to release", headAlpha + "spec: {strategy: {canary: {steps: [{replicas: 1}]}}}", "objectRef.workloadRef is missing"},
+		"Kind":            {"the same kinds", headAlpha + "spec: {objectRef: {workloadRef: {apiVersion: batch/v1, kind: Job, name: a}}, strategy: {canary: {steps: [{replicas: 1}]}}}", "this kind of workload"},
+		"NoCanary":        {"the only strategy", headAlpha + "spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}}, strategy: {}}", "there is no strategy: give strategy.canary"},
+		"NoSteps":         {"steps", alphaOf("[]", "[]"), "there are no steps"},
+		"Neither":         {"one of them", alphaOf("[{pause: {}}]", "[]"), "neither weight nor replicas"},
+		"WeightZero":      {"no pod is no step", alphaOf("[{weight: 0}]", "[]"), "weight must be a number from 1 to 100"},
+		"WeightOverall":   {"there is no more than all", alphaOf("[{weight: 101}]", "[]"), "weight must be a number from 1 to 100"},
+		"WeightReplicas":  {"where replicas are given weight isn't looked at", alphaOf("[{weight: 150, replicas: 1}]", "[]"), ""},
+		"Replicas":        {"the same rule", alphaOf("[{replicas: 0%}]", "[]"), "replicas must be a number above 0"},
+		"WeightShrinks":   {"it is the number of pods", alphaOf("[{weight: 20}, {weight: 10}]", "[]"), "must not shrink"},
+		"WeightRouted":    {"where traffic is routed", alphaOf("[{weight: 20, replicas: 10%}, {weight: 10, replicas: 20%}]", routed), "weight must not shrink"},
+		"WeightUnrouted":  {"where nothing is routed", alphaOf("[{weight: 20, replicas: 10%}, {weight: 10, replicas: 20%}]", "[]"), ""},
+		"ReplicasShrink":  {"the same rule", alphaOf("[{replicas: 20%}, {replicas: 10%}]", "[]"), "must not shrink"},
+		"ReplicasWeight":  {"a weight is compared with a share", alphaOf("[{replicas: 20%}, {weight: 10}]", "[]"), "must not shrink"},
+		"ReplicasNumbers": {"a number isn't compared with a weight", alphaOf("[{replicas: 20}, {weight: 10}]", "[]"), ""},
+		"Routing":         {"the same rules", alphaOf(oneStep, "[{service: a}]"), "doesn't say what routes to the Service"},
+		"RoutingTwo":      {"all entries apply", alphaOf(oneStep, "[{service: a, ingress: {name: a}}, {service: b, ingress: {name: b}}]"), ""},
+		"PauseText":       {"seconds are a number", alphaOf("[{replicas: 1, pause: {duration: 5m}}]", "[]"), "a number of seconds"},
+		"Unknown":         {"a field of the other version", alphaOf("[{replicas: 1, traffic: 5%}]", "[]"), "unknown field"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := alpha.Create(testContext(t), c.parse(t, test.text), dryRun)
+			requireVerdict(t, err, test.says, test.reason)
+		})
+	}
+}
+
+// In the middle of a release the same is fixed as in v1beta1, but for the number of steps.
+func TestWhatAlphaCannotChangeInMidRelease(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	alpha := c.converting(t)
+	stored, err := alpha.Create(testContext(t), c.parseOwn(t, alphaOf("[{replicas: 1}]", routed)), metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.setStatus(t, stored, `{"status":{"phase":"Progressing"}}`)
+	for name, test := range map[string]struct{ reason, patch, says string }{
+		"Workload": {"a release stays with its workload", `{"spec":{"objectRef":{"workloadRef":{"name":"other"}}}}`, "objectRef can't change"},
+		"Routings": {"what is borrowed has to be given back", `{"spec":{"strategy":{"canary":{"trafficRoutings":null}}}}`, "trafficRoutings can't change"},
+		"Steps":    {"the number of steps may change", `{"spec":{"strategy":{"canary":{"steps":[{"replicas":1},{"replicas":2}]}}}}`, ""},
+	} {
+		_, err := alpha.Patch(testContext(t), stored.GetName(), types.MergePatchType, []byte(test.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		requireVerdict(t, err, test.says, name+": "+test.reason)
+	}
+}

@@ -1,0 +1,176 @@
+package workflows
+
+import (
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+)
+
+// stateStays is how long the object shows the answer to a command at least: clients look each second, and repeat an approval until they see
+// another state than the one that they have approved. The next step's pause must not be taken for it.
+const stateStays = 2 * time.Second
+
+// pace is how far writes are apart that only tell of what passes by itself: the steps of a release that rests nowhere pass in less.
+const pace = 2 * time.Second
+
+// How long it takes until a write of the object that failed is tried again: at first, and at most.
+const publishAgain, publishAgainMost = time.Second, 15 * time.Second
+
+// mostAtEnd is how often the end of a release that is over is tried to be written: some ten minutes. Then whoever watches the object finds
+// that the release has ended.
+const mostAtEnd = 40
+
+// publishOptions are those of one write. It is a local activity, which costs one event of the history; what fails is tried again by a timer,
+// so that the release itself does not wait for it.
+var publishOptions = workflow.LocalActivityOptions{
+	ScheduleToCloseTimeout: 4 * time.Second, StartToCloseTimeout: 4 * time.Second,
+	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+}
+
+// objectPublisher keeps the Rollout object that asked for a release as the release is: one write at a time, and only when something that the
+// object shows has changed. Without an object it does nothing.
+type objectPublisher struct {
+	ctx     workflow.Context
+	machine *machine.Machine
+	object  *rollout.ObjectRef
+	// shown is what the object shows, sent what is being written.
+	shown, sent *rollout.Shown
+	running     bool
+	ended       bool
+	result      rollout.PublishResult
+	err         error
+	// gone says that there is no such object any more. waits says that the next write waits for its time, failed how often the last one failed.
+	gone, waits bool
+	failed      int
+	// notBefore is when the next write may be made at the earliest, and soonest when one that nobody waits for may.
+	notBefore, soonest time.Time
+	// pending says that the object carries a command that has not come yet: it is written when that was answered.
+	pending  bool
+	answered int64
+}
+
+func newObjectPublisher(ctx workflow.Context, m *machine.Machine) *objectPublisher {
+	return &objectPublisher{ctx: ctx, machine: m, object: m.Object()}
+}
+
+func (p *objectPublisher) hasNews() bool { return p.running && p.ended }
+
+// idle says that the object shows the release as it is, or cannot.
+func (p *objectPublisher) idle() bool {
+	return p.object == nil || p.gone || !p.running && !p.waits && !p.wanted()
+}
+
+// wanted says whether something is to be written. A release that makes way for a newer one leaves its end to that one. The end is shown when it
+// is on record: who sees it may ask for that at once.
+func (p *objectPublisher) wanted() bool {
+	if p.object == nil || p.gone || p.machine.Completing() || p.machine.Over() && p.machine.Superseded() {
+		return false
+	}
+	now := p.machine.View().Shown()
+	if p.pending && now.Answered <= p.answered && !p.machine.Over() {
+		return false
+	}
+	return p.shown == nil || *p.shown != now
+}
+
+// publish begins the next write, if there is one to be made now.
+func (p *objectPublisher) publish() {
+	if p.running || p.waits || !p.wanted() {
+		return
+	}
+	view := p.machine.View()
+	shown := view.Shown()
+	if wait := p.earliest(shown).Sub(workflow.Now(p.ctx)); wait > 0 {
+		p.wait(wait)
+		return
+	}
+	p.sent, p.running, p.ended = &shown, true, false
+	request := rollout.PublishRequest{Object: *p.object, View: view}
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		ctx = workflow.WithLocalActivityOptions(ctx, publishOptions)
+		p.err = workflow.ExecuteLocalActivity(ctx, rollout.ActivityPublishRollout, request).Get(ctx, &p.result)
+		p.ended = true
+	})
+}
+
+// earliest is when a state may be written. What somebody waits for is written at once, but for the time in which an answer has to be seen.
+func (p *objectPublisher) earliest(now rollout.Shown) time.Time {
+	waitsForSomebody := now.Waits == rollout.WaitApproval || now.Waits == rollout.WaitResume || now.Waits == rollout.WaitDrift
+	answers := p.shown == nil || now.Answered > p.shown.Answered || now.Generation > p.shown.Generation
+	switch {
+	case p.machine.Over() && p.failed == 0:
+		return time.Time{}
+	case p.failed > 0 || waitsForSomebody || answers || p.soonest.Before(p.notBefore):
+		return p.notBefore
+	}
+	return p.soonest
+}
+
+// wait has the loop look again after a time.
+func (p *objectPublisher) wait(d time.Duration) {
+	p.waits = true
+	future := workflow.NewTimerWithOptions(p.ctx, d, workflow.TimerOptions{Summary: "until the Rollout object is written"})
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		_ = future.Get(ctx, nil)
+		p.waits, p.running, p.ended = false, true, true // the loop is woken as by a write that has ended
+		p.sent = nil
+	})
+}
+
+// settle takes in what became of a write, or that its time has come.
+func (p *objectPublisher) settle(now time.Time) {
+	if !p.hasNews() {
+		return
+	}
+	p.running, p.ended = false, false
+	sent := p.sent
+	switch {
+	case sent == nil: // only a wait has ended
+	case p.err != nil && p.machine.Over() && p.failed >= mostAtEnd:
+		p.gone = true
+		workflow.GetLogger(p.ctx).Error("the Rollout object does not show the release's end: it could not be written", "error", p.err)
+	case p.err != nil:
+		p.failed++
+		p.notBefore = now.Add(min(publishAgain<<min(p.failed-1, 4), publishAgainMost))
+		workflow.GetLogger(p.ctx).Warn("the Rollout object could not be written; it is tried again", "error", p.err)
+	case p.result.Gone:
+		p.gone = true
+	case p.result.Pending:
+		p.failed, p.pending, p.answered = 0, true, sent.Answered
+	default:
+		if p.shown != nil && sent.Answered > p.shown.Answered {
+			p.notBefore = now.Add(stateStays)
+		}
+		p.failed, p.pending, p.shown, p.soonest = 0, false, sent, now.Add(pace)
+	}
+	p.sent, p.result, p.err = nil, rollout.PublishResult{}, nil
+}
+
+// detachEntry and replanEntry are Updates alone, sent for the Rollout object that asked for the release: RolloutVerbRequest and ReplanRequest
+// → VerbResponse.
+var (
+	detachEntry = menuEntry{rollout.VerbDetach, "The Rollout object was disabled or deleted: what was borrowed is given back at once."}
+	replanEntry = menuEntry{rollout.VerbReplan, "The Rollout object's strategy was edited: the steps are made as it has them now."}
+)
+
+func readDetach(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {
+	var q RolloutVerbRequest
+	if err := decodePayload(payloads, &q); err != nil {
+		return nil, err
+	}
+	return &envelope[rollout.Command]{command: commandOf(rollout.VerbDetach, q)}, validateRolloutVerb(rollout.VerbDetach, q)
+}
+
+func readReplan(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {
+	var q ReplanRequest
+	if err := decodePayload(payloads, &q); err != nil {
+		return nil, err
+	}
+	return &envelope[rollout.Command]{command: commandOf(rollout.VerbReplan, q.RolloutVerbRequest), with: &q.Strategy},
+		validateRolloutVerb(rollout.VerbReplan, q.RolloutVerbRequest)
+}

@@ -1,0 +1,132 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// shownObject is the Rollout object of a test: what was written to it, and when.
+type shownObject struct {
+	views []rollout.View
+	at    []time.Time
+	// fail is how many writes fail first, pending how many find a command that was not heard.
+	fail, pending int
+	// written is called after each write that counts.
+	written func(v rollout.View)
+}
+
+// shows has the party's release be that of an object.
+func (p *fakeParty) shows(in *RolloutInput) *shownObject {
+	o := &shownObject{}
+	in.Object = &rollout.ObjectRef{Namespace: "shop", Name: "order", UID: "uid"}
+	p.RegisterActivityWithOptions(func(_ context.Context, q rollout.PublishRequest) (rollout.PublishResult, error) {
+		switch {
+		case o.fail > 0:
+			o.fail--
+			return rollout.PublishResult{}, errors.New("the home cluster does not answer")
+		case o.pending > 0 && q.View.Answered == 0:
+			o.pending--
+			return rollout.PublishResult{Pending: true}, nil
+		}
+		o.views, o.at = append(o.views, q.View), append(o.at, p.Now())
+		if o.written != nil {
+			o.written(q.View)
+		}
+		return rollout.PublishResult{}, nil
+	}, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})
+	return o
+}
+
+func (o *shownObject) last() rollout.View { return o.views[len(o.views)-1] }
+
+func TestAReleaseWithoutAnObjectShowsNothing(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("50%", -1, 0), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	in.Object = nil
+	p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	require.Empty(t, o.views)
+}
+
+func TestTheObjectShowsWhatIsWaitedForAndTheEndOnRecord(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, -1), stepOf("50%", -1, -1), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	recorded := 0
+	o.written = func(v rollout.View) {
+		if v.Status.FinishedAt != nil {
+			recorded = len(p.calls)
+		}
+	}
+	for i := range 2 {
+		p.send(time.Duration(i+1)*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
+	}
+	p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	waited := 0
+	for _, v := range o.views {
+		if w := v.Status.WaitingFor; w != nil && w.Kind == rollout.WaitApproval {
+			waited++
+		}
+	}
+	require.Equal(t, 2, waited, "each rest is shown, once")
+	require.Equal(t, rollout.PhaseHealthy, o.last().Status.Phase)
+	require.Equal(t, "record", p.calls[recorded-1], "who sees the end may ask the record")
+}
+
+// A client repeats its approval each second until it sees another state: the next step's rest must not be what it sees.
+func TestAnAnswerIsSeenBeforeTheNextStepWaits(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, -1), stepOf("50%", -1, -1), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	p.send(time.Hour, rollout.VerbApprove, RolloutVerbRequest{ObjectState: 7, VerbRequest: VerbRequest{Actor: "bob", Via: "kubectl", Key: "k"}})
+	p.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
+	p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	answered := -1
+	for i, v := range o.views {
+		if v.Answered == 7 && answered < 0 {
+			answered = i
+		}
+	}
+	require.Positive(t, answered, "the answer is shown")
+	require.NotEqual(t, rollout.StatePaused, o.views[answered].Status.CurrentStepState, "as another state")
+	require.GreaterOrEqual(t, o.at[answered+1].Sub(o.at[answered]), stateStays, "for as long as it takes to be seen")
+}
+
+func TestAnObjectThatCannotBeWrittenHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("50%", -1, 0), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	o.fail = 3
+	s := p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	require.Equal(t, rollout.PhaseHealthy, s.Phase)
+	require.Equal(t, rollout.PhaseHealthy, o.last().Status.Phase, "the end is shown when it can be")
+}
+
+func TestACommandThatWasNotHeardIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("50%", -1, -1), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	o.pending = 1
+	p.send(time.Hour, rollout.VerbApprove, RolloutVerbRequest{ObjectState: 3, VerbRequest: VerbRequest{Via: "kubectl", Key: "k"}})
+	p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	require.NotEmpty(t, o.views)
+	require.Equal(t, int64(3), o.views[0].Answered, "the first write after that knows the command")
+}
