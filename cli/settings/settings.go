@@ -257,8 +257,8 @@ func behindThem(s *Settings) []definition {
 		{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, into: &s.Parties,
 			description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; " +
 				"empty: the engine's queue and the default party's"},
-		{name: "watch-namespaces", groups: workers, check: each(namespaceName), into: &s.WatchNamespaces,
-			description: "watch workloads in these namespaces only; empty: in all"},
+		{name: "watch-namespaces", groups: engine, check: each(namespaceName), into: &s.WatchNamespaces,
+			description: "watch workloads, and look after Rollout objects, in these namespaces only; empty: in all"},
 		{name: "servings-in-any-namespace", fallback: "false", groups: workers, into: &s.ServingsInAnyNamespace,
 			description: "bring servings also into namespaces without the label slipway.io/servings=allowed"},
 		{name: "serving-policy-file", groups: workers, into: &s.ServingPolicyFile,

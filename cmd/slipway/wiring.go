@@ -233,7 +233,7 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 			return err
 		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
-			Served: func(resource schema.GroupVersionResource) bool { return kube.Served(kinds, resource) }, Log: p.Log})
+			Namespaces: p.Settings.WatchNamespaces, Served: func(resource schema.GroupVersionResource) bool { return kube.Served(kinds, resource) }, Log: p.Log})
 		if err != nil {
 			return err
 		}

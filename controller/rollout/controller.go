@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -44,6 +43,8 @@ type Releases interface {
 
 // Options of a controller.
 type Options struct {
+	// Namespaces are where Rollouts are looked after; none: in all.
+	Namespaces []string
 	// Served says whether the home cluster serves a resource.
 	Served func(resource schema.GroupVersionResource) bool
 	Log    *slog.Logger
@@ -66,7 +67,7 @@ type Controller struct {
 	objects   dynamic.Interface
 	releases  Releases
 	options   Options
-	rollouts  cache.SharedIndexInformer
+	rollouts  informers
 	workloads *workloads
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	refusals  refusals
@@ -80,23 +81,16 @@ type Controller struct {
 // New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
 func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) (*Controller, error) {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
-		rollouts: dynamicinformer.NewFilteredDynamicInformer(objects, v1beta1.Resource, "", lookAgain, nil, nil).Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryShortest, retryLongest))}
 	c.workloads = newWorkloads(objects, options, c.wake)
-	err := c.rollouts.SetTransform(readRollout)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.rollouts.SetWatchErrorHandlerWithContext(troubled(options.Log, "Rollouts")); err != nil {
-		return nil, err
-	}
-	add := func(object any) {
-		if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-			c.queue.Add(name)
-		}
-	}
-	_, err = c.rollouts.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: add})
+	var err error
+	c.rollouts, err = watch(objects, options.Namespaces, watched{resource: v1beta1.Resource, resync: lookAgain, read: readRollout, what: "Rollouts",
+		log: options.Log, tell: func(object any) {
+			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+				c.queue.Add(name)
+			}
+		}})
 	return c, err
 }
 
@@ -110,20 +104,11 @@ func readRollout(object any) (any, error) {
 	return store.ReadRollout(u)
 }
 
-// troubled says that something cannot be watched.
-func troubled(log *slog.Logger, what string) cache.WatchErrorHandlerWithContext {
-	return func(ctx context.Context, _ *cache.Reflector, err error) {
-		if ctx.Err() == nil {
-			log.Warn(what+" cannot be watched; it is tried again", "error", err)
-		}
-	}
-}
-
 // Start begins to watch; it returns at once.
 func (c *Controller) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	c.ending.Go(func() { c.rollouts.RunWithContext(ctx) })
+	c.ending.Go(func() { c.rollouts.run(ctx) })
 	c.ending.Go(func() { c.workloads.run(ctx) })
 	for range workers {
 		c.ending.Go(func() { c.work(ctx) })
@@ -141,9 +126,9 @@ func (c *Controller) Stop(context.Context) error {
 
 // wake has the objects of a namespace looked at that name a workload, or are named by its mark.
 func (c *Controller) wake(w *kruise.Workload) {
-	for _, object := range c.rollouts.GetStore().List() {
+	for _, object := range c.rollouts.in(w.Namespace) {
 		r, is := object.(*v1beta1.Rollout)
-		if is && r.Namespace == w.Namespace && (kruise.Names(r, w) || kruise.Marked(r, w)) {
+		if is && (kruise.Names(r, w) || kruise.Marked(r, w)) {
 			c.queue.Add(cache.ObjectName{Namespace: r.Namespace, Name: r.Name})
 		}
 	}

@@ -25,11 +25,10 @@ const fieldManager = "slipway"
 
 // reconcile does what is to be done next about an object, and says when to look again although nothing changes.
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
-	object, there, err := c.rollouts.GetStore().GetByKey(name.String())
-	r, is := object.(*v1beta1.Rollout)
-	if err != nil || !there || !is {
+	r, there := c.rollouts.get(name.Namespace, name.Name).(*v1beta1.Rollout)
+	if !there {
 		c.refusals.forget(name)
-		return 0, err
+		return 0, nil
 	}
 	engine, err := c.home.Engine(ctx)
 	if err != nil {

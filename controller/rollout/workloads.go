@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
@@ -40,11 +38,11 @@ type workloads struct {
 	changed func(*kruise.Workload)
 
 	mu       sync.Mutex
-	watching map[string]cache.SharedIndexInformer
+	watching map[string]informers
 }
 
 func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload)) *workloads {
-	return &workloads{objects: objects, options: options, changed: changed, watching: map[string]cache.SharedIndexInformer{}}
+	return &workloads{objects: objects, options: options, changed: changed, watching: map[string]informers{}}
 }
 
 // run begins a watch for each kind that the cluster has, and looks for the others now and then.
@@ -54,10 +52,10 @@ func (w *workloads) run(ctx context.Context) {
 	for {
 		again := lookSoon
 		for kind, resource := range resources {
-			if w.informer(kind) == nil && w.options.Served(resource) {
+			if w.informers(kind) == nil && w.options.Served(resource) {
 				w.watch(ctx, kind, resource, &ending)
 			}
-			if w.informer(kind) != nil {
+			if w.informers(kind) != nil {
 				again = lookForKinds
 			}
 		}
@@ -70,25 +68,19 @@ func (w *workloads) run(ctx context.Context) {
 }
 
 func (w *workloads) watch(ctx context.Context, kind string, resource schema.GroupVersionResource, ending *sync.WaitGroup) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.objects, resource, "", 0,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(o *metav1.ListOptions) { o.LabelSelector = gate.Label }).Informer()
-	tell := func(object any) {
-		if last, is := object.(cache.DeletedFinalStateUnknown); is {
-			object = last.Obj
-		}
-		if one, is := object.(*kruise.Workload); is {
-			w.changed(one)
-		}
-	}
-	if err := informer.SetTransform(readWorkload); err != nil {
+	found, err := watch(w.objects, w.options.Namespaces, watched{resource: resource, selector: gate.Label, read: readWorkload,
+		what: "workloads of kind " + kind, log: w.options.Log, tell: func(object any) {
+			if one, is := object.(*kruise.Workload); is {
+				w.changed(one)
+			}
+		}})
+	if err != nil {
 		return // only of an informer that has started
 	}
-	_ = informer.SetWatchErrorHandlerWithContext(troubled(w.options.Log, "workloads of kind "+kind))
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) }, DeleteFunc: tell})
 	w.mu.Lock()
-	w.watching[kind] = informer
+	w.watching[kind] = found
 	w.mu.Unlock()
-	ending.Go(func() { informer.RunWithContext(ctx) })
+	ending.Go(func() { found.run(ctx) })
 }
 
 // readWorkload keeps of a workload what a Rollout needs to know.
@@ -99,7 +91,7 @@ func readWorkload(object any) (any, error) {
 	return object, nil
 }
 
-func (w *workloads) informer(kind string) cache.SharedIndexInformer {
+func (w *workloads) informers(kind string) informers {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.watching[kind]
@@ -112,14 +104,8 @@ func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Work
 	if !known {
 		return nil, nil
 	}
-	if informer := w.informer(kind); informer != nil {
-		object, there, err := informer.GetStore().GetByKey(r.Namespace + "/" + r.Spec.WorkloadRef.Name)
-		if err != nil {
-			return nil, err
-		}
-		if one, is := object.(*kruise.Workload); there && is {
-			return one, nil
-		}
+	if one, is := w.informers(kind).get(r.Namespace, r.Spec.WorkloadRef.Name).(*kruise.Workload); is {
+		return one, nil
 	}
 	found, err := w.objects.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Spec.WorkloadRef.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -134,12 +120,7 @@ func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Work
 // strays are the workloads with the mark of an object that does not name them.
 func (w *workloads) strays(r *v1beta1.Rollout) (all []*kruise.Workload) {
 	for kind := range resources {
-		informer := w.informer(kind)
-		if informer == nil {
-			continue
-		}
-		found, _ := informer.GetIndexer().ByIndex(cache.NamespaceIndex, r.Namespace) // the index is there
-		for _, object := range found {
+		for _, object := range w.informers(kind).in(r.Namespace) {
 			if one, is := object.(*kruise.Workload); is && kruise.Marked(r, one) && !kruise.Names(r, one) {
 				all = append(all, one)
 			}
