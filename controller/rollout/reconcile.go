@@ -151,7 +151,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		spec.RolloutID = id
 	}
 	refused, err := c.releases.Begin(ctx, kruise.Release{Object: refOf(r), Confirm: next.Confirm, Request: strategy.Request{
-		Spec: spec, Supersede: next.Do == kruise.DoSupersede, Actor: next.Workload.By, Reason: next.Reason, Key: next.Key, Warnings: warnings}})
+		Spec: spec, Supersede: next.Do == kruise.DoSupersede, Actor: next.By, Reason: next.Reason, Key: next.Key, Warnings: warnings}})
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		c.queue.Add(name)
 		return nil
 	}
-	c.options.Log.Info("a release was started", "rollout", name.String(), "by", next.Workload.By)
+	c.options.Log.Info("a release was started", "rollout", name.String(), "by", next.By)
 	return nil
 }
 

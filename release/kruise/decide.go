@@ -52,8 +52,9 @@ type NextAction struct {
 	Command rollout.Command
 	First   *rollout.Command
 	Key     string
-	// Declared is the pod template to release; Confirm why somebody has to approve that first.
+	// Declared is the pod template to release; By is who has changed it, "" where nobody knows; Confirm why somebody has to approve that first.
 	Declared strategy.Declared
+	By       string
 	Confirm  string
 }
 
@@ -197,9 +198,11 @@ func (s Seen) atRest() NextAction {
 	switch {
 	case w.Claim != "" || w.Saved != nil: // another release works on it, or this one is about to close
 		return NextAction{Do: DoNothing, Reason: "a release works on the workload"}
+	case w.Held == nil && renumbered(s.Object, w):
+		return s.begin(declared)
 	case w.Held == nil && w.Next == "" || engine == nil:
 		return s.rest()
-	case w.Held != nil && w.Next == "" && declared == engine.Template:
+	case w.Held != nil && w.Next == "" && declared == engine.Template && !renumbered(s.Object, w):
 		return NextAction{Do: DoRelease, Workload: w, Reason: "its pod template is what it was"}
 	case string(w.Held["/spec/paused"]) == "true":
 		return s.show(Announced(s.Object, w, "its owner has paused the workload: its release begins when it is resumed", s.Now), "it is paused")
@@ -237,7 +240,10 @@ func announcedAt(s v1beta1.RolloutStatus) (since time.Time, is bool) {
 // release is a release of a pod template.
 func (s Seen) release(do Do, declared string, of any) NextAction {
 	next := NextAction{Do: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared, Reason: "the workload's pod template has changed",
-		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
+		By: s.Workload.By, Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
+	if s.Workload.Held == nil && renumbered(s.Object, s.Workload) { // nothing notes who changes a label
+		next.Reason, next.By = "the workload's rollout-id has changed", ""
+	}
 	if engine := s.Object.Status.Slipway; engine != nil && engine.RolledBack == declared {
 		next.Confirm = "this version was rolled back, and is declared once more"
 	}

@@ -46,6 +46,10 @@ func held(w *Workload) {
 	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")}, "alice", 2, 2
 }
 
+func numbered(id string) func(w *Workload) {
+	return func(w *Workload) { w.RolloutID = id }
+}
+
 // open is a release of "new" under way.
 func open(state rollout.StepState) func(r *v1beta1.Rollout) {
 	return func(r *v1beta1.Rollout) {
@@ -110,6 +114,18 @@ func TestDecide(t *testing.T) {
 			w.Claim = "task/x"
 		}), time.Minute, DoNothing, ""},
 		{"a template that had to give way begins by itself", object(announced), deployment(func(w *Workload) { w.Next = "new" }), time.Minute, DoBegin, ""},
+		{"another rollout-id alone is announced as well", object(nil), deployment(numbered("7")), 0, DoShow, ""},
+		{"and begins a release", object(func(r *v1beta1.Rollout) { r.Status = Announced(r, deployment(numbered("7")), "", noon) }), deployment(numbered("7")), 3 * time.Second,
+			DoBegin, ""},
+		{"the one that was released begins none", object(func(r *v1beta1.Rollout) { r.Status.Slipway.RolloutID = "7" }), deployment(numbered("7")), 0, DoShow, ""},
+		{"nor does one of a workload without pods", object(nil), deployment(func(w *Workload) {
+			numbered("7")(w)
+			w.Size = 0
+		}), 3 * time.Second, DoShow, ""},
+		{"with a change that is held it is one release", object(announced), deployment(func(w *Workload) {
+			numbered("7")(w)
+			held(w)
+		}), 3 * time.Second, DoBegin, ""},
 		{"StepReady is an approval", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.CurrentStepState = "StepReady" })),
 			deployment(claimed("new")), 0, DoCommand, rollout.VerbApprove},
 		{"another next step is a jump", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.NextStepIndex = 1 })),
@@ -146,6 +162,26 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, c.do, next.Do, "%s: %s", c.reason, next.Reason)
 		require.Equal(t, c.verb, next.Command.Verb, c.reason)
 	}
+}
+
+// A rollout-id that a workload has when it is first seen, while its Rollout is disabled, or without pods, needs no release.
+func TestTheFirstRolloutIDIsTakenAsItIs(t *testing.T) {
+	t.Parallel()
+	first := object(func(r *v1beta1.Rollout) { r.Status = v1beta1.RolloutStatus{} })
+	require.Equal(t, "7", Resting(first, deployment(numbered("7")), noon).Slipway.RolloutID, "nobody has asked for a release of it")
+	require.Equal(t, "", Resting(object(nil), deployment(numbered("7")), noon).Slipway.RolloutID, "later it is another")
+	disabled := object(func(r *v1beta1.Rollout) { r.Spec.Disabled = true })
+	require.Equal(t, "7", Resting(disabled, deployment(numbered("7")), noon).Slipway.RolloutID, "a disabled Rollout releases nothing")
+	away := object(nil)
+	away.Status = Resting(away, nil, noon)
+	require.Equal(t, "7", Resting(away, deployment(numbered("7")), noon).Slipway.RolloutID, "a workload that is made again is a new one")
+	begun := Decide(Seen{Object: object(func(r *v1beta1.Rollout) { r.Status = Announced(r, deployment(numbered("7")), "", noon) }), Workload: deployment(func(w *Workload) {
+		numbered("7")(w)
+		w.By = "alice"
+	}), Now: noon.Add(Beginning)})
+	require.Equal(t, DoBegin, begun.Do)
+	require.Empty(t, begun.By, "alice has changed the template once: nothing notes who changes a label")
+	require.Equal(t, "the workload's rollout-id has changed", begun.Reason)
 }
 
 // Whatever is decided, the same thing seen twice is one command: several servers see it.

@@ -22,6 +22,7 @@ func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rollou
 		engine = *was.Slipway
 	}
 	engine.Gate, engine.Open, engine.By = "", false, ""
+	engine.RolloutID = restingID(object, w)
 	switch {
 	case object.Spec.Disabled:
 		status.Phase, status.Message = v1beta1.PhaseDisabled, "disabled: the workload's own controller replaces its pods"
@@ -32,6 +33,7 @@ func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rollou
 		status.Message = "the workload is whole: a change of its pod template begins a release"
 	}
 	if w == nil {
+		engine.Template = ""
 		status.Slipway = &engine
 		return status
 	}
@@ -53,6 +55,25 @@ func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rollou
 	return status
 }
 
+// restingID is the rollout-id that needs no release: the one that was released last, or that the workload has when it is first seen, is disabled, or
+// has no pods.
+func restingID(object *v1beta1.Rollout, w *Workload) string {
+	engine := object.Status.Slipway
+	switch {
+	case w == nil:
+		return ""
+	case engine == nil || engine.Template == "" || object.Spec.Disabled || w.RolloutID == "" || w.Size == 0:
+		return w.RolloutID
+	}
+	return engine.RolloutID
+}
+
+// renumbered says that a workload at rest has another rollout-id than the one that was released last.
+func renumbered(object *v1beta1.Rollout, w *Workload) bool {
+	engine := object.Status.Slipway
+	return engine != nil && w.Next == "" && engine.Template == w.Template && w.RolloutID != "" && w.Size > 0 && w.RolloutID != engine.RolloutID
+}
+
 // kept are the conditions of the last release, which stay until the next one: but for what only held while it ran.
 func kept(before []v1beta1.Condition) (list []v1beta1.Condition) {
 	for _, c := range before {
@@ -68,8 +89,11 @@ func kept(before []v1beta1.Condition) (list []v1beta1.Condition) {
 func Announced(object *v1beta1.Rollout, w *Workload, why string, now time.Time) v1beta1.RolloutStatus {
 	was := object.Status
 	text := "the workload's pod template has changed: its release is about to begin"
-	if why != "" {
+	switch {
+	case why != "":
 		text = why
+	case renumbered(object, w):
+		text = "the workload's rollout-id has changed: its release is about to begin"
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration, common.RolloutHash = w.Generation, StrategyHash(object.Spec.Strategy)

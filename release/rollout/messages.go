@@ -118,6 +118,8 @@ type BeginResult struct {
 	UID string `json:"uid,omitempty"`
 	// StableTemplate is the digest of the pod template that serves.
 	StableTemplate string `json:"stableTemplate,omitempty"`
+	// Whole says that every pod is of the version already that the workload declares: there are no steps to go through.
+	Whole bool `json:"whole,omitempty"`
 	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
 	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
@@ -173,6 +175,8 @@ type MoveRequest struct {
 // Batch is how a release numbers the pods of a step. RolloutID "" is the new revision's name.
 type Batch struct {
 	RolloutID string `json:"rolloutId,omitempty"`
+	// Step is the number of the step, from 1.
+	Step int `json:"step,omitempty"`
 }
 
 // MoveResult is what the pods are like. A failure of kind WorkloadFailed carries the same numbers in its details.
@@ -283,6 +287,8 @@ type FinishRequest struct {
 	// Extra is the share of pods that the extra workload of StyleCanary serves with until the workload itself is of the new version: it
 	// grows with the workload. nil: it is left at its size.
 	Extra *intstr.IntOrString `json:"extra,omitempty"`
+	// Batch numbers the pods once all are of the new version; nil: they have their numbers.
+	Batch *Batch `json:"batch,omitempty"`
 }
 
 // HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -176,6 +177,55 @@ func TestLongKubectlThirdVersionOfABlueGreen(t *testing.T) {
 			d.endsNew()
 		})
 	}
+}
+
+// Another rollout-id alone is a release too: its pods get the number, and none of them is replaced.
+func TestLongKubectlRolloutIDAlone(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+		{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}} {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			d := declare(t, e, g, c, nil)
+			before := d.PodUIDs(d.rollout.Name)
+			for i, id := range []string{"one", "two"} {
+				d.renumber(id)
+				r := d.waitObject("of number "+id, func(r *v1beta1.Rollout) bool {
+					return common(r).ObservedRolloutID == id && r.Status.Phase == v1beta1.PhaseHealthy &&
+						conditionOf(r, v1beta1.ConditionSucceeded).Status == "True"
+				})
+				require.Equal(t, common(r).StableRevision, revisionOf(r), "it serves")
+				require.Equal(t, before, d.PodUIDs(d.rollout.Name), "no pod is replaced")
+				pods, err := d.Kube.CoreV1().Pods(d.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: rollout.LabelRolloutID + "=" + id})
+				require.NoError(t, err)
+				require.Len(t, pods.Items, len(before), "every pod has its number")
+				require.Empty(t, d.claim())
+				history := d.Rollout(d.rollout.Name).History
+				require.Equal(t, rollout.Verb("start"), history[0].Verb, "release %d is on record", i+1)
+			}
+			d.watch.RequirePromises(t)
+			d.setImage("alice", d.rollout.NewestImage())
+			d.waitStep(1)
+		})
+	}
+}
+
+// renumber labels the workload, as a pipeline does that numbers its releases.
+func (d *declared) renumber(id string) {
+	d.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, kruise.KeyRolloutID, id)
+	_, err := d.Dynamic(d.t).Resource(d.rollout.Kind.GVR).Namespace(d.Apps).Patch(context.Background(), d.rollout.Name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
+	require.NoError(d.t, err)
+}
+
+func revisionOf(r *v1beta1.Rollout) string {
+	if b := r.Status.BlueGreenStatus; b != nil {
+		return b.UpdatedRevision
+	}
+	return r.Status.CanaryStatus.CanaryRevision
 }
 
 // waitReason returns when the condition Progressing has a reason.

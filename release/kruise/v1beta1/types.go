@@ -323,6 +323,8 @@ type EngineStatus struct {
 	Release string `json:"release,omitempty"`
 	// The digest of the pod template that is released or, at rest, that serves.
 	Template string `json:"template,omitempty"`
+	// The rollout-id of the workload that was released last, or that it had when the engine first saw it.
+	RolloutID string `json:"rolloutID,omitempty"`
 	// The digest of a pod template whose release was taken back by a command: released again, it waits for an approval first.
 	RolledBack string `json:"rolledBack,omitempty"`
 	// Whether the release is paused since spec.strategy.paused says so.

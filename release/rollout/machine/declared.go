@@ -25,6 +25,11 @@ func (m *Machine) asksFirst() bool {
 	return m.setup.Confirm != "" && !m.s.Confirmed && m.s.Ending == rollout.EndNone && m.s.Stage == stageBegin
 }
 
+// batch is how the pods of a step are numbered.
+func (m *Machine) batch(step int) *rollout.Batch {
+	return &rollout.Batch{RolloutID: m.setup.Spec.RolloutID, Step: step}
+}
+
 // askFirst waits for the approval of the release as a whole. No pod has moved.
 func (m *Machine) askFirst() Action {
 	m.s.Status.CurrentStepState = rollout.StatePaused

@@ -339,6 +339,29 @@ func TestRoutesThatLackTheirPodsAreLeftToTheStep(t *testing.T) {
 	require.True(t, w.pinned)
 }
 
+// A release for the sake of its number alone: every pod is of the version already. Nothing moves, no step is waited for, and no route is touched.
+func TestAReleaseOfWhatIsThereAlready(t *testing.T) {
+	t.Parallel()
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
+		setup := setupOf(style, true, aStep("50%", 20, -1), aStep("100%", 100, -1))
+		setup.Spec.Change, setup.Spec.RolloutID, setup.Spec.Strategy.Paused = strategy.Change{Declared: &strategy.Declared{Template: "digest"}}, "7", true
+		w := newWorld(t, setup, 10)
+		begin := w.next()
+		require.Equal(t, ActBegin, begin.Kind)
+		w.m.Start(begin)
+		w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 10, Stable: "r1", StableHash: "h1", StableTemplate: "digest", Whole: true}}, w.now)
+		finish := w.next()
+		require.Equal(t, ActFinish, finish.Kind, "%s: %s", style, finish.why)
+		require.Equal(t, rollout.FinishResumeAndRelease, finish.Finish.Action, style)
+		require.Equal(t, &rollout.Batch{RolloutID: "7", Step: 2}, finish.Finish.Batch, "its pods get the number")
+		w.m.Start(finish)
+		w.m.Done(Result{Pods: rollout.MoveResult{Replicas: 10, Updated: 10, UpdatedReady: 10, Canary: "r1", CanaryHash: "h1"}}, w.now)
+		require.Equal(t, ActComplete, w.next().Kind)
+		require.Equal(t, rollout.PhaseHealthy, w.m.Status().Phase)
+		require.Contains(t, w.m.Status().Reason, "every pod was of this version already")
+	}
+}
+
 // A workload whose pod template was another for a moment goes on when its object says that it is what is released once more.
 func TestADeclaredReleaseGoesOnWhenItsTemplateIsBack(t *testing.T) {
 	t.Parallel()

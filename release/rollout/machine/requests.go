@@ -112,7 +112,7 @@ func (m *Machine) move(look bool) Action {
 	if back {
 		request.From = m.s.From
 	} else if m.declared() {
-		request.Batch = &rollout.Batch{RolloutID: m.setup.Spec.RolloutID}
+		request.Batch = m.batch(m.s.Status.CurrentStepIndex)
 	}
 	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade { // its own pods come later, when its Services are ready for them
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
@@ -230,8 +230,8 @@ func (m *Machine) table() []rollout.FinalMove {
 	s := m.setup.Spec.Strategy
 	// This release pins autoscalers, or the earlier one did whose remains it was bringing home.
 	pins := s.Style == strategy.StyleBlueGreen || m.s.Adopted != nil && m.s.Adopted.Style == strategy.StyleBlueGreen
-	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic(), Services: !s.DisableGenerateCanaryService,
-		Shared: s.TrafficRoutingRef != "", Untouched: m.untouched(), Autoscalers: pins}
+	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic() && !m.s.Whole, Services: !s.DisableGenerateCanaryService,
+		Shared: s.TrafficRoutingRef != "" && !m.s.Whole, Untouched: m.untouched(), Autoscalers: pins}
 	ending := m.s.Ending
 	if a := m.s.Adopted; m.s.Stage == stageAdopt && a != nil {
 		b = rollout.Borrowed{Style: a.Style, Traffic: len(a.Routings) > 0, Services: !a.NoCanary, Shared: a.TrafficRouting != ""}
@@ -294,6 +294,9 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 	}[action])
 	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Template, Change: m.setup.Spec.Change,
 		PutBack: m.s.PutBack}
+	if m.s.Whole {
+		a.Finish.Batch = m.batch(m.steps())
+	}
 	if m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.s.Stage == stageFinal && to == rollout.SideNew {
 		a.Finish.Extra = new(m.step().Replicas)
 	}

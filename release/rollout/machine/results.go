@@ -99,6 +99,9 @@ func (m *Machine) begun(r rollout.BeginResult) {
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
 	m.s.StableTemplate = r.StableTemplate
+	if m.s.Whole = r.Whole; r.Whole && m.s.Ending == rollout.EndNone {
+		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
+	}
 	if m.s.Ending != rollout.EndNone {
 		m.s.Stage, m.s.FinalMove = stageFinal, 0
 		return

@@ -24,6 +24,8 @@ type State struct {
 	Claimed bool `json:"claimed,omitempty"`
 	// Unsettled says that the workload's own update was still under way when the release was about to claim it: it is waited for.
 	Unsettled string `json:"unsettled,omitempty"`
+	// Whole says that every pod was of the version already that the workload declares: the release gives them their numbers.
+	Whole bool `json:"whole,omitempty"`
 	// Moved says that a Move was asked: the workload may have new pods.
 	Moved bool `json:"moved,omitempty"`
 	// PodsUnsettled says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.

@@ -55,6 +55,8 @@ func (m *Machine) endReason() string {
 	s := &m.s.Status
 	var text string
 	switch {
+	case s.Phase == rollout.PhaseHealthy && m.s.Whole:
+		text = "finished: every pod was of this version already, and has the number of this release now"
 	case s.Phase == rollout.PhaseHealthy && m.s.Ending == rollout.EndNew:
 		text = "finished before its last step: everything is of the new version"
 	case s.Phase == rollout.PhaseHealthy:

@@ -129,7 +129,7 @@ func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAct
 		hash = r.Hash
 	}
 	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash, StableTemplate: saved.StableTemplate,
-		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
+		Whole: saved.Declared != "" && saved.Declared == saved.StableTemplate, Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,
 			TrafficRouting: saved.TrafficRouting}

@@ -118,14 +118,11 @@ func settle(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
 
 // refusesDeclared says why what the workload declares cannot be released, "" when it can.
 func refusesDeclared(s rollout.Subject, seen Observed) string {
-	stable, one := seen.oneVersion()
 	switch {
 	case seen.HeldProblem != "":
 		return fmt.Sprintf("%s: %s: put the fields that hold its pods right by hand and remove that annotation", s.Workload, seen.HeldProblem)
 	case seen.Template != seen.Declared && seen.Next != seen.Declared:
 		return fmt.Sprintf("%s: its pod template was changed again before the release began", s.Workload)
-	case one && stable.Template == seen.Declared:
-		return fmt.Sprintf("%s is of the version already that its pod template declares", s.Workload)
 	}
 	return ""
 }

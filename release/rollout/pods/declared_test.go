@@ -33,6 +33,35 @@ func TestOpenedIsTheWorkloadAsItsOwnerHasIt(t *testing.T) {
 	}
 }
 
+// What is released for the sake of its number is claimed like any other release, and its pods are numbered before the claim is given back.
+func TestTheNumberAloneIsReleased(t *testing.T) {
+	t.Parallel()
+	seen := Observed{Template: "first", Declared: "first", Revisions: []Revision{
+		{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 2, Total: 2, Ready: 2}}}
+	seen.Replicas, seen.Total, seen.Ready, seen.Updated, seen.Available, seen.UID = 2, 2, 2, 2, 2, "uid"
+	subject := rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60, UID: "uid"}
+	begun := Begin(deploymentPartition{}, rollout.BeginRequest{Subject: subject}, seen)
+	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
+	require.True(t, begun.Begun.Whole)
+
+	saved, err := rollout.ParseSaved(begun.Write.Annotations[rollout.AnnotationSaved])
+	require.NoError(t, err)
+	seen.Saved, seen.Claim, seen.PodsSeen = saved, subject.Claim, true
+	pod := func(name, id string) workloadops.Pod {
+		return workloadops.Pod{Name: name, UID: name, Revision: "r1", Ready: true, RolloutID: id}
+	}
+	seen.Pods = []workloadops.Pod{pod("a", "6"), pod("b", "7")}
+	finish := rollout.FinishRequest{Subject: subject, Action: rollout.FinishResumeAndRelease, To: rollout.SideNew, Template: "first",
+		Batch: &rollout.Batch{RolloutID: "7", Step: 3}}
+	d := Finish(deploymentPartition{}, finish, seen)
+	require.Equal(t, ActNumber, d.Action, d.Reason)
+	require.Equal(t, &PodNumbers{Pods: seen.Pods[:1], RolloutID: "7", Batch: "3"}, d.Number, "the one that has another number")
+	seen.Pods[0].RolloutID = "7"
+	d = Finish(deploymentPartition{}, finish, seen)
+	require.True(t, d.Ends, d.Reason)
+	require.Equal(t, "r1", d.Numbers.Canary, "the object shows which revision it is")
+}
+
 // A template that is changed in the middle of a native update: that is finished first, since a release begins from one version.
 func TestAHeldChangeInMidUpdateHasThatFinishedFirst(t *testing.T) {
 	t.Parallel()

@@ -92,6 +92,9 @@ func (f *finish) plan() {
 		// The extra workload's style makes the new revision of the workload itself only now.
 		f.aim, _ = f.seen.Made(f.ours)
 		f.numbers.Updated, f.numbers.UpdatedReady = f.seen.Count(f.aim)
+		if f.req.Batch != nil {
+			f.numbers.Canary, f.numbers.CanaryHash = f.aim.Name, f.aim.Hash
+		}
 		if f.numbers.Template == "" && f.seen.Template == f.ours {
 			f.numbers.Template = f.ours
 		}
@@ -134,6 +137,9 @@ func (f *finish) resume() NextAction {
 	progress, whole := f.whole()
 	f.numbers.Message = progress
 	if whole {
+		if d, numbers := number(f.req.Batch, f.aim.Name, f.aim, seen); numbers {
+			return d
+		}
 		return done(progress)
 	}
 	if stuck := f.tech.unstick(f.aim, seen); seen.PodsSeen && !seen.Lagging() && len(stuck) > 0 {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -275,7 +274,7 @@ func (m *move) arrived() NextAction {
 	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
-	if d, numbers := m.number(); numbers {
+	if d, numbers := number(m.req.Batch, m.numbers.Canary, m.task.Aim, m.seen); numbers {
 		return d
 	}
 	m.numbers.Message = m.progress()
@@ -305,36 +304,6 @@ func (m *move) tellOthers(w *workloadops.Write) {
 		w.Annotations = map[string]string{}
 	}
 	w.Annotations[rollout.AnnotationExtraStatus] = text
-}
-
-// number labels the pods of the new version that carry no number of this release yet: they are the step's.
-func (m *move) number() (NextAction, bool) {
-	id := batchID(m.req.Batch)
-	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
-		id = m.numbers.Canary
-	}
-	switch {
-	case m.req.Batch == nil || id == "":
-		return NextAction{}, false
-	case !m.seen.PodsSeen:
-		return look("see which pods the step has brought"), true
-	}
-	fresh := slices.DeleteFunc(m.seen.allPods(), func(p workloadops.Pod) bool {
-		return p.Revision != m.task.Aim.Hash || !p.Alive() || p.RolloutID == id
-	})
-	if len(fresh) == 0 {
-		return NextAction{}, false
-	}
-	d := next(workloadops.Next(ActNumber, fmt.Sprintf("number %d pods of the step", len(fresh))))
-	d.Number = &PodNumbers{Pods: fresh, RolloutID: id, Batch: fmt.Sprint(m.req.Step)}
-	return d, true
-}
-
-func batchID(b *rollout.Batch) string {
-	if b == nil {
-		return ""
-	}
-	return b.RolloutID
 }
 
 // left are the borrowed fields as these settings leave them, in the one form that their JSON has in the annotation.
