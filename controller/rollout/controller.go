@@ -71,6 +71,7 @@ type Controller struct {
 	workloads *workloads
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	refusals  refusals
+	answers   answers
 	looked    looked
 	// namespaces are the engines that namespaces name.
 	namespaces namespaces

@@ -28,6 +28,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	r, there := c.rollouts.get(name.Namespace, name.Name).(*v1beta1.Rollout)
 	if !there {
 		c.refusals.forget(name)
+		c.answers.forget(name)
 		return 0, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -49,6 +50,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	}
 	if next.Do == kruise.DoNothing {
 		return again, c.lost(ctx, r)
+	}
+	if passedOn := c.answers.holds(name, next.Key, now); passedOn > 0 {
+		return passedOn, nil
 	}
 	err = c.act(ctx, r, next, engine)
 	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
@@ -164,6 +168,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		c.queue.Add(name)
 		return nil
 	}
+	c.answers.note(name, next.Key, time.Now())
 	c.options.Log.Info("a release was started", "rollout", name.String(), "by", next.By)
 	return nil
 }
@@ -209,6 +214,7 @@ func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollo
 	case answer.Closed:
 		return c.close(ctx, r)
 	}
+	c.answers.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, key, time.Now())
 	c.options.Log.Info("a command was passed on", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor", command.Actor, "outcome",
 		answer.Outcome, "said", answer.Message)
 	return c.lost(ctx, r) // one that was said before is answered as it was, also by a release that has ended
