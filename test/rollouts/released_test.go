@@ -205,9 +205,18 @@ func (s *specimen) both() (beta, alpha *unstructured.Unstructured) {
 	return beta, alpha
 }
 
+// told returns when the object tells of the workload as it is: while a step rests that is all that the engine still writes.
+func (s *specimen) told() {
+	s.t.Helper()
+	s.wait("told of its workload", func(st v1beta1.RolloutStatus) bool {
+		return commonIn(st).ObservedWorkloadGeneration == s.engine.Object(s.kind, s.wl).GetGeneration()
+	})
+}
+
 // otherwise reads the object as the other version, and writes it back with a label: nothing of the release may change.
 func (s *specimen) otherwise(label string) {
 	s.t.Helper()
+	s.told()
 	before, alpha := s.both()
 	requireSame(s.t, before, alpha)
 	other := v1alpha1.Resource
