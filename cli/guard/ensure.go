@@ -11,7 +11,8 @@ import (
 
 // Ensure installs the guard with its defaults, or brings it up to date, for an engine that connects to the cluster as config says. It keeps
 // the identities, kinds and namespaces of an installation that is there, adds the engine's identity, and says what it found or did. What
-// refers to Rollouts is left out, and done is false, while the cluster doesn't know them. Without gate, the gate is left out.
+// refers to Rollouts is left out, and done is false, while the cluster doesn't know them. Without gate, the gate is left out. It fails with
+// failure.Refused while something else releases what Rollouts name.
 func Ensure(ctx context.Context, config *rest.Config, gate bool) (said string, done bool, err error) {
 	c, err := connectTo(ctx, config)
 	if err != nil {
@@ -25,6 +26,9 @@ func Ensure(ctx context.Context, config *rest.Config, gate bool) (said string, d
 		return "", false, err
 	}
 	wanted.NoGate = !gate
+	if err := c.alone(ctx, wanted); err != nil {
+		return "", false, err
+	}
 	return "the guard is installed; edits by this engine pass: " + me, c.rollouts || !gate, c.put(ctx, wanted)
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/kruise/reference"
 )
 
 const installLong = `Install the guard, or bring it up to date. It can be repeated.
@@ -87,6 +89,9 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 		a.Printf(a.Err, "This cluster (%s) serves no admission policies: nothing can be guarded. Kubernetes 1.36 has them.\n", c.version)
 		return &app.ExitError{Code: app.ExitFailure}
 	}
+	if err := c.alone(ctx, wanted); err != nil {
+		return err
+	}
 	if err := c.put(ctx, wanted); err != nil {
 		return refused("install", err)
 	}
@@ -97,6 +102,22 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 	}
 	for _, i := range guard.Find(found) {
 		c.print(a, i, wanted)
+	}
+	return nil
+}
+
+// alone fails with failure.Refused where Kruise Rollouts itself would release what the gate holds for Slipway. While the cluster has that
+// product's definition, nothing refers to Rollouts, and both can be there.
+func (c *cluster) alone(ctx context.Context, wanted guard.Options) error {
+	if wanted.NoGate || !c.rollouts {
+		return nil
+	}
+	found, err := c.KruiseRollouts(ctx)
+	if err != nil {
+		return err
+	}
+	if said := reference.Refusal(found); said != "" {
+		return failure.New(failure.Refused, "the gate isn't installed: %s. Or leave the gate out: --no-gate", said)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
 )
 
 // guardAgain is how long to wait before the guard is installed once more on a cluster that didn't answer, or doesn't know Rollouts yet.
@@ -41,6 +42,11 @@ func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog
 		case err == nil: // whoever applies the definition of Rollouts may be slower
 		case ctx.Err() != nil:
 			return
+		case failure.Is(err, failure.Refused): // somebody may remove what is in the way
+			if said := err.Error(); said != last {
+				log.WarnContext(ctx, "guard", "said", said)
+				last = said
+			}
 		case kube.Classify(err) != kube.Unreachable:
 			log.WarnContext(ctx, "the guard could not be installed", "error", err)
 			return

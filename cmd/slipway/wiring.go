@@ -33,6 +33,7 @@ import (
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/store"
@@ -224,16 +225,17 @@ var servingControllerModule = fx.Module("serving-controller",
 // rolloutControllerModule looks after the Rollout objects of the home cluster.
 var rolloutControllerModule = fx.Module("rollout-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, p apiParts) error {
-		objects, err := dynamic.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		kinds, err := discovery.NewDiscoveryClientForConfig(config)
+		typed, objects, err := kube.NewClients(config)
 		if err != nil {
 			return err
 		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
-			Namespaces: p.Settings.WatchNamespaces, Served: func(resource schema.GroupVersionResource) bool { return kube.Served(kinds, resource) }, Log: p.Log})
+			Namespaces: p.Settings.WatchNamespaces,
+			Served: func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) },
+			Beside: func(ctx context.Context) (string, error) {
+				found, err := kube.NewCluster(typed, objects, nil).KruiseRollouts(ctx)
+				return reference.Refusal(found), err
+			}, Log: p.Log})
 		if err != nil {
 			return err
 		}

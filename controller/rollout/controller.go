@@ -47,6 +47,8 @@ type Options struct {
 	Namespaces []string
 	// Served says whether the home cluster serves a resource.
 	Served func(resource schema.GroupVersionResource) bool
+	// Beside says what else on the home cluster releases what Rollouts name, and how it is removed; "" when nothing does.
+	Beside func(ctx context.Context) (string, error)
 	Log    *slog.Logger
 }
 
@@ -72,6 +74,7 @@ type Controller struct {
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	refusals  refusals
 	answers   answers
+	beside    beside
 	looked    looked
 	// namespaces are the engines that namespaces name.
 	namespaces namespaces

@@ -143,11 +143,19 @@ func (c *Controller) letGo(ctx context.Context, seen *kruise.Workload, wholly bo
 
 // begin starts a release, or one that takes another's place. What it is refused for is shown.
 func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction) error {
+	if next.Do == kruise.DoBegin { // one that takes another's place goes on with what has begun
+		other, err := c.beside.look(ctx, c.options.Beside)
+		if err != nil {
+			return err
+		}
+		if other != "" {
+			c.refuse(r, next.Workload, other)
+			return nil
+		}
+	}
 	spec, warnings, err := specOf(r)
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	if err != nil {
-		c.refusals.note(name, r, next.Workload, err.Error(), time.Now())
-		c.queue.Add(name)
+		c.refuse(r, next.Workload, err.Error())
 		return nil
 	}
 	spec.Change = strategy.Change{Declared: &next.Declared}
@@ -163,14 +171,20 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		return fmt.Errorf("the release under way does not make way: %s", refused)
 	}
 	if refused != "" {
-		c.options.Log.Warn("a release cannot begin", "rollout", name.String(), "problem", refused)
-		c.refusals.note(name, r, next.Workload, refused, time.Now())
-		c.queue.Add(name)
+		c.refuse(r, next.Workload, refused)
 		return nil
 	}
-	c.answers.note(name, next.Key, time.Now())
-	c.options.Log.Info("a release was started", "rollout", name.String(), "by", next.By)
+	c.answers.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, next.Key, time.Now())
+	c.options.Log.Info("a release was started", "rollout", r.Namespace+"/"+r.Name, "by", next.By)
 	return nil
+}
+
+// refuse notes why a release cannot begin, and has the object show it.
+func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) {
+	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
+	c.options.Log.Warn("a release cannot begin", "rollout", name.String(), "problem", why)
+	c.refusals.note(name, r, w, why, time.Now())
+	c.queue.Add(name)
 }
 
 // specOf reads what an object asks. The error says all that is wrong.

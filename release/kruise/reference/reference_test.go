@@ -1,0 +1,69 @@
+package reference
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admission "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestItsWebhooksAreKnownByNameServiceOrPath(t *testing.T) {
+	t.Parallel()
+	client := func(namespace, name, path string) []admission.WebhookClientConfig {
+		return []admission.WebhookClientConfig{{Service: &admission.ServiceReference{Namespace: namespace, Name: name, Path: &path}}}
+	}
+	for _, c := range []struct {
+		reason, name string
+		clients      []admission.WebhookClientConfig
+		want         bool
+	}{
+		{"the chart's name is enough, whatever it calls", "kruise-rollout-mutating-webhook-configuration", nil, true},
+		{"the chart's name of the other kind", "kruise-rollout-validating-webhook-configuration", nil, true},
+		{"renamed, it still calls its own Service", "ours", client("rollout-system", "kruise-rollout-webhook-service", "/"), true},
+		{"renamed with its Service, it still serves its own paths", "ours", client("ours", "webhook-service", "/validate-rollouts-kruise-io-rollout"), true},
+		{"Kruise's other controller releases nothing", "kruise-mutating-webhook-configuration", client("kruise-system", "kruise-webhook-service", "/mutate-pod"), false},
+		{"what is called by a URL is somebody else's", "slipway-gate-slipway", []admission.WebhookClientConfig{{URL: new("https://10.0.0.1/mutate")}}, false},
+		{"a policy engine that looks at Rollouts is another product", "kyverno-resource-validating-webhook-cfg", client("kyverno", "kyverno-svc", "/validate/fail"), false},
+	} {
+		part, is := Webhooks("MutatingWebhookConfiguration", c.name, c.clients)
+		require.Equal(t, c.want, is, c.reason)
+		if is {
+			require.Equal(t, "kubectl delete mutatingwebhookconfiguration "+c.name, part.Remove, "what to do is a command")
+		}
+	}
+}
+
+func TestItsControllerRunsWhileItHasPodsOrItsLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Deployment}}
+	_, runs := Controller(d)
+	require.True(t, runs, "a Deployment that doesn't say its size has one pod")
+	d.Spec.Replicas = new(int32)
+	_, runs = Controller(d)
+	require.False(t, runs, "one of size 0 does nothing")
+
+	now := time.Unix(1000, 0)
+	renewed := metav1.NewMicroTime(now.Add(-10 * time.Second))
+	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: Lease},
+		Spec: coordination.LeaseSpec{HolderIdentity: new("manager-0_5ae9"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(15))}}
+	part, runs := Leader(lease, now)
+	require.True(t, runs, "its leader has renewed the lease in time")
+	require.Contains(t, part.What, "pod elsewhere/manager-0", "in whatever namespace it runs")
+	_, runs = Leader(lease, now.Add(6*time.Second))
+	require.False(t, runs, "a controller that was removed leaves its lease behind")
+	lease.Spec.HolderIdentity = new("")
+	_, runs = Leader(lease, now)
+	require.False(t, runs, "nobody holds a lease that was given back")
+}
+
+func TestARefusalSaysWhatToRemove(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, Refusal(nil), "without it nothing is refused")
+	text := Refusal([]Part{{"Deployment a/b", "kubectl -n a delete deployment b"}, {"MutatingWebhookConfiguration c", "kubectl delete mutatingwebhookconfiguration c"}})
+	require.Equal(t, "Kruise Rollouts itself is on this cluster (Deployment a/b, MutatingWebhookConfiguration c), and both would release the same "+
+		"workloads. Remove it: kubectl -n a delete deployment b; kubectl delete mutatingwebhookconfiguration c", text)
+}
