@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit
 		return nil, "", failed(err, "the list of TrafficRoutings")
 	}
 	for i := range list.Items {
-		one, err := readTraffic(&list.Items[i])
+		one, err := ReadTraffic(&list.Items[i])
 		if err != nil {
 			return nil, "", err
 		}
@@ -43,7 +44,7 @@ func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (
 	if err != nil {
 		return nil, failed(err, TrafficObject(namespace, name))
 	}
-	return readTraffic(found)
+	return ReadTraffic(found)
 }
 
 // PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case a change since is a
@@ -108,7 +109,16 @@ func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, gu
 	if slices.Contains(t.Finalizers, v1alpha1.FinalizerTrafficRouting) == guarded {
 		return nil
 	}
-	finalizers := guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, guarded)
+	return s.setTrafficFinalizers(ctx, t, guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, guarded))
+}
+
+// FreeTraffic takes off the finalizers of a TrafficRouting that was deleted, as it was read: ours, and what the controller of Kruise Rollouts
+// has left.
+func (s *Store) FreeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
+	return s.setTrafficFinalizers(ctx, t, slices.DeleteFunc(guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, false), trafficrouting.IsLeftover))
+}
+
+func (s *Store) setTrafficFinalizers(ctx context.Context, t *v1alpha1.TrafficRouting, finalizers []string) error {
 	return s.patchTraffic(ctx, t,
 		map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
 }
@@ -142,7 +152,7 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 	if err != nil {
 		return failed(err, object)
 	}
-	read, err := readTraffic(written)
+	read, err := ReadTraffic(written)
 	if err != nil {
 		return err
 	}
@@ -150,7 +160,8 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 	return nil
 }
 
-func readTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
+// ReadTraffic reads a TrafficRouting as the API server has it.
+func ReadTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
 	t := &v1alpha1.TrafficRouting{
 		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
 		Generation: object.GetGeneration(),

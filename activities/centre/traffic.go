@@ -49,14 +49,14 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 			return &failure.Error{Kind: failure.NotReady, RetryAfter: holdRetry,
 				Message: fmt.Sprintf("%s gives its routes back for %s: this rollout begins after that",
 					store.TrafficObject(in.Namespace, in.Name), workflowsOf(others))}
-		case held && t.Status.Phase == v1alpha1.TrafficProgressing:
+		case held && t.Status.Phase != v1alpha1.TrafficFinalizing:
 			return nil
 		}
 		if err := a.store.GuardTraffic(ctx, t, true); err != nil {
 			return err
 		}
-		t.Status.Holders, t.Status.Phase = append(others, in.Holder), v1alpha1.TrafficProgressing
-		t.Status.Message = "held by " + workflowsOf(t.Status.Holders)
+		t.Status.Holders = append(others, in.Holder)
+		t.Status.Phase, t.Status.Message = trafficrouting.Held(t, workflowsOf(t.Status.Holders))
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil {
@@ -125,9 +125,9 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 // letGo writes that only these hold a TrafficRouting; without any it is free, and may be deleted.
 func (a *Activities) letGo(ctx context.Context, t *v1alpha1.TrafficRouting, holders []string) error {
 	t.Status.Holders = holders
-	t.Status.Phase, t.Status.Message = v1alpha1.TrafficProgressing, "held by "+workflowsOf(holders)
+	t.Status.Phase, t.Status.Message = trafficrouting.Held(t, workflowsOf(holders))
 	if len(holders) == 0 {
-		t.Status.Phase, t.Status.Message = v1alpha1.TrafficHealthy, "no rollout holds it"
+		t.Status.Phase, t.Status.Message = trafficrouting.AtRest()
 	}
 	if err := a.writeTraffic(ctx, t); err != nil {
 		return err

@@ -117,6 +117,7 @@ const (
 	TrafficRoutingStatusPhaseHealthy     TrafficRoutingStatusPhase = "Healthy"
 	TrafficRoutingStatusPhaseInitial     TrafficRoutingStatusPhase = "Initial"
 	TrafficRoutingStatusPhaseProgressing TrafficRoutingStatusPhase = "Progressing"
+	TrafficRoutingStatusPhaseTerminating TrafficRoutingStatusPhase = "Terminating"
 )
 
 // Valid indicates whether the value is a known member of the TrafficRoutingStatusPhase enum.
@@ -129,6 +130,8 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 	case TrafficRoutingStatusPhaseInitial:
 		return true
 	case TrafficRoutingStatusPhaseProgressing:
+		return true
+	case TrafficRoutingStatusPhaseTerminating:
 		return true
 	default:
 		return false
@@ -858,11 +861,11 @@ type TrafficRoutingStatus struct {
 	Holders []string `json:"holders"`
 	Message string   `json:"message,omitempty"`
 
-	// Phase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+	// Phase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
 	Phase TrafficRoutingStatusPhase `json:"phase"`
 }
 
-// TrafficRoutingStatusPhase `Initial`: nobody has used it yet. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Healthy`: the routes are their own again.
+// TrafficRoutingStatusPhase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
 type TrafficRoutingStatusPhase string
 
 // ValidateResult What was found in a plan.

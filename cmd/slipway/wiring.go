@@ -31,6 +31,7 @@ import (
 	"slipway.io/slipway/cli/version"
 	rolloutcontroller "slipway.io/slipway/controller/rollout"
 	servingcontroller "slipway.io/slipway/controller/serving"
+	trafficcontroller "slipway.io/slipway/controller/trafficrouting"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/kruise/reference"
@@ -222,24 +223,29 @@ var servingControllerModule = fx.Module("serving-controller",
 	}),
 )
 
-// rolloutControllerModule looks after the Rollout objects of the home cluster.
+// rolloutControllerModule looks after the Rollouts and TrafficRoutings of the home cluster.
 var rolloutControllerModule = fx.Module("rollout-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, p apiParts) error {
 		typed, objects, err := kube.NewClients(config)
 		if err != nil {
 			return err
 		}
+		beside := func(ctx context.Context) (string, error) {
+			found, err := kube.NewCluster(typed, objects, nil).KruiseRollouts(ctx)
+			return reference.Refusal(found), err
+		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
-			Served: func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) },
-			Beside: func(ctx context.Context) (string, error) {
-				found, err := kube.NewCluster(typed, objects, nil).KruiseRollouts(ctx)
-				return reference.Refusal(found), err
-			}, Log: p.Log})
+			Served:     func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) }, Beside: beside, Log: p.Log})
+		if err != nil {
+			return err
+		}
+		shared, err := trafficcontroller.New(p.Store, objects, trafficcontroller.Options{Beside: beside, Log: p.Log})
 		if err != nil {
 			return err
 		}
 		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
+		lc.Append(fx.Hook{OnStart: shared.Start, OnStop: shared.Stop})
 		return nil
 	}),
 )

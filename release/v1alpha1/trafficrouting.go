@@ -23,7 +23,7 @@ const FinalizerTrafficRouting = "slipway.io/trafficrouting"
 type TrafficRoutingPhase string
 
 const (
-	// TrafficInitial: nobody has held it yet.
+	// TrafficInitial: no engine has looked at it yet.
 	TrafficInitial TrafficRoutingPhase = "Initial"
 	// TrafficHealthy: nobody holds it, and its routes are their own.
 	TrafficHealthy TrafficRoutingPhase = "Healthy"
@@ -31,6 +31,8 @@ const (
 	TrafficProgressing TrafficRoutingPhase = "Progressing"
 	// TrafficFinalizing: its last holder is giving the routes back.
 	TrafficFinalizing TrafficRoutingPhase = "Finalizing"
+	// TrafficTerminating: somebody has deleted it while rollouts hold it.
+	TrafficTerminating TrafficRoutingPhase = "Terminating"
 )
 
 // TrafficRouting is a TrafficRouting of the home cluster, as far as the engine reads it.

@@ -51,6 +51,7 @@ func nginx(s *specimen) { s.route(s.wl, harness.Nginx) }
 func shared(s *specimen) {
 	s.route("spring-cloud-a", harness.Nginx)
 	s.routing()
+	s.waitTraffic("Healthy")
 }
 
 // mse is what the TrafficRouting of the specification makes.
@@ -174,9 +175,14 @@ func (s *specimen) requireIngress(stage stage, step int32) {
 // waitRouting returns when the TrafficRouting of a stage whose routes are not the workload's own is in a phase.
 func (s *specimen) waitRouting(stage stage, phase string) {
 	s.t.Helper()
-	if stage.on == "" || stage.on == s.wl {
-		return
+	if stage.on != "" && stage.on != s.wl {
+		s.waitTraffic(phase)
 	}
+}
+
+// waitTraffic waits for the phase of the TrafficRouting.
+func (s *specimen) waitTraffic(phase string) {
+	s.t.Helper()
 	have := ""
 	require.True(s.t, poll(func() bool {
 		found, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Get(testContext(s.t), "mse-traffic", metav1.GetOptions{})
