@@ -90,12 +90,14 @@ func TestAnotherEnginesHolderIsNeverDropped(t *testing.T) {
 	store, a, temporal, in := shared(t)
 	ctx := testContext(t)
 	theirs := workloadops.Holder{WorkflowID: "rollout/default/s/theirs", RunID: "1", Engine: workloadops.Engine{UID: "uid-b", Name: "b"}}.String()
-	found, err := store.GetTrafficRouting(ctx, store.Namespace(), "mse")
-	require.NoError(t, err)
-	found.Status.Holders, found.Status.Phase = []string{theirs}, v1alpha1.TrafficProgressing
-	require.NoError(t, store.SetTrafficStatus(ctx, found))
+	require.NoError(t, failure.UntilNoConflict("mse", func() error { // any engine of the cluster may note meanwhile that nobody held it
+		found, err := store.GetTrafficRouting(ctx, store.Namespace(), "mse")
+		require.NoError(t, err)
+		found.Status.Holders, found.Status.Phase = []string{theirs}, v1alpha1.TrafficProgressing
+		return store.SetTrafficStatus(ctx, found)
+	}))
 	temporal.set("rollout/default/s/ours", "1", "1", running)
-	_, err = a.HoldTraffic(ctx, by(in, "rollout/default/s/ours@1"))
+	_, err := a.HoldTraffic(ctx, by(in, "rollout/default/s/ours@1"))
 	requireType(t, err, failure.Refused, "it isn't shared with another engine")
 	require.ErrorContains(t, err, "is held by rollout/default/s/theirs of engine b: only engine b can take over its own claims")
 	_, holders := phaseOf(t, store)
