@@ -62,7 +62,7 @@ func jobs(req rollout.RouteRequest) []job {
 		}
 		out = append(out, job{
 			namespace: req.Workload.Namespace, routing: r, pair: pair, asks: asks,
-			hand: traffic.Hand{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite},
+			hand: traffic.Hand{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite, Tells: req.Declared},
 			version: traffic.Version{
 				Workload: req.Workload.WorkloadRef.Name, Label: rollout.RevisionLabel(req.Workload.WorkloadRef.Kind), Hash: req.CanaryHash,
 				Labels: req.CanaryLabels, Claim: req.Claim,

@@ -1,6 +1,6 @@
 package rollout
 
-import "encoding/json"
+import "k8s.io/apimachinery/pkg/util/intstr"
 
 // Names by which tools of Kruise Rollouts know a release: under a Rollout object they stand where those tools look for them.
 // (https://github.com/openkruise/rollouts/blob/master/pkg/util/constant.go)
@@ -14,27 +14,34 @@ const (
 	LabelStableRevision = "rollouts.kruise.io/stable-revision"
 	// AnnotationExtraStatus tells of a Deployment's new pods while a step rests: {"updatedReadyReplicas": …, "expectedUpdatedReplicas": …}.
 	AnnotationExtraStatus = "rollouts.kruise.io/deployment-extra-status"
+	// AnnotationOriginalStrategy is on the workload of a blue-green for as long as its release lasts: the limits that it had before.
+	AnnotationOriginalStrategy = "rollouts.kruise.io/original-deployment-strategy"
+	// AnnotationOriginalSpec is on a custom object for as long as a release routes by it: what it was before, {"spec", "labels", "annotations"}.
+	AnnotationOriginalSpec = "rollouts.kruise.io/original-spec-configuration"
 	// LabelCanaryDeployment is on the extra Deployment: the name of the workload beside which it stands.
 	LabelCanaryDeployment = "rollouts.kruise.io/canary-deployment"
 )
 
 // InProgressing is the value of AnnotationInProgressing.
 func InProgressing(rollout string) string {
-	raw, err := json.Marshal(map[string]string{"rolloutName": rollout})
-	if err != nil {
-		panic(err) // a text: it always marshals
-	}
-	return string(raw)
+	return text(map[string]string{"rolloutName": rollout})
 }
 
 // ExtraStatus is the value of AnnotationExtraStatus.
 func ExtraStatus(ready, expected int32) string {
-	raw, err := json.Marshal(struct {
+	return text(struct {
 		Ready    int32 `json:"updatedReadyReplicas"`
 		Expected int32 `json:"expectedUpdatedReplicas"`
 	}{ready, expected})
-	if err != nil {
-		panic(err) // numbers: they always marshal
-	}
-	return string(raw)
 }
+
+// OriginalStrategy is the value of AnnotationOriginalStrategy.
+type OriginalStrategy struct {
+	MaxUnavailable          *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	MaxSurge                *intstr.IntOrString `json:"maxSurge,omitempty"`
+	MinReadySeconds         int32               `json:"minReadySeconds,omitempty"`
+	ProgressDeadlineSeconds *int32              `json:"progressDeadlineSeconds,omitempty"`
+}
+
+// String is the annotation's value.
+func (s OriginalStrategy) String() string { return text(s) }

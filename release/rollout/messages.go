@@ -233,6 +233,8 @@ type RouteRequest struct {
 	NoCanary bool `json:"noCanary,omitempty"`
 	// Overwrite writes over what somebody else has edited meanwhile (verb retry after drift); without it that fails with failure.Drift.
 	Overwrite bool `json:"overwrite,omitempty"`
+	// Declared says that the release is of what the workload itself declares: what other tools look for is noted on custom objects.
+	Declared bool `json:"declared,omitempty"`
 	// Restores puts back what somebody else has changed, and does not wait long for pods: those that it needs may be gone by the same hand.
 	Restores bool `json:"restores,omitempty"`
 }

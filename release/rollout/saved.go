@@ -260,8 +260,14 @@ func (r recovery) end() (out []string) {
 	for _, name := range r.saved.Autoscalers {
 		out = append(out, r.restore(resourceAutoscalers, name))
 	}
-	return append(out, r.kubectl("label %s %s slipway.io/claimed- slipway.io/rollout-", r.resource, r.name),
-		r.kubectl("annotate %s %s slipway.io/claimed-by- %s- %s- %s-", r.resource, r.name, AnnotationRest, AnnotationSaved, AnnotationRecover))
+	labels := "slipway.io/claimed- slipway.io/rollout-"
+	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationRest, AnnotationSaved, AnnotationRecover}
+	if r.saved.Declared != "" {
+		labels += " " + LabelStableRevision + "-"
+		annotations = append(annotations, AnnotationInProgressing, AnnotationExtraStatus, AnnotationOriginalStrategy)
+	}
+	return append(out, r.kubectl("label %s %s %s", r.resource, r.name, labels),
+		r.kubectl("annotate %s %s %s-", r.resource, r.name, strings.Join(annotations, "- ")))
 }
 
 // pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.

@@ -99,6 +99,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	if saved.Declared != "" {
 		d.Write.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
 		d.Write.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
+		if original, told := originalStrategy(tech, saved); told {
+			d.Write.Annotations[rollout.AnnotationOriginalStrategy] = original.String()
+		}
 	}
 	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d

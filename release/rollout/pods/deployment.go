@@ -31,12 +31,13 @@ var (
 )
 
 func rolling(unavailable, surge int32) json.RawMessage {
-	return rollingShare(intstr.FromInt32(unavailable), surge)
+	return rollingShare(intstr.FromInt32(unavailable), intstr.FromInt32(surge))
 }
 
-func rollingShare(unavailable intstr.IntOrString, surge int32) json.RawMessage {
+func rollingShare(unavailable, surge intstr.IntOrString) json.RawMessage {
+	most, _ := json.Marshal(surge)
 	share, _ := json.Marshal(unavailable)
-	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%s}}`, surge, share))
+	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%s,"maxUnavailable":%s}}`, most, share))
 }
 
 // recreates says whether a strategy takes all old pods down before new ones come up.
@@ -121,7 +122,7 @@ func resting(surge int32, seen Observed) []workloadops.Setting {
 	if surge == 0 && (unavailable == intstr.FromInt32(0) || unavailable == intstr.FromString("0%")) {
 		unavailable = intstr.FromInt32(1) // the API server wants one of the two
 	}
-	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}, {Path: pathStrategy, Value: rollingShare(unavailable, surge)},
+	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}, {Path: pathStrategy, Value: rollingShare(unavailable, intstr.FromInt32(surge))},
 		{Path: pathMinReadySeconds, Value: seen.own(pathMinReadySeconds)},
 		{Path: pathProgressDeadline, Value: seen.own(pathProgressDeadline)}, history(seen)}
 }

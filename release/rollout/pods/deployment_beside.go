@@ -5,11 +5,23 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
+
+// surgeOf is the surge that brings so many pods: as the step says it where that comes to as many, so that it goes on to when somebody scales
+// the workload, and so that others can read the step from it.
+func surgeOf(t task, pods int32) intstr.IntOrString {
+	asked := t.Request.Replicas
+	if pods == t.Target && strategy.ShareUp(asked, t.Size) == pods {
+		return asked
+	}
+	return intstr.FromInt32(pods)
+}
 
 // deploymentBlueGreen adds new pods and keeps every old one: at rest none goes, while maxUnavailable is 0.
 type deploymentBlueGreen struct{ deployment }
@@ -21,20 +33,54 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	case t.Target == 0 && (!t.Placed || t.Aim.Hash == ""):
 		return done("no pod is asked for yet")
 	case t.Placed && !seen.has(minReadyGate) && t.Aim.Hash != "":
-		gated := movingOn(max(surge, t.Target, 1), seen)
+		gated := movingOn(surgeOf(t, max(surge, t.Target, 1)), seen)
 		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated...)))
 	case !t.Placed, !seen.has(minReadyGate), surge < t.Target:
-		w := t.write("grow", seen.changed(movingOn(max(t.Target, 1), seen)...))
+		w := t.write("grow", seen.changed(movingOn(surgeOf(t, max(t.Target, 1)), seen)...))
 		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
 	case paused(seen):
-		return set("resume it, which somebody else has paused", t.write("resume", seen.changed(movingOn(surge, seen)...)))
+		return set("resume it, which somebody else has paused", t.write("resume", seen.changed(movingOn(surgeOf(t, surge), seen)...)))
 	}
 	return done("")
 }
 
 // movingOn are the settings while a blue-green's pods move. One that somebody else has paused would bring no pod.
-func movingOn(surge int32, seen Observed) []workloadops.Setting {
-	return append(moving(0, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+func movingOn(surge intstr.IntOrString, seen Observed) []workloadops.Setting {
+	settings := append(moving(0, 0, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+	settings[0].Value = rollingShare(intstr.FromInt32(0), surge)
+	return settings
+}
+
+// original are a Deployment's own limits, with Kubernetes' defaults, which stand for those of a type Recreate as well.
+func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
+	own, deadline := rollingUpdateOf(saved.Settings[pathStrategy]), int32(600)
+	if recreates(saved.Settings[pathStrategy]) {
+		own = rollingUpdateOf(json.RawMessage(`{"rollingUpdate":{}}`))
+	}
+	if raw := saved.Settings[pathProgressDeadline]; !workloadops.AbsentJSON(raw) {
+		_ = json.Unmarshal(raw, &deadline) // the API server has checked it
+	}
+	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge, MinReadySeconds: ownMinReady(saved),
+		ProgressDeadlineSeconds: &deadline}
+}
+
+// ownMinReady is the minReadySeconds that a workload had, 0 for none.
+func ownMinReady(saved rollout.Saved) (seconds int32) {
+	if raw := saved.Settings[pathMinReadySeconds]; !workloadops.AbsentJSON(raw) {
+		_ = json.Unmarshal(raw, &seconds) // the API server has checked it
+	}
+	return seconds
+}
+
+// originalStrategy are the limits of before, as other tools read them beside a blue-green; false for other techniques.
+func originalStrategy(tech Technique, saved rollout.Saved) (rollout.OriginalStrategy, bool) {
+	k, is := tech.(interface {
+		original(saved rollout.Saved) rollout.OriginalStrategy
+	})
+	if !is {
+		return rollout.OriginalStrategy{}, false
+	}
+	return k.original(saved), true
 }
 
 // deploymentExtra runs the new version in a second Deployment; the workload itself is not touched until the end.

@@ -287,7 +287,7 @@ func (f *finish) release() NextAction {
 // marks are the annotations of the rollout. A template that is kept for the next release stays.
 func (f *finish) marks() []string {
 	marks := []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
-		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus}
+		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus, rollout.AnnotationOriginalStrategy}
 	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.ours) {
 		marks = append(marks, rollout.AnnotationNext)
 	}

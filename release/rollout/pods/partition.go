@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -21,6 +23,7 @@ type rollingFields struct {
 	Paused         bool                `json:"paused"`
 	Partition      *intstr.IntOrString `json:"partition"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
+	MaxSurge       *intstr.IntOrString `json:"maxSurge"`
 }
 
 // updateStrategy is spec.updateStrategy of the kinds that have a partition: a CloneSet's fields stand in it, the others' in rollingUpdate.
@@ -273,8 +276,12 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 	if t.Total >= t.Target && t.Placed {
 		return done("")
 	}
-	surge := withFields(seen.own(pathUpdateStrategy), map[string]any{"partition": 0, "maxSurge": t.Target, "maxUnavailable": 0})
-	w := t.write("grow", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: surge}, minReadyGate))
+	surge := surgeOf(t, t.Target)
+	if now := parseStrategy(seen.Settings[pathUpdateStrategy]).MaxSurge; now != nil && strategy.ShareUp(*now, t.Size) == t.Target {
+		surge = *now // however it is written
+	}
+	update := withFields(seen.own(pathUpdateStrategy), map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
+	w := t.write("grow", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: update}, minReadyGate))
 	switch {
 	case empty(w):
 		return wait("")
@@ -293,6 +300,14 @@ func (cloneSetBlueGreen) rest(task, Observed) []workloadops.Setting { return nil
 func (k cloneSetBlueGreen) home(seen Observed) (first, last []workloadops.Setting) {
 	first, last = k.partitioned.home(seen)
 	return append(first, workloadops.Setting{Path: pathMinReadySeconds, Value: seen.own(pathMinReadySeconds)}), last
+}
+
+// original are a CloneSet's own limits, with its controller's defaults. It knows no deadline.
+func (cloneSetBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
+	own := parseStrategy(saved.Settings[pathUpdateStrategy])
+	share, none := intstr.FromString("20%"), intstr.FromString("0%")
+	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share), MaxSurge: cmp.Or(own.MaxSurge, &none),
+		MinReadySeconds: ownMinReady(saved)}
 }
 
 // RefusesSteps says which step a workload of so many pods cannot make, and why; "" when it can make all of them.

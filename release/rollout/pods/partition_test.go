@@ -299,7 +299,7 @@ func TestCloneSetBlueGreen(t *testing.T) {
 	require.Equal(t, workloadops.ActWrite, first.Action)
 	require.NotNil(t, first.Write.Template, "template, surge and gate come in one write")
 	require.Len(t, first.Write.Settings, 2)
-	require.JSONEq(t, string(lent(4)[pathUpdateStrategy]), string(first.Write.Settings[0].Value))
+	require.JSONEq(t, `{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":"100%"}`, string(first.Write.Settings[0].Value), "as the step says it")
 	require.Equal(t, workloadops.ActWait, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(lent(4))).Action, "a surge of all that is still coming up")
 	require.Equal(t, workloadops.ActDone, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(lent(4))).Action)
 	require.Equal(t, workloadops.ActWrite, tech.next(task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(lent(1))).Action, "up to a half it grows")

@@ -34,12 +34,17 @@ var marks = []string{
 
 var markClaimed = jsonpatch.Label(workloadops.LabelClaimed)
 
+// markOriginal is the place of what other tools read of a custom object that is borrowed. Nothing of ours reads it.
+var markOriginal = jsonpatch.Annotation(rollout.AnnotationOriginalSpec)
+
 // Hand is who asks for a change of an object.
 type Hand struct {
 	// Claim is ours, TakeOver that of a dead release which may be replaced.
 	Claim, TakeOver string
 	// Overwrite writes over what somebody else has edited.
 	Overwrite bool
+	// Tells notes on custom objects what they were, where other tools look for it.
+	Tells bool
 }
 
 // object is an object as it was read; name describes it in messages.
@@ -60,7 +65,8 @@ func HolderOf(o Object) string { return annotationsOf(o)[rollout.AnnotationHeldB
 // Borrowed is a borrowed object as it was read.
 type Borrowed struct {
 	object
-	undo []jsonpatch.Op
+	borrowable Borrowable
+	undo       []jsonpatch.Op
 	// taken says that something of ours is saved on it.
 	taken bool
 }
@@ -82,7 +88,7 @@ const (
 // Has says whether a pointer is among them, as the marks of a borrowed object are.
 func (p Borrowable) Has(pointer string) bool {
 	switch {
-	case slices.Contains(marks, pointer):
+	case slices.Contains(marks, pointer), p == BorrowsByScript && pointer == markOriginal:
 		return true
 	case p == BorrowsSelector:
 		return pointer == pathSelector
@@ -105,7 +111,7 @@ func ofTheUser(pointer string) bool {
 // Look reads what is saved on an object; name describes it in messages. It fails with failure.Drift when that cannot be read any more, or
 // would change other places than a release does.
 func Look(name string, live Object, borrowable Borrowable) (Borrowed, error) {
-	b := Borrowed{object: object{name, live}}
+	b := Borrowed{object: object{name, live}, borrowable: borrowable}
 	saved, there := annotationsOf(live)[rollout.AnnotationRestore]
 	if !there {
 		return b, nil
@@ -127,7 +133,7 @@ func (b Borrowed) Original() Object { return jsonpatch.Apply(b.live, b.undo) }
 func borrowedPaths(undo []jsonpatch.Op) []string {
 	var out []string
 	for _, op := range undo {
-		if !slices.Contains(marks, op.Path) {
+		if !slices.Contains(marks, op.Path) && op.Path != markOriginal {
 			out = append(out, op.Path)
 		}
 	}
@@ -189,18 +195,47 @@ func (b Borrowed) Want(h Hand, derive func(original Object) (Object, []string, e
 	if err != nil {
 		return nil, err
 	}
-	saved, err := json.Marshal(undoTo(original, paths))
+	saved, told, err := b.notes(h, original, paths)
 	if err != nil {
 		return nil, err
 	}
-	if len(saved) > maxSaved {
-		return nil, failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(saved), maxSaved)
-	}
 	heldBy, restore := jsonpatch.Annotation(rollout.AnnotationHeldBy), jsonpatch.Annotation(rollout.AnnotationRestore)
+	signs := []string{heldBy, restore, markClaimed}
 	jsonpatch.Put(wanted, heldBy, h.Claim)
-	jsonpatch.Put(wanted, restore, string(saved))
+	jsonpatch.Put(wanted, restore, saved)
 	jsonpatch.Put(wanted, markClaimed, workloadops.LabelClaimedValue)
-	return b.want(h, wanted, places{kept: borrowedPaths(b.undo), ours: paths, signs: []string{heldBy, restore, markClaimed}, fresh: !b.taken})
+	if told != "" {
+		signs = append(signs, markOriginal)
+		jsonpatch.Put(wanted, markOriginal, told)
+	}
+	return b.want(h, wanted, places{kept: borrowedPaths(b.undo), ours: paths, signs: signs, fresh: !b.taken})
+}
+
+// notes are what is noted on the object of what it was: saved is followed when it is given back, told is for other tools, "" for nothing.
+func (b Borrowed) notes(h Hand, original Object, paths []string) (saved, told string, err error) {
+	undo := undoTo(original, paths)
+	raw, err := json.Marshal(undo)
+	switch {
+	case err != nil:
+		return "", "", err
+	case len(raw) > maxSaved:
+		return "", "", failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d", b.name, len(raw), maxSaved)
+	case b.borrowable != BorrowsByScript || !h.Tells && !b.tells():
+		return string(raw), "", nil
+	}
+	told = toldOf(original)
+	if len(raw)+len(told) > maxSaved { // other tools have to do without
+		told = ""
+	}
+	if told != "" || b.tells() {
+		raw, err = json.Marshal(append(undo, jsonpatch.Remove(markOriginal)))
+	}
+	return string(raw), told, err
+}
+
+// tells says that what the object was is noted on it for other tools already.
+func (b Borrowed) tells() bool {
+	return slices.ContainsFunc(b.undo, func(op jsonpatch.Op) bool { return op.Path == markOriginal })
 }
 
 // places are where an object is to be written.
@@ -268,6 +303,7 @@ func (b Borrowed) Return(h Hand) (*Write, error) {
 	for _, m := range gone {
 		jsonpatch.Drop(original, m)
 	}
+	gone = append(gone, markOriginal) // unless it was there before
 	kept := borrowedPaths(b.undo)
 	changes := jsonpatch.Diff(b.live, original, kept)
 	if b.taken && len(changes) > 0 && !h.Overwrite && b.drifted(kept) {

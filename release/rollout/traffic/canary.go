@@ -98,7 +98,7 @@ func ownAnnotations(o Object) map[string]string {
 
 // reserved says that an annotation is not its object's user's.
 func reserved(key, _ string) bool {
-	return key == annotationApplied || strings.HasPrefix(key, "slipway.io/")
+	return key == annotationApplied || key == rollout.AnnotationOriginalSpec || strings.HasPrefix(key, "slipway.io/")
 }
 
 // PodLabels are the labels that a workload's template gives its pods.

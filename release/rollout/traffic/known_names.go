@@ -1,0 +1,26 @@
+package traffic
+
+import (
+	"encoding/json"
+	"maps"
+
+	"slipway.io/slipway/release/rollout"
+)
+
+// toldOf is the value of rollout.AnnotationOriginalSpec for a custom object; "" where somebody else has written one already.
+func toldOf(original Object) string {
+	if _, there := annotationsOf(original)[rollout.AnnotationOriginalSpec]; there {
+		return ""
+	}
+	labels := digStrings(original, "metadata", "labels")
+	maps.DeleteFunc(labels, reserved)
+	raw, err := json.Marshal(struct {
+		Spec        any               `json:"spec,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}{Dig(original, "spec"), labels, ownAnnotations(original)})
+	if err != nil {
+		return "" // it came as JSON
+	}
+	return string(raw)
+}
