@@ -1,13 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
@@ -23,7 +20,7 @@ func TestKubectlRelease(t *testing.T) {
 func TestLongKubectlRelease(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	releasedByKubectl(t, deploymentBy(strategy.StyleCanary, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+	releasedByKubectl(t, deploymentBy(strategy.StyleCanary, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.Istio),
 		cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, cell{harness.CloneSet, strategy.StylePartition, harness.NoProvider},
 		deploymentBy(strategy.StylePartition, harness.Gateway))
 }
@@ -42,7 +39,7 @@ func releasedByKubectl(t *testing.T, cells ...cell) {
 			d := declare(t, e, g, c, nil)
 			d.setImage("alice", harness.NewImage(d.rollout.Name))
 			d.waitStep(1)
-			d.requireKnownNames()
+			d.requireKnownNames(c)
 			d.approve(1)
 			d.approve(2)
 			if c.style == strategy.StyleBlueGreen {
@@ -54,31 +51,9 @@ func releasedByKubectl(t *testing.T, cells ...cell) {
 			require.Contains(t, history, "start by alice (kubectl): accepted", "who has set the image has started the release")
 			require.Contains(t, history, "approve by approver (kubectl): accepted", "who has approved is named by the API server")
 			d.endsNew()
+			d.requireNamesGone(c)
 		})
 	}
-}
-
-// requireKnownNames wants what other tools look for at the first rest: on the workload, on its pods, on what was made beside it.
-func (d *declared) requireKnownNames() {
-	d.t.Helper()
-	r, o := d.asked(), d.object()
-	require.JSONEq(d.t, `{"rolloutName":"order"}`, o.GetAnnotations()[rollout.AnnotationInProgressing], "who releases the workload")
-	require.Equal(d.t, common(r).StableRevision, o.GetLabels()[rollout.LabelStableRevision], "what served before")
-	numbered, revision := 0, common(r).ObservedRolloutID
-	pods, err := d.Kube.CoreV1().Pods(d.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: rollout.LabelRolloutID + "=" + revision})
-	require.NoError(d.t, err)
-	for _, p := range pods.Items {
-		require.Equal(d.t, "1", p.Labels[rollout.LabelBatchID], "the first step has brought it")
-		numbered++
-	}
-	brought := int32(0)
-	switch {
-	case r.Status.CanaryStatus != nil:
-		brought = r.Status.CanaryStatus.CanaryReplicas
-	case r.Status.BlueGreenStatus != nil:
-		brought = r.Status.BlueGreenStatus.UpdatedReplicas
-	}
-	require.Equal(d.t, int(brought), numbered, "every pod of the step is numbered, and no other")
 }
 
 // cells are all places of the matrix.
