@@ -42,6 +42,8 @@ type Activities struct {
 	options Options
 	kinds   *kinds
 	scripts *scriptbox.Runner
+	// reference are scripts that lie where Kruise Rollouts reads them.
+	reference referenceScripts
 	// removed are the UIDs of objects that were deleted or given back lately, by nobody else.
 	removed *lru.Cache
 }

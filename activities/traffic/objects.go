@@ -94,6 +94,28 @@ func (k *kinds) of(apiVersion, name string) (kind, error) {
 	return kind{}, failure.New(failure.Refused, "the cluster has no kind %s in %s: install its custom resource definition", name, apiVersion)
 }
 
+// httpRouteVersions are the versions in which HTTPRoutes are used, the best first.
+var httpRouteVersions = []string{"v1", "v1beta1"}
+
+// httpRoutes is the kind HTTPRoute in the best version that the cluster serves. It fails with failure.Refused when it serves none.
+func (k *kinds) httpRoutes() (kind, error) {
+	var refused error
+	for _, version := range httpRouteVersions {
+		found, err := k.of(httpRoutes.gvr.Group+"/"+version, httpRoutes.name)
+		var f *failure.Error
+		switch {
+		case err == nil:
+			found.borrows = httpRoutes.borrows
+			return found, nil
+		case !errors.As(err, &f):
+			return kind{}, err
+		case refused == nil:
+			refused = err
+		}
+	}
+	return kind{}, refused
+}
+
 // get reads an object; nil when it is not there.
 func (a *Activities) get(ctx context.Context, p place) (traffic.Object, error) {
 	o, err := a.cluster.Get(ctx, p.Ref)

@@ -254,7 +254,8 @@ func (c *check) needs(j job) ([]kube.Permission, error) {
 			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"), kube.Needs(endpointSlices, j.namespace, "list"))
 	}
 	if j.routing.HTTPRoute != "" {
-		return append(out, kube.Needs(httpRoutes.gvr, j.namespace, "get", "patch")...), nil
+		k, err := c.a.kinds.httpRoutes()
+		return append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...), err
 	}
 	scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
 	scripts[0].Name = traffic.ScriptsConfigMap // no other is read, so none has to be permitted
@@ -281,7 +282,11 @@ func (c *check) watches(ctx context.Context, j job) (string, error) {
 	watched := []schema.GroupVersionResource{services.gvr, endpointSlices}
 	switch {
 	case j.routing.HTTPRoute != "":
-		watched = append(watched, httpRoutes.gvr)
+		k, err := c.a.kinds.httpRoutes()
+		if err != nil {
+			return "", err
+		}
+		watched = append(watched, k.gvr)
 	case j.routing.Ingress != nil:
 		watched = append(watched, ingresses.gvr)
 	}

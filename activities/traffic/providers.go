@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"slipway.io/slipway/release/failure"
@@ -264,10 +265,18 @@ type route struct {
 
 func (p borrowingProvider) routes(ctx context.Context, a *Activities, j job) ([]route, error) {
 	if j.routing.HTTPRoute != "" {
-		at := httpRoutes.at(j.namespace, j.routing.HTTPRoute)
+		k, refused := a.kinds.httpRoutes()
+		var f *failure.Error
+		switch {
+		case errors.As(refused, &f):
+			k = httpRoutes // what the cluster doesn't have any more needs nothing
+		case refused != nil:
+			return nil, refused
+		}
+		at := k.at(j.namespace, j.routing.HTTPRoute)
 		return []route{{place: at, derive: traffic.HTTPRoute(j.pair, j.asks), initialise: func() error {
-			if _, err := a.kinds.of(httpRoutes.gvr.GroupVersion().String(), httpRoutes.name); err != nil {
-				return err
+			if refused != nil {
+				return refused
 			}
 			return a.attemptBorrow(ctx, at, traffic.HTTPRoute(j.pair, strategy.Traffic{}))
 		}}}, nil

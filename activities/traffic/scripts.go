@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
 )
@@ -46,6 +50,44 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 	}
 }
 
+// referenceScripts are the scripts of the cluster's that lie where Kruise Rollouts reads them. They are the same for all releases.
+type referenceScripts struct {
+	mu   sync.Mutex
+	data map[string]string
+	at   time.Time
+}
+
+// referenceKept is how long those scripts are taken as they were read.
+const referenceKept = 5 * time.Second
+
+// of is a script of the cluster's, "" without one; read reads them all.
+func (r *referenceScripts) of(key string, read func() (map[string]string, error)) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) < referenceKept {
+		return r.data[key], nil
+	}
+	data, err := read()
+	if err != nil {
+		return "", err
+	}
+	r.data, r.at = data, time.Now()
+	return data[key], nil
+}
+
+// readReference reads the scripts of the cluster's. Who may not read them has none.
+func (a *Activities) readReference(ctx context.Context) (map[string]string, error) {
+	found, err := a.get(ctx, configMaps.at(reference.Namespace, reference.Scripts))
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, _, _ := unstructured.NestedStringMap(found, "data")
+	return data, nil
+}
+
 // source is the text of a script and what it is called.
 func (a *Activities) source(ctx context.Context, namespace string, s traffic.Script) (source, name string, err error) {
 	scripts, err := a.get(ctx, configMaps.at(namespace, traffic.ScriptsConfigMap))
@@ -55,9 +97,19 @@ func (a *Activities) source(ctx context.Context, namespace string, s traffic.Scr
 	if own, there, _ := unstructured.NestedString(scripts, "data", s.Key); there {
 		return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
 	}
-	if own := s.BuiltIn(); own != "" {
-		return own, s.File + ".lua (built in)", nil
+	builtIn := s.BuiltIn()
+	if s.ReferenceFirst || builtIn == "" {
+		shared, err := a.reference.of(s.Key, func() (map[string]string, error) { return a.readReference(ctx) })
+		if err != nil {
+			return "", "", err
+		}
+		if shared != "" {
+			return shared, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, reference.Namespace, reference.Scripts), nil
+		}
 	}
-	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s; built-in classes of Ingress are %s",
-		s.Key, namespace, traffic.ScriptsConfigMap, traffic.Classes)
+	if builtIn != "" {
+		return builtIn, s.File + ".lua (built in)", nil
+	}
+	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s, or in %s/%s, if this party's worker may read that; "+
+		"built-in classes of Ingress are %s", s.Key, namespace, traffic.ScriptsConfigMap, reference.Namespace, reference.Scripts, traffic.Classes)
 }

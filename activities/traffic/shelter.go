@@ -94,19 +94,30 @@ func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holdin
 // wantRoutesOf has the kinds watched that a rollout routes by beyond those that are watched anyway.
 func (d *DriftDetector) wantRoutesOf(h drift.Holding) error {
 	for _, r := range h.Routings {
-		for _, ref := range r.Custom {
-			k, err := d.a.kinds.of(ref.APIVersion, ref.Kind)
-			var f *failure.Error
-			if errors.As(err, &f) {
-				continue
-			}
-			if err != nil {
+		if r.HTTPRoute != "" {
+			if err := d.wantKind(d.a.kinds.httpRoutes()); err != nil {
 				return err
 			}
-			d.want(routing(k))
+		}
+		for _, ref := range r.Custom {
+			if err := d.wantKind(d.a.kinds.of(ref.APIVersion, ref.Kind)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// wantKind has a kind watched that was looked for. One that the cluster does not have is not waited for.
+func (d *DriftDetector) wantKind(k kind, err error) error {
+	var f *failure.Error
+	if err == nil {
+		d.want(routing(k))
+	}
+	if errors.As(err, &f) {
+		return nil
+	}
+	return err
 }
 
 // unpin gives a Service its own selector back, if that takes ready pods and the one that it is pinned to does not, or soon may not.

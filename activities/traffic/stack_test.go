@@ -117,6 +117,11 @@ func newBench(t *testing.T) *bench {
 	stack := harness.SharedStack(t)
 	t.Parallel()
 	routes.Install(t, stack.REST)
+	return benchOn(t, stack)
+}
+
+func benchOn(t *testing.T, stack harness.Stack) *bench {
+	t.Helper()
 	b := &bench{t: t, config: stack.REST, kube: stack.Kube, namespace: stack.Namespace(t, "traffic")}
 	var err error
 	b.objects, err = dynamic.NewForConfig(stack.REST)
@@ -245,7 +250,9 @@ func (b *bench) apply(text string) map[string]any {
 	var o unstructured.Unstructured
 	require.NoError(b.t, o.UnmarshalJSON(raw))
 	o.SetNamespace(b.namespace)
-	made, err := b.objects.Resource(gvrs[o.GetKind()]).Namespace(b.namespace).Create(b.t.Context(), &o, metav1.CreateOptions{})
+	gvr := gvrs[o.GetKind()]
+	gvr.Version = o.GroupVersionKind().Version
+	made, err := b.objects.Resource(gvr).Namespace(b.namespace).Create(b.t.Context(), &o, metav1.CreateOptions{})
 	require.NoError(b.t, err)
 	return made.Object
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,18 @@ func Install(t testing.TB, config *rest.Config) {
 	definitions.Install(t, config, "routes", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 		t.Helper()
 		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"), istio("DestinationRule", "destinationrules")}
+	})
+}
+
+// InstallBefore sees to it that the API server serves HTTPRoutes as a cluster of before does: in v1beta1 alone. It is for stacks of a test's own.
+func InstallBefore(t testing.TB, config *rest.Config) {
+	t.Helper()
+	definitions.Install(t, config, "routes of before", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
+		t.Helper()
+		crd := httpRoute(t)
+		crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != "v1beta1" })
+		crd.Spec.Versions[0].Storage = true
+		return []*apiextensionsv1.CustomResourceDefinition{crd}
 	})
 }
 

@@ -19,6 +19,8 @@ const (
 	// Namespace and Deployment are where its controller runs, unless somebody has chosen other names.
 	Namespace  = "kruise-rollout"
 	Deployment = "kruise-rollout-controller-manager"
+	// Scripts is the ConfigMap beside its controller with traffic scripts of the cluster's.
+	Scripts = "kruise-rollout-configuration"
 	// Lease is by which its controllers elect the one that works, in the namespace where they run.
 	Lease = "71ddec2c.kruise.io"
 

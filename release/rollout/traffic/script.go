@@ -24,14 +24,19 @@ const ScriptsConfigMap = "slipway-traffic-scripts"
 var builtIn embed.FS
 
 // Script names a script: Key is its key in a ConfigMap, File the built-in one, "" when there is none.
-type Script struct{ Key, File string }
+type Script struct {
+	Key, File string
+	// ReferenceFirst says that one of the cluster's, where Kruise Rollouts keeps them, comes before the built-in one: it takes a class of Ingress
+	// from there first, a custom object last.
+	ReferenceFirst bool
+}
 
 // ingressFiles are the built-in scripts by class; higress reads the annotations of ingress-nginx.
 var ingressFiles = map[string]string{"nginx": "nginx", "higress": "nginx", "mse": "mse", "aliyun-alb": "aliyun-alb"}
 
 // IngressScript is the script for a class of Ingress.
 func IngressScript(class string) Script {
-	return Script{Key: "lua.traffic.routing.ingress." + class, File: ingressFiles[class]}
+	return Script{Key: "lua.traffic.routing.ingress." + class, File: ingressFiles[class], ReferenceFirst: true}
 }
 
 // CustomScript is the script for a kind of custom object.
