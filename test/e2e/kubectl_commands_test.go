@@ -134,14 +134,14 @@ var clientDeeds = []clientDeed{
 			require.Less(d.t, time.Since(begin), soon, "nothing has to be waited for")
 		}
 		require.Empty(d.t, d.claim(), "nothing of the release is on the workload when it says so")
-		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}})
+		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}, LetGo: true})
 	}},
 	{"it is deleted: the same", func(d *declared) {
 		d.watch.Finishing(d.t)
 		require.NoError(d.t, d.objects("alice").Delete(context.Background(), d.rollout.Name, metav1.DeleteOptions{}))
 		d.gone()
 		require.Empty(d.t, d.claim(), "nothing of the release is on the workload when it goes")
-		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}})
+		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}, LetGo: true})
 	}},
 }
 

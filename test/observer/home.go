@@ -70,6 +70,8 @@ type End struct {
 	Images map[string]string
 	// Size is what the workload was scaled to meanwhile; 0: it was not.
 	Size int64
+	// LetGo says that the release has let go: the workload's own controller brings the pods to one revision in its own time.
+	LetGo bool
 }
 
 // RequireHome fails the test unless everything is as it was before the rollout but for what the release changes: pods of one revision only, all ready;
@@ -87,6 +89,14 @@ func (w *RolloutWatch) RequireHome(t *testing.T, end End) {
 	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)), "objects of before and after: nothing is missing, nothing of the rollout's is left")
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		require.Equal(t, want[name], have[name], "%s is what it was", name)
+	}
+	if end.LetGo {
+		name := w.asked.Workload
+		require.Eventually(t, func() bool {
+			now := w.now(t)
+			revisions, size := now.revisions(name), sizeOf(now.workload(name))
+			return len(revisions) == 1 && now.count(name, revisions[0]) == Count{Stable: size, StableReady: size}
+		}, time.Minute, 50*time.Millisecond, "the workload's own controller brings every pod to one revision")
 	}
 	w.requireOneRevision(t, end.Images != nil)
 }
