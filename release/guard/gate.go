@@ -46,6 +46,8 @@ func (o Options) namedPolicies(version string) []*unstructured.Unstructured {
 		k := kindOf(h)
 		match := matching(k)
 		match.ResourceRules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
+		// Conditions are evaluated once for each Rollout of the namespace: a workload that has the label costs nothing so.
+		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpDoesNotExist)
 		conditions := []admission.MatchCondition{{Name: "named", Expression: h.Named()}, {Name: "not-labelled", Expression: hold.Unlabelled}}
 		for _, c := range o.others() {
 			conditions = append(conditions, admission.MatchCondition{Name: c.Name, Expression: hold.OrCreated(c.Expression)})

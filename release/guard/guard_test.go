@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -193,8 +194,10 @@ func TestTheGate(t *testing.T) {
 			require.Equal(t, prefix == namedPrefix, params, name)
 			_, bound, _ := unstructured.NestedMap(policies["MutatingAdmissionPolicyBinding "+name].Object, "spec", "paramRef")
 			require.Equal(t, prefix == namedPrefix, bound, name)
-			_, labelled, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "objectSelector", "matchExpressions")
-			require.Equal(t, prefix == gatePrefix, labelled, "%s: only workloads with the label can be refused an edit", name)
+			labelled, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "objectSelector", "matchExpressions")
+			operator := map[string]string{gatePrefix: "Exists", namedPrefix: "DoesNotExist"}[prefix]
+			require.Equal(t, []any{map[string]any{"key": gate.Label, "operator": operator}}, labelled,
+				"%s: only workloads with the label can be refused an edit, and only the others are looked up in the Rollouts", name)
 			require.Contains(t, expressionsOf(t, policy), `{op: "add", path: "`+h.Pointer+`"`, name)
 		}
 	}

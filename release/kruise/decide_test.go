@@ -184,6 +184,20 @@ func TestTheFirstRolloutIDIsTakenAsItIs(t *testing.T) {
 	require.Equal(t, "the workload's rollout-id has changed", begun.Reason)
 }
 
+// A pause that the object had asked for ends when the object says so, however soon: the status may be written when the object says otherwise already.
+func TestTheObjectsOwnPauseEndsWithIt(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{true, false} {
+		r := object(func(r *v1beta1.Rollout) { r.Generation = 3 }) // paused at generation 2, and not any more
+		v := rollout.View{Template: "new", Generation: 2, PausedByObject: own, Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, NextStepIndex: 2,
+			Paused: true, CurrentStepState: rollout.StatePaused, Steps: make([]rollout.StepStatus, 2)}}
+		r.Status = Showing(v, r, noon)
+		next := Decide(Seen{Object: r, Workload: deployment(claimed("new")), Now: noon})
+		require.Equal(t, DoReplan, next.Do)
+		require.Equal(t, own, next.First != nil && next.First.Verb == rollout.VerbResume, "one that somebody has sent by another way stays")
+	}
+}
+
 // Whatever is decided, the same thing seen twice is one command: several servers see it.
 func TestOneCommandHasOneKey(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	status.Conditions = conditions(v, object, now)
 	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex, Gate: v.Gate,
 		Release: s.Record, Template: v.Template, RolloutID: s.RolloutID, RolledBack: v.RolledBack, Open: !end,
-		PausedByObject: s.Paused && object.Spec.Strategy.Paused}
+		PausedByObject: v.PausedByObject}
 	if was.Slipway != nil {
 		status.Slipway.Seq = was.Slipway.Seq
 	}

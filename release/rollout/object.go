@@ -38,6 +38,8 @@ type View struct {
 	// Generation is the object's as the release has taken it in, Answered the newest of its states that a command was the answer to.
 	Generation int64 `json:"generation,omitempty"`
 	Answered   int64 `json:"answered,omitempty"`
+	// PausedByObject says that it is paused since the object says so: the object alone ends that pause, or a person.
+	PausedByObject bool `json:"pausedByObject,omitempty"`
 	// Began is when the release began to be.
 	Began time.Time `json:"began"`
 }

@@ -164,7 +164,7 @@ func (m *Machine) Object() *rollout.ObjectRef { return m.setup.Object }
 // View is the release as its object shows it.
 func (m *Machine) View() rollout.View {
 	v := rollout.View{Status: m.s.Status, Ending: m.s.Ending, Gate: m.gate(), Generation: m.s.Generation, Answered: m.s.Answered,
-		Began: m.setup.CreatedAt}
+		Began: m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
 	v.Status.History = nil
 	if d := m.setup.Spec.Change.Declared; d != nil {
 		v.Template = d.Template

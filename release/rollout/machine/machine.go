@@ -72,7 +72,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 		m.s.Ending = rollout.EndRollback
 	}
 	if spec.Strategy.Paused && !setup.BringHome {
-		m.s.Status.Paused, m.s.PausedBy = true, "its strategy says paused"
+		m.s.Status.Paused, m.s.PausedBy, m.s.PausedByObject = true, "its strategy says paused", setup.Object != nil
 	}
 	m.enterStep(1, now)
 	return m

@@ -67,8 +67,10 @@ type State struct {
 	// Expired says that the approval was waited for too long: somebody has to resume.
 	Expired bool `json:"expired,omitempty"`
 	// PausedBy says who holds it, in words.
-	PausedBy string   `json:"pausedBy,omitempty"`
-	Trouble  *trouble `json:"trouble,omitempty"`
+	PausedBy string `json:"pausedBy,omitempty"`
+	// PausedByObject says that the last pause was the Rollout object's own.
+	PausedByObject bool     `json:"pausedByObject,omitempty"`
+	Trouble        *trouble `json:"trouble,omitempty"`
 	// GraceUntil is until when routes are left to take effect, RestUntil until when a step rests, ExpiresAt when its approval expires.
 	GraceUntil *time.Time `json:"graceUntil,omitempty"`
 	RestUntil  *time.Time `json:"restUntil,omitempty"`

@@ -164,7 +164,7 @@ func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 	case m.s.Status.Paused:
 		return "", "it is paused already: resume goes on"
 	}
-	m.s.Status.Paused, m.s.PausedBy = true, "by "+cmp.Or(c.Actor, "somebody")
+	m.s.Status.Paused, m.s.PausedBy, m.s.PausedByObject = true, "by "+cmp.Or(c.Actor, "somebody"), c.Via == viaObject && m.setup.Object != nil
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
 	}

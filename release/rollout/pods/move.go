@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
