@@ -86,6 +86,9 @@ type ServerInterface interface {
 	// StopRollout Ends a rollout
 	// (POST /api/v1/rollouts/{namespace}/{name}/stop)
 	StopRollout(ctx echo.Context, namespace Namespace, name RolloutName, params StopRolloutParams) error
+	// UndoRollout Goes back to an earlier version, after the end of a release
+	// (POST /api/v1/rollouts/{namespace}/{name}/undo)
+	UndoRollout(ctx echo.Context, namespace Namespace, name RolloutName, params UndoRolloutParams) error
 	// ListServices Lists the catalogue, by ID
 	// (GET /api/v1/services)
 	ListServices(ctx echo.Context, params ListServicesParams) error
@@ -1025,6 +1028,71 @@ func (w *ServerInterfaceWrapper) StopRollout(ctx echo.Context) error {
 	return err
 }
 
+// UndoRollout converts echo context to params.
+func (w *ServerInterfaceWrapper) UndoRollout(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name RolloutName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UndoRolloutParams
+	// ------------- Optional query parameter "party" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UndoRollout(ctx, namespace, name, params)
+	return err
+}
+
 // ListServices converts echo context to params.
 func (w *ServerInterfaceWrapper) ListServices(ctx echo.Context) error {
 	var err error
@@ -1826,6 +1894,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/rollouts/validate", wrapper.ValidateRollout, options.OperationMiddlewares["validateRollout"]...)
 	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name", wrapper.GetRollout, options.OperationMiddlewares["getRollout"]...)
 	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name/history", wrapper.GetRolloutHistory, options.OperationMiddlewares["getRolloutHistory"]...)
+	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/undo", wrapper.UndoRollout, options.OperationMiddlewares["undoRollout"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/approve", wrapper.ApproveRollout, options.OperationMiddlewares["approveRollout"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/pause", wrapper.PauseRollout, options.OperationMiddlewares["pauseRollout"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/resume", wrapper.ResumeRollout, options.OperationMiddlewares["resumeRollout"]...)

@@ -31,7 +31,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 	}
 	l.extra = o
 	e := &pods.Extra{Snapshot: kinds["apps/Deployment"].snapshot(o, nil), Name: name, UID: string(o.GetUID()),
-		Of: o.GetLabels()[strategy.LabelCanaryOf], Left: restOf(o).Replicas}
+		Of: o.GetLabels()[strategy.LabelCanaryOf], Images: pods.Images(templateOf(o)), Left: restOf(o).Replicas}
 	live := pods.Digest(templateOf(o))
 	var rest rollout.Rest
 	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live &&

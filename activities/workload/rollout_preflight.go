@@ -134,6 +134,12 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 		}
 	}
 	p.holder(l.seen)
+	if recalled, kept := l.seen.Recall(); kept {
+		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name, Images: recalled.Images}
+	} else if l.seen.Recalled != nil {
+		p.refuse(fieldOf(p.req.Change), pods.NotKept(p.req.Workload, l.seen))
+		return nil
+	}
 	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked
 	// at then.
 	earlier := l.seen.Saved != nil || l.seen.Claim != ""
@@ -148,6 +154,7 @@ func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot
 		p.budgets(ctx, l)
 	}
 	if !earlier {
+		p.result.Template = l.seen.Template
 		p.result.Unsettled = pods.Unsettled(t.tech, p.req.Subject, l.seen)
 	}
 	if step, reason := pods.RefusesSteps(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
@@ -184,11 +191,8 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	if p.req.Change.Declared != nil { // it stands on the workload, and was looked at with it
 		return nil
 	}
-	field := "images"
-	if len(p.req.Change.TemplatePatch) > 0 {
-		field = "templatePatch"
-	}
-	if len(p.req.Change.Images) == 0 && len(p.req.Change.TemplatePatch) == 0 {
+	field := fieldOf(p.req.Change)
+	if field == "" {
 		p.refuse("", "nothing is to be changed: give images or a templatePatch")
 		return nil
 	}
@@ -209,6 +213,19 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 			"roll the earlier release back instead")
 	}
 	return nil
+}
+
+// fieldOf is the field of a request that says what changes, "" when none does.
+func fieldOf(change strategy.Change) string {
+	switch {
+	case change.Revision != nil:
+		return "toRevision"
+	case len(change.TemplatePatch) > 0:
+		return "templatePatch"
+	case len(change.Images) > 0:
+		return "images"
+	}
+	return ""
 }
 
 // lacking says which permissions the worker does not have.

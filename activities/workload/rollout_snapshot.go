@@ -88,6 +88,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	if t.change.Declared != nil {
 		seen.Declared = t.change.Declared.Template
 	}
+	seen.Recalled = t.change.Revision
 	if next := nextTemplate(o); next != nil {
 		seen.Next = pods.Digest(next)
 	}
@@ -134,13 +135,14 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 		template := pods.Stripped(templateOf(r))
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
-		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Counted: true,
+		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Images: pods.Images(template), Counted: true,
 			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
 			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationRest]}, template
 	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	template := pods.Stripped(raw)
-	return pods.Revision{Name: r.GetName(), Hash: t.kind.hash(r), Number: number(r, "revision"), Template: pods.Digest(template)}, template
+	return pods.Revision{Name: r.GetName(), Hash: t.kind.hash(r), Number: number(r, "revision"), Template: pods.Digest(template),
+		Images: pods.Images(template)}, template
 }
 
 // withPods adds the pods to a look.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,8 +28,11 @@ func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[st
 		}
 		return template, nil
 	}
-	if t.change.Declared != nil {
+	switch {
+	case t.change.Declared != nil:
 		return t.declaredTemplate(l)
+	case t.change.Revision != nil:
+		return t.recalledTemplate(l)
 	}
 	stable := templateOf(l.object)
 	if l.seen.Saved != nil {
@@ -62,6 +66,15 @@ func (t *rolloutJob) declaredTemplate(l *snapshot) (map[string]any, error) {
 	}
 	return nil, failure.New(failure.Refused, "%s: the pod template that is released stands on it no more: set it once more by hand, then retry",
 		t.subject.Workload)
+}
+
+// recalledTemplate is the template of the earlier revision that the rollout goes back to.
+func (t *rolloutJob) recalledTemplate(l *snapshot) (map[string]any, error) {
+	r, kept := l.seen.Recall()
+	if !kept {
+		return nil, failure.New(failure.Refused, "%s", pods.NotKept(t.subject.Workload, l.seen))
+	}
+	return l.templates[r.Name], nil
 }
 
 // nextTemplate is the template that is kept beside the live one; nil without one.
@@ -126,11 +139,28 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 			return nil, err
 		}
 	}
+	if w.KeepRevision != "" {
+		if err := keepRevision(l, w); err != nil {
+			return nil, err
+		}
+	}
 	ops := patchOf(l.object, w, template)
 	if !w.Fresh {
 		ops = slices.Insert(ops, 0, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
 	}
 	return t.patch(ctx, change{t.kind.resource, l.object, ops, "rollout.patch", w.Step})
+}
+
+// keepRevision has a write keep the template of a revision, rather than the one that stands.
+func keepRevision(l *snapshot, w *workloadops.Write) error {
+	raw, err := json.Marshal(l.templates[w.KeepRevision])
+	if err != nil {
+		return err
+	}
+	annotations := map[string]string{w.KeepTemplate: string(raw)}
+	maps.Copy(annotations, w.Annotations)
+	w.Annotations, w.KeepTemplate = annotations, ""
+	return nil
 }
 
 // patchBeside makes one write on an object beside the workload. It may be gone: the next look tells.

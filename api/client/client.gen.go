@@ -496,6 +496,14 @@ type RolloutPolicy struct {
 	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
 	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
 
+	// RollbackWindow Which undos go without steps. Absent: none.
+	RollbackWindow *struct {
+		// Revisions An undo to one of so many versions before the one that serves goes without steps.
+		//
+		// Example: 3
+		Revisions int64 `json:"revisions"`
+	} `json:"rollbackWindow,omitempty"`
+
 	// SettleSeconds How long the release waits, before it claims the workload, for an update of the workload's own to finish: right after `kubectl apply`, for example. 0 refuses such a workload.
 	SettleSeconds *int64 `json:"settleSeconds,omitempty"`
 
@@ -513,6 +521,9 @@ type RolloutPolicyOnFailure string
 type RolloutRelease struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
+
+	// Replaced The number of the version that it found; absent: that version has none, or is not known.
+	Replaced int64 `json:"replaced,omitempty"`
 
 	// Rollout One release of one workload.
 	Rollout Rollout `json:"rollout"`
@@ -642,6 +653,26 @@ type RolloutSummary struct {
 
 // RolloutTraffic The split that the routes were last asked for.
 type RolloutTraffic = rollout.TrafficStatus
+
+// RolloutUndo It goes back to an earlier version.
+type RolloutUndo = strategy.Undo
+
+// RolloutUndoRequest Who asks and why, and which version is to serve again.
+type RolloutUndoRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Key The same as the header `Idempotency-Key`.
+	Key string `json:"key,omitempty"`
+
+	// Reason Example: the error rate is up
+	Reason string `json:"reason,omitempty"`
+
+	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` replaced.
+	ToRevision int `json:"toRevision,omitempty"`
+}
 
 // RolloutValidateResult What was found in a rollout.
 type RolloutValidateResult struct {
@@ -1032,6 +1063,9 @@ type ServingVerb = ServingVerbRequest
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
 
+// UndoOfRollout Who asks and why, and which version is to serve again.
+type UndoOfRollout = RolloutUndoRequest
+
 // Verb Who asks and why.
 type Verb = VerbRequest
 
@@ -1186,6 +1220,18 @@ type RollbackRolloutParams struct {
 type StopRolloutParams struct {
 	// Party Whose cluster the workload lives in; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// UndoRolloutParams defines parameters for UndoRollout.
+type UndoRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this undo. It is the same as `key` in the body.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
 	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
@@ -1364,6 +1410,9 @@ type RollbackRolloutJSONRequestBody = RolloutVerbRequest
 
 // StopRolloutJSONRequestBody defines body for StopRollout for application/json ContentType.
 type StopRolloutJSONRequestBody = RolloutVerbRequest
+
+// UndoRolloutJSONRequestBody defines body for UndoRollout for application/json ContentType.
+type UndoRolloutJSONRequestBody = RolloutUndoRequest
 
 // PutServiceJSONRequestBody defines body for PutService for application/json ContentType.
 type PutServiceJSONRequestBody = Service
@@ -2069,6 +2118,42 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
 	StopRollout(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndoRolloutWithBody Goes back to an earlier version, after the end of a release
+	//
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+	// dropped is refused with 422, and the answer names what is left.
+	//
+	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+	// home cluster, its strategy is used, and it shows the release.
+	//
+	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+	UndoRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndoRollout Goes back to an earlier version, after the end of a release
+	//
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+	// dropped is refused with 422, and the answer names what is left.
+	//
+	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+	// home cluster, its strategy is used, and it shows the release.
+	//
+	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+	UndoRollout(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, body UndoRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListServices Lists the catalogue, by ID
 	//
@@ -3476,6 +3561,62 @@ func (c *Client) StopRolloutWithBody(ctx context.Context, namespace Namespace, n
 // Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
 func (c *Client) StopRollout(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewStopRolloutRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndoRolloutWithBody Goes back to an earlier version, after the end of a release
+//
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+// dropped is refused with 422, and the answer names what is left.
+//
+// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+// home cluster, its strategy is used, and it shows the release.
+//
+// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+func (c *Client) UndoRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndoRolloutRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndoRollout Goes back to an earlier version, after the end of a release
+//
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+// dropped is refused with 422, and the answer names what is left.
+//
+// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+// home cluster, its strategy is used, and it shows the release.
+//
+// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+func (c *Client) UndoRollout(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, body UndoRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndoRolloutRequest(c.Server, namespace, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6382,6 +6523,113 @@ func NewStopRolloutRequestWithBody(server string, namespace Namespace, name Roll
 	return req, nil
 }
 
+// NewUndoRolloutRequest calls the generic UndoRollout builder with application/json body
+func NewUndoRolloutRequest(server string, namespace Namespace, name RolloutName, params *UndoRolloutParams, body UndoRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUndoRolloutRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewUndoRolloutRequestWithBody constructs an http.Request for the UndoRollout method, with any body, and a specified content type
+func NewUndoRolloutRequestWithBody(server string, namespace Namespace, name RolloutName, params *UndoRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rollouts/%s/%s/undo", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Party != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "party", *params.Party, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.SlipwayVia != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListServicesRequest constructs an http.Request for the ListServices method
 func NewListServicesRequest(server string, params *ListServicesParams) (*http.Request, error) {
 	var err error
@@ -8671,6 +8919,42 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/stop (the `StopRollout` operationId).
 	StopRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *StopRolloutParams, body StopRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error)
+
+	// UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
+	//
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+	// dropped is refused with 422, and the answer names what is left.
+	//
+	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+	// home cluster, its strategy is used, and it shows the release.
+	//
+	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+	UndoRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndoRolloutResponse, error)
+
+	// UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
+	//
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+	// dropped is refused with 422, and the answer names what is left.
+	//
+	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+	// home cluster, its strategy is used, and it shows the release.
+	//
+	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+	UndoRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, body UndoRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*UndoRolloutResponse, error)
 
 	// ListServicesWithResponse Lists the catalogue, by ID
 	//
@@ -11725,6 +12009,124 @@ func (r StopRolloutResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r StopRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UndoRolloutResponse202Headers the declared response headers of an HTTP 202 response for UndoRollout
+type UndoRolloutResponse202Headers struct {
+	Location *string
+}
+
+type UndoRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RolloutStarted
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *UndoRolloutResponse202Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r UndoRolloutResponse) GetJSON202() *RolloutStarted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UndoRolloutResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UndoRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UndoRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UndoRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UndoRolloutResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15419,6 +15821,54 @@ func (c *ClientWithResponses) StopRolloutWithResponse(ctx context.Context, names
 	return ParseStopRolloutResponse(rsp)
 }
 
+// UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
+//
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+// dropped is refused with 422, and the answer names what is left.
+//
+// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+// home cluster, its strategy is used, and it shows the release.
+//
+// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+func (c *ClientWithResponses) UndoRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndoRolloutResponse, error) {
+	rsp, err := c.UndoRolloutWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndoRolloutResponse(rsp)
+}
+
+// UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
+//
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
+// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
+// dropped is refused with 422, and the answer names what is left.
+//
+// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
+// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
+// home cluster, its strategy is used, and it shows the release.
+//
+// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/undo (the `UndoRollout` operationId).
+func (c *ClientWithResponses) UndoRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *UndoRolloutParams, body UndoRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*UndoRolloutResponse, error) {
+	rsp, err := c.UndoRollout(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndoRolloutResponse(rsp)
+}
+
 // ListServicesWithResponse Lists the catalogue, by ID
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18370,6 +18820,115 @@ func ParseStopRolloutResponse(rsp *http.Response) (*StopRolloutResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseUndoRolloutResponse parses an HTTP response from a UndoRolloutWithResponse call
+func ParseUndoRolloutResponse(rsp *http.Response) (*UndoRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UndoRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RolloutStarted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers UndoRolloutResponse202Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
 	}
 
 	return response, nil

@@ -21,11 +21,11 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// The longest texts that are recorded, in characters.
+// The longest texts that are recorded, in characters; a key of a start.
 const (
 	MaxActor  = workflows.MaxActor
 	MaxReason = workflows.MaxReason
-	maxKey    = 255
+	MaxKey    = 255
 )
 
 // FrontDoor is what the caller says it is.
@@ -51,8 +51,8 @@ func Text(value *string) string {
 func Key(inBody string, header *string) (string, error) {
 	key := Text(header)
 	switch {
-	case header != nil && (key == "" || len(key) > maxKey):
-		return "", problem.Malformed.Because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out", len(key), maxKey)
+	case header != nil && (key == "" || len(key) > MaxKey):
+		return "", problem.Malformed.Because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out", len(key), MaxKey)
 	case header != nil && inBody != "" && inBody != key:
 		return "", problem.Malformed.Because("the header Idempotency-Key and the body's key differ: give one of them")
 	case header == nil:

@@ -35,6 +35,9 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 		return err
 	}
 	problems, warnings := s.weigh(found)
+	if len(problems) == 0 && s.undo != nil {
+		problems = s.undo.found(&s.request.Spec, found)
+	}
 	if len(problems) > 0 {
 		return s.refused(problems...)
 	}

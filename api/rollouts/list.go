@@ -12,8 +12,10 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/page"
+	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
@@ -151,9 +153,12 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, par
 	if len(records) == 0 {
 		return key.missing()
 	}
-	past := &rolloutHistory{Handlers: h, key: key, newest: records[0].Name}
+	past := newHistory(h, key, records)
 	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
 		release, err := past.release(ctx, record.Name)
+		if err == nil {
+			release.Replaced, err = past.replaced(ctx, record.Name)
+		}
 		return release, true, err
 	})
 }
@@ -164,6 +169,69 @@ type rolloutHistory struct {
 	key    rolloutKey
 	newest string
 	live   *rolloutSnapshot
+	// releases are the names of the records of releases, newest first, and numbers their numbers; read are those that were read.
+	releases []string
+	numbers  map[string]int64
+	read     map[string]rollout.Status
+}
+
+// newHistory reads the releases of a name, whose records come newest first.
+func newHistory(h *Handlers, key rolloutKey, records []v1alpha1.ReleaseRecord) *rolloutHistory {
+	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]rollout.Status{}}
+	if len(records) > 0 {
+		p.newest = records[0].Name
+	}
+	numbers := history.Numbers(recordedNumbers(records))
+	for i := range records {
+		if isBringHome(&records[i]) {
+			continue
+		}
+		p.numbers[records[i].Name] = numbers[len(p.releases)]
+		p.releases = append(p.releases, records[i].Name)
+	}
+	return p
+}
+
+// recordedNumbers are the numbers of releases as they were recorded. What only brought home a frozen split is no release.
+func recordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
+	for i := range records {
+		if !isBringHome(&records[i]) {
+			numbers = append(numbers, numberOf(&records[i]))
+		}
+	}
+	return numbers
+}
+
+// replaced is the number of the version that a release found, 0 where that has none. It reads back to the last release before it that ended well:
+// that is the one which brought the version, unless somebody has changed the workload since.
+func (p *rolloutHistory) replaced(ctx context.Context, name string) (int64, error) {
+	at := slices.Index(p.releases, name)
+	if at < 0 {
+		return 0, nil
+	}
+	var statuses []rollout.Status
+	for i, older := range p.releases[at:] {
+		status, err := p.statusOf(ctx, older)
+		if problem.IsGone(err) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if statuses = append(statuses, status); i > 0 && status.Phase == rollout.PhaseHealthy {
+			break
+		}
+	}
+	return history.Of(statuses).Replaced[0], nil
+}
+
+// statusOf reads a release once.
+func (p *rolloutHistory) statusOf(ctx context.Context, name string) (rollout.Status, error) {
+	if status, is := p.read[name]; is {
+		return status, nil
+	}
+	release, err := p.release(ctx, name)
+	return release.Rollout, err
 }
 
 func (p *rolloutHistory) release(ctx context.Context, name string) (schema.RolloutRelease, error) {
@@ -172,11 +240,23 @@ func (p *rolloutHistory) release(ctx context.Context, name string) (schema.Rollo
 		return schema.RolloutRelease{}, err
 	}
 	status, err := p.status(ctx, record)
+	if err == nil {
+		p.read[name] = status
+	}
 	return schema.RolloutRelease{Rollout: status, Actor: record.Spec.Actor, Reason: record.Spec.Reason,
 		Via: record.Labels[v1alpha1.LabelVia]}, err
 }
 
+// status is a release as it ended, or as it is, with its number.
 func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
+	status, err := p.unnumbered(ctx, record)
+	if number := p.numbers[record.Name]; number > 0 {
+		status.Revision = number
+	}
+	return status, err
+}
+
+func (p *rolloutHistory) unnumbered(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	if record.Outcome != nil {
 		seen, err := p.readComplete(record)
 		return seen.status, err

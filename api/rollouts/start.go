@@ -31,17 +31,21 @@ func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams
 	if err != nil {
 		return err
 	}
-	via, err := input.FrontDoor(params.SlipwayVia)
+	return h.answerStart(c, &rolloutStart{Handlers: h, request: request}, params.IdempotencyKey, params.SlipwayVia)
+}
+
+// answerStart starts a rollout, and answers it as accepted.
+func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, door *schema.Via) error {
+	via, err := input.FrontDoor(door)
 	if err != nil {
 		return err
 	}
-	if request.Key, err = input.Key(request.Key, params.IdempotencyKey); err != nil {
+	if s.request.Key, err = input.Key(s.request.Key, key); err != nil {
 		return err
 	}
 	// Somebody who hangs up must not leave a start half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	s := &rolloutStart{Handlers: h, request: request}
 	status, err := s.run(ctx, via)
 	if err != nil {
 		return err
@@ -70,6 +74,10 @@ type rolloutStart struct {
 	// object is the Rollout object that asks for it, confirm why somebody has to approve it before anything is done.
 	object  *rollout.ObjectRef
 	confirm string
+	// undo is set when it goes back to an earlier version, which is looked for behind the look at the name.
+	undo *undoing
+	// revision is its number in the history of the name; 0: it has none.
+	revision int64
 
 	queue  string
 	shared *rollout.SharedTraffic
@@ -87,6 +95,7 @@ type rolloutDigest struct {
 	Supersede     bool          `json:"supersede"`
 	BringHome     bool          `json:"bringHome"`
 	Actor, Reason string
+	Undo          *undoDigest `json:"undo,omitempty"`
 }
 
 // run starts the rollout, and answers it as it is then.
@@ -97,7 +106,7 @@ func (s *rolloutStart) run(ctx context.Context, via string) (rollout.Status, err
 	asked := s.request
 	s.Start = start.New(s.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Prefix: s.key.name,
 		Actor: asked.Actor, Reason: asked.Reason, Via: via, Key: asked.Key,
-		Asked: rolloutDigest{asked.Spec, asked.Supersede, s.bringHome, asked.Actor, asked.Reason},
+		Asked: rolloutDigest{asked.Spec, asked.Supersede, s.bringHome, asked.Actor, asked.Reason, s.undo.digest()},
 		Busy:  "other releases of this name keep beginning and ending: repeat the request"})
 	if err := s.Run(ctx); err != nil {
 		return rollout.Status{}, err
@@ -142,8 +151,19 @@ func (s *rolloutStart) place(ctx context.Context) error {
 	return nil
 }
 
-// Look looks whether a release of that name runs, by the workflow's ID: lists lag behind.
+// Look looks whether the name is free, and what the release's number is. Where an undo goes back to is chosen only then.
 func (s *rolloutStart) Look(ctx context.Context) error {
+	if err := s.free(ctx); err != nil {
+		return err
+	}
+	if err := s.count(ctx); err != nil || s.undo == nil {
+		return err
+	}
+	return s.goBack(ctx)
+}
+
+// free looks whether a release of that name runs, by the workflow's ID: lists lag behind.
+func (s *rolloutStart) free(ctx context.Context) error {
 	s.replacing = false
 	described, err := s.Describe(ctx, s.key.workflowID())
 	if err != nil {
@@ -159,9 +179,13 @@ func (s *rolloutStart) Look(ctx context.Context) error {
 	if publishedPhase(described.GetWorkflowExecutionInfo()).Final() && s.ClosesSoon(ctx, s.key.workflowID()) {
 		return nil
 	}
-	if s.request.Supersede {
+	switch {
+	case s.request.Supersede:
 		s.replacing = true
 		return nil
+	case s.undo != nil:
+		return s.taken(ctx, fmt.Sprintf("%s is being released: an undo goes back behind a release that is over; roll this one back "+
+			"(slipway rollout rollback, or POST %s), or wait until it is over", s.key, s.key.verb("rollback")))
 	}
 	return s.taken(ctx, fmt.Sprintf("%s is being released already: wait until it is over, stop it (POST %s), "+
 		"or take its place with supersede: true", s.key, s.key.verb("stop")))
@@ -225,17 +249,19 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 	if err != nil {
 		return rollout.Status{}, err
 	}
-	past := &rolloutHistory{Handlers: s.Handlers, key: s.key, live: &live}
-	if len(records) > 0 {
-		past.newest = records[0].Name
-	}
+	past := newHistory(s.Handlers, s.key, records)
+	past.live = &live
 	release, err := past.release(ctx, s.Written.Name)
 	return release.Rollout, err
 }
 
 // leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
 func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
-	status := s.asAsked(record.Spec.WorkflowID, askedOf(record, s.request.Spec))
+	asked := askedOf(record, s.request.Spec)
+	if s.undo != nil { // what it went back to is not kept
+		asked.Spec.Strategy = asked.Spec.Strategy.WithoutSteps()
+	}
+	status := s.asAsked(record.Spec.WorkflowID, asked)
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil
 		status.Workflow = s.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)

@@ -162,7 +162,7 @@ func whyOver(seen rolloutSnapshot) string {
 	case seen.status.Phase == rollout.PhaseFailed:
 		return seen.status.Reason
 	case seen.status.Phase == rollout.PhaseHealthy:
-		return "the rollout is Healthy, which is final: to go back, start a rollout with the images of before"
+		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (slipway rollout undo, or POST …/undo)"
 	}
 	return fmt.Sprintf("the rollout is %s, which is final; start a new one if it is to be released again", seen.status.Phase)
 }

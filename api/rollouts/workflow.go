@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,8 @@ func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error
 	record.Labels = s.key.labels()
 	if s.bringHome {
 		record.Labels[v1alpha1.LabelBringHome] = "true"
+	} else {
+		record.Labels[v1alpha1.LabelRevision] = strconv.FormatInt(s.revision, 10)
 	}
 	return record, nil
 }
@@ -60,6 +63,9 @@ func (s *rolloutStart) outline() string {
 			parts = append(parts, container+" → "+images[container])
 		}
 		change = strings.Join(parts, ", ")
+	}
+	if spec.Undo != nil {
+		change = spec.Undo.String() + ": " + change
 	}
 	return start.Cut(fmt.Sprintf("%s, %s in %s", change, spec.Strategy.Style, start.Counted(len(spec.Strategy.Steps), "step")), 300)
 }

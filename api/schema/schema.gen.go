@@ -489,6 +489,14 @@ type RolloutPolicy struct {
 	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
 	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
 
+	// RollbackWindow Which undos go without steps. Absent: none.
+	RollbackWindow *struct {
+		// Revisions An undo to one of so many versions before the one that serves goes without steps.
+		//
+		// Example: 3
+		Revisions int64 `json:"revisions"`
+	} `json:"rollbackWindow,omitempty"`
+
 	// SettleSeconds How long the release waits, before it claims the workload, for an update of the workload's own to finish: right after `kubectl apply`, for example. 0 refuses such a workload.
 	SettleSeconds *int64 `json:"settleSeconds,omitempty"`
 
@@ -506,6 +514,9 @@ type RolloutPolicyOnFailure string
 type RolloutRelease struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
+
+	// Replaced The number of the version that it found; absent: that version has none, or is not known.
+	Replaced int64 `json:"replaced,omitempty"`
 
 	// Rollout One release of one workload.
 	Rollout Rollout `json:"rollout"`
@@ -635,6 +646,26 @@ type RolloutSummary struct {
 
 // RolloutTraffic The split that the routes were last asked for.
 type RolloutTraffic = rollout.TrafficStatus
+
+// RolloutUndo It goes back to an earlier version.
+type RolloutUndo = strategy.Undo
+
+// RolloutUndoRequest Who asks and why, and which version is to serve again.
+type RolloutUndoRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Key The same as the header `Idempotency-Key`.
+	Key string `json:"key,omitempty"`
+
+	// Reason Example: the error rate is up
+	Reason string `json:"reason,omitempty"`
+
+	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` replaced.
+	ToRevision int `json:"toRevision,omitempty"`
+}
 
 // RolloutValidateResult What was found in a rollout.
 type RolloutValidateResult struct {
@@ -1025,6 +1056,9 @@ type ServingVerb = ServingVerbRequest
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
 
+// UndoOfRollout Who asks and why, and which version is to serve again.
+type UndoOfRollout = RolloutUndoRequest
+
 // Verb Who asks and why.
 type Verb = VerbRequest
 
@@ -1179,6 +1213,18 @@ type RollbackRolloutParams struct {
 type StopRolloutParams struct {
 	// Party Whose cluster the workload lives in; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
+// UndoRolloutParams defines parameters for UndoRollout.
+type UndoRolloutParams struct {
+	// Party Whose cluster the workload lives in; absent, `default`.
+	Party *Party `form:"party,omitempty" json:"party,omitempty"`
+
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this undo. It is the same as `key` in the body.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
 	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
@@ -1357,6 +1403,9 @@ type RollbackRolloutJSONRequestBody = RolloutVerbRequest
 
 // StopRolloutJSONRequestBody defines body for StopRollout for application/json ContentType.
 type StopRolloutJSONRequestBody = RolloutVerbRequest
+
+// UndoRolloutJSONRequestBody defines body for UndoRollout for application/json ContentType.
+type UndoRolloutJSONRequestBody = RolloutUndoRequest
 
 // PutServiceJSONRequestBody defines body for PutService for application/json ContentType.
 type PutServiceJSONRequestBody = Service

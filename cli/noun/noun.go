@@ -110,6 +110,12 @@ func (n *Noun[Item, Object]) ReadingOne(command *cobra.Command, check func() err
 	return n.called(n.App.Reading, command, check, call)
 }
 
+// WritingOne is ReadingOne of a command that changes something.
+func (n *Noun[Item, Object]) WritingOne(command *cobra.Command, check func() error,
+	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
+	return n.called(n.App.Writing, command, check, call)
+}
+
 func (n *Noun[Item, Object]) called(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command, command *cobra.Command,
 	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
 	command.Args = n.oneArgument()

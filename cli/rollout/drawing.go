@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,10 +66,9 @@ func header(d render.Drawing, s rollout.Status) []render.Line {
 
 func newVersion(s rollout.Status) string {
 	var parts []string
-	for container, image := range s.Images {
-		parts = append(parts, container+"="+image)
+	if images := strategy.ImageList(s.Images); images != "" {
+		parts = append(parts, images)
 	}
-	slices.Sort(parts)
 	if s.StableRevision != "" {
 		parts = append(parts, "stable revision "+s.StableRevision)
 	}

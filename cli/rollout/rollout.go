@@ -4,6 +4,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -29,7 +31,7 @@ func Command(a *app.App) *cobra.Command {
 	}
 	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n),
 		n.GetCommand("Show a rollout: its steps, its split, what it waits for, who decided what"),
-		watchCommand(n), waitCommand(n), historyCommand(n))
+		watchCommand(n), waitCommand(n), historyCommand(n), undoCommand(n))
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
 			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.Because(s.Reason))
@@ -167,16 +169,40 @@ func historyCommand(n *rollouts) *cobra.Command {
 		return apiclient.ReadPage[client.RolloutRelease](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
 			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
 	}
-	command := noun.HistoryCommand(n, "releases", page, []string{"STARTED", "PHASE", "TOOK", "BY", "WHAT", "WHY"},
+	command := noun.HistoryCommand(n, "releases", page, []string{"REVISION", "STARTED", "PHASE", "TOOK", "BY", "IMAGES", "POD TEMPLATE", "REPLACED", "WHY"},
 		func(r client.RolloutRelease) []string {
 			s := r.Rollout
-			return []string{render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor,
-				newVersion(s), r.Reason}
+			return []string{numberOf(s.Revision), render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor,
+				strategy.ImageList(s.Images), s.CanaryRevision, replaced(r), why(r)}
 		})
 	command.Short = "List the releases of a rollout's name, newest first"
-	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are
-kept. With -o json or yaml each
-is there whole, with who decided what.`
+	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are kept. REVISION is the
+number by which "slipway rollout undo --to-revision" knows the version of a release, and REPLACED the version that it found.
+With -o json or yaml each is there whole, with who decided what.`
 	command.Example = `  slipway rollout history shop/web --limit 5`
 	return command
+}
+
+func numberOf(revision int64) string {
+	if revision == 0 {
+		return ""
+	}
+	return strconv.FormatInt(revision, 10)
+}
+
+// replaced is the version that a release found: "2: app=registry/web:1".
+func replaced(r client.RolloutRelease) string {
+	images := strategy.ImageList(r.Rollout.StableImages)
+	if number := numberOf(r.Replaced); number != "" {
+		return strings.TrimSuffix(number+": "+images, ": ")
+	}
+	return images
+}
+
+// why is the reason that somebody gave; of an undo that it is one, too.
+func why(r client.RolloutRelease) string {
+	if r.Rollout.Undo == nil {
+		return r.Reason
+	}
+	return r.Rollout.Undo.String() + render.Because(r.Reason)
 }

@@ -55,27 +55,37 @@ With --watch the rollout is followed to its end, and the exit code says how it e
 		if err != nil {
 			return err
 		}
-		name := app.Name{Party: started.Value.Party, Namespace: started.Value.Namespace, Name: started.Value.Name}
-		for _, w := range started.Value.Warnings {
-			a.Printf(a.Err, "warning: %s\n", render.OneLine(w))
-		}
-		if options.Watch {
-			if a.Output == app.Table {
-				a.Printf(a.Err, "rollout %s\n", name)
-			}
-			return watchOne(c.Context(), a, api, name, options)
-		}
-		if done, err := a.PrintObject(started.Raw); done || err != nil {
-			return err
-		}
-		a.Printf(a.Out, "rollout %s has begun\n", name)
-		a.Printf(a.Err, "Follow it with: slipway rollout watch %s\n", name.Arguments())
-		return nil
+		return begun(c.Context(), a, api, started, "rollout "+startedName(started.Value).String()+" has begun", options)
 	})
 	request.flags(command)
 	who.Flags(command, "any `text` that is unique to this release, such as a pipeline's number")
 	options.StartFlags(command, words)
 	return command
+}
+
+// begun says that a release has begun, or follows it to its end.
+func begun(ctx context.Context, a *app.App, api *client.Client, started apiclient.Reply[client.RolloutStarted], what string,
+	options follow.Options) error {
+	name := startedName(started.Value)
+	for _, w := range started.Value.Warnings {
+		a.Printf(a.Err, "warning: %s\n", render.OneLine(w))
+	}
+	if options.Watch {
+		if a.Output == app.Table {
+			a.Printf(a.Err, "rollout %s\n", name)
+		}
+		return watchOne(ctx, a, api, name, options)
+	}
+	if done, err := a.PrintObject(started.Raw); done || err != nil {
+		return err
+	}
+	a.Printf(a.Out, "%s\n", what)
+	a.Printf(a.Err, "Follow it with: slipway rollout watch %s\n", name.Arguments())
+	return nil
+}
+
+func startedName(r client.RolloutStarted) app.Name {
+	return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
 }
 
 // startOne starts it. When nobody can say whether it was started, the error says how to ask again without starting another.

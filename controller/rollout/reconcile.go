@@ -153,7 +153,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 			return nil
 		}
 	}
-	spec, warnings, err := specOf(r)
+	spec, warnings, err := kruise.SpecOf(r)
 	if err != nil {
 		c.refuse(r, next.Workload, err.Error())
 		return nil
@@ -162,7 +162,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 	if id := next.Workload.RolloutID; id != "" {
 		spec.RolloutID = id
 	}
-	refused, err := c.releases.Begin(ctx, kruise.Release{Object: refOf(r), Confirm: next.Confirm, Request: strategy.Request{
+	refused, err := c.releases.Begin(ctx, kruise.Release{Object: kruise.RefOf(r), Confirm: next.Confirm, Request: strategy.Request{
 		Spec: spec, Supersede: next.Do == kruise.DoSupersede, Actor: next.By, Reason: next.Reason, Key: next.Key, Warnings: warnings}})
 	if err != nil {
 		return err
@@ -187,26 +187,9 @@ func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) 
 	c.queue.Add(name)
 }
 
-// specOf reads what an object asks. The error says all that is wrong.
-func specOf(r *v1beta1.Rollout) (strategy.Spec, []string, error) {
-	object := *r
-	object.APIVersion, object.Kind = v1beta1.GroupVersion.String(), v1beta1.Kind
-	object.Status = v1beta1.RolloutStatus{}
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return strategy.Spec{}, nil, err
-	}
-	spec, warnings, wrong := strategy.DecodeObject(raw)
-	return spec, warnings, wrong.Err()
-}
-
-func refOf(r *v1beta1.Rollout) rollout.ObjectRef {
-	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
-}
-
 // replan passes on what the object's spec says now.
 func (c *Controller) replan(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction) error {
-	spec, _, err := specOf(r)
+	spec, _, err := kruise.SpecOf(r)
 	if err != nil {
 		return err
 	}
@@ -221,7 +204,7 @@ func (c *Controller) replan(ctx context.Context, r *v1beta1.Rollout, next kruise
 // send sends one command. A release that is not there any more cannot take it: then the object says so.
 func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollout.Command, key string, edited *strategy.Strategy) error {
 	command.Key = key
-	answer, err := c.releases.Send(ctx, refOf(r), command, edited)
+	answer, err := c.releases.Send(ctx, kruise.RefOf(r), command, edited)
 	switch {
 	case err != nil:
 		return err
@@ -254,7 +237,7 @@ func (c *Controller) lost(ctx context.Context, r *v1beta1.Rollout) error {
 	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.looked.due(r, time.Now()) {
 		return nil
 	}
-	open, err := c.releases.Open(ctx, refOf(r))
+	open, err := c.releases.Open(ctx, kruise.RefOf(r))
 	if err != nil || open {
 		return err
 	}

@@ -1,7 +1,10 @@
 package kruise
 
 import (
+	"encoding/json"
+
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -22,4 +25,22 @@ type Answer struct {
 	Outcome audit.Outcome
 	Message string
 	Closed  bool
+}
+
+// SpecOf reads what an object asks, without a change. The error says all that is wrong.
+func SpecOf(r *v1beta1.Rollout) (strategy.Spec, []string, error) {
+	object := *r
+	object.APIVersion, object.Kind = v1beta1.GroupVersion.String(), v1beta1.Kind
+	object.Status = v1beta1.RolloutStatus{}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return strategy.Spec{}, nil, err
+	}
+	spec, warnings, wrong := strategy.DecodeObject(raw)
+	return spec, warnings, wrong.Err()
+}
+
+// RefOf is how a release names the object that asks for it.
+func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
+	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
 }

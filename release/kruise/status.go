@@ -60,7 +60,7 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	switch {
 	case end && s.Phase == rollout.PhaseHealthy: // what was new serves everywhere: it is what comes next stands beside
 		common.StableRevision = numbers.revision
-		common.CurrentStepIndex, common.NextStepIndex = int32(len(s.Steps)), -1
+		common.CurrentStepIndex, common.NextStepIndex = int32(steps(object)), -1
 	case end:
 		common.NextStepIndex = -1
 	}

@@ -56,7 +56,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 		Generation: o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
 	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
-	w.Template, w.Images = pods.Digest(template), imagesOf(template)
+	w.Template, w.Images = pods.Digest(template), pods.Images(template)
 	var next map[string]any
 	if json.Unmarshal([]byte(annotations[rollout.AnnotationNext]), &next) == nil && next != nil {
 		w.Next = pods.Digest(next)
@@ -104,20 +104,6 @@ func (w *Workload) numbers(o *unstructured.Unstructured) {
 // there.
 func (w *Workload) UpdatedReady() int32 {
 	return max(w.Ready-max(w.Total-w.Updated, 0), 0)
-}
-
-func imagesOf(template map[string]any) map[string]string {
-	images := map[string]string{}
-	spec, _ := template["spec"].(map[string]any)
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			container, _ := c.(map[string]any)
-			name, _ := container["name"].(string)
-			images[name], _ = container["image"].(string)
-		}
-	}
-	return images
 }
 
 // deploymentHash is the label pod-template-hash that a Deployment's controller gives the pods of a template: FNV-1a of its Go form, then of the

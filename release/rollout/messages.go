@@ -79,6 +79,10 @@ type PreflightResult struct {
 	Unsettled string `json:"unsettled,omitempty"`
 	// Replicas is the workload's size, 0 when it is not known.
 	Replicas int32 `json:"replicas,omitempty"`
+	// Template is the digest of the pod template that the workload has, "" while something of an earlier release is on it.
+	Template string `json:"template,omitempty"`
+	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
+	Revision *strategy.Revision `json:"revision,omitempty"`
 }
 
 // Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole.
@@ -116,8 +120,9 @@ type BeginResult struct {
 	Generation int64  `json:"generation"`
 	// UID is the workload's.
 	UID string `json:"uid,omitempty"`
-	// StableTemplate is the digest of the pod template that serves.
-	StableTemplate string `json:"stableTemplate,omitempty"`
+	// StableTemplate is the digest of the pod template that serves, StableImages are its images by container.
+	StableTemplate string            `json:"stableTemplate,omitempty"`
+	StableImages   map[string]string `json:"stableImages,omitempty"`
 	// Whole says that every pod is of the version already that the workload declares: there are no steps to go through.
 	Whole bool `json:"whole,omitempty"`
 	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
@@ -190,10 +195,11 @@ type MoveResult struct {
 	// Canary is the new revision in the form of Saved.Canary, CanaryHash the value of its pods' revision label.
 	Canary     string `json:"canary"`
 	CanaryHash string `json:"canaryHash"`
-	// Template is the digest of the new pod template as the API server keeps it.
-	Template   string `json:"template"`
-	Generation int64  `json:"generation"`
-	Message    string `json:"message"`
+	// Template is the digest of the new pod template as the API server keeps it, Images are its images by container once it has a revision.
+	Template   string            `json:"template"`
+	Images     map[string]string `json:"images,omitempty"`
+	Generation int64             `json:"generation"`
+	Message    string            `json:"message"`
 	// Stuck says that the Move is not over, for a pod in trouble that may pass ("pod a: ImagePullBackOff"); SpentSeconds is its time.
 	Stuck        string `json:"stuck,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`

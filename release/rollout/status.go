@@ -111,23 +111,31 @@ type Status struct {
 	CurrentStepState StepState    `json:"currentStepState"`
 	Steps            []StepStatus `json:"steps"`
 	// FinalisingStep is the move of finalising that is under way, "" otherwise.
-	FinalisingStep             string            `json:"finalisingStep,omitempty"`
-	StableRevision             string            `json:"stableRevision"`
-	CanaryRevision             string            `json:"canaryRevision"`
-	PodTemplateHash            string            `json:"podTemplateHash"`
-	RolloutID                  string            `json:"rolloutId,omitempty"`
-	ObservedWorkloadGeneration int64             `json:"observedWorkloadGeneration,omitempty"`
-	Images                     map[string]string `json:"images,omitempty"`
-	Replicas                   int32             `json:"replicas"`
-	CanaryReplicas             int32             `json:"canaryReplicas"`
-	CanaryReadyReplicas        int32             `json:"canaryReadyReplicas"`
-	LastUpdateTime             time.Time         `json:"lastUpdateTime"`
-	CreatedAt                  time.Time         `json:"createdAt"`
-	FinishedAt                 *time.Time        `json:"finishedAt,omitempty"`
-	Traffic                    *TrafficStatus    `json:"traffic,omitempty"`
-	WaitingFor                 *WaitingFor       `json:"waitingFor,omitempty"`
-	History                    []audit.Entry     `json:"history"`
-	Workflow                   *plan.WorkflowRef `json:"workflow,omitempty"`
+	FinalisingStep             string `json:"finalisingStep,omitempty"`
+	StableRevision             string `json:"stableRevision"`
+	CanaryRevision             string `json:"canaryRevision"`
+	PodTemplateHash            string `json:"podTemplateHash"`
+	RolloutID                  string `json:"rolloutId,omitempty"`
+	ObservedWorkloadGeneration int64  `json:"observedWorkloadGeneration,omitempty"`
+	// Revision is the release's number in the history of the name, 0 while it is not known; Undo says that it goes back to an earlier one.
+	Revision int64          `json:"revision,omitempty"`
+	Undo     *strategy.Undo `json:"undo,omitempty"`
+	// Images are the new version's by container, StableImages those of the version that served before. The digests are of their pod templates.
+	// All are as far as they are known.
+	Images               map[string]string `json:"images,omitempty"`
+	StableImages         map[string]string `json:"stableImages,omitempty"`
+	TemplateDigest       string            `json:"templateDigest,omitempty"`
+	StableTemplateDigest string            `json:"stableTemplateDigest,omitempty"`
+	Replicas             int32             `json:"replicas"`
+	CanaryReplicas       int32             `json:"canaryReplicas"`
+	CanaryReadyReplicas  int32             `json:"canaryReadyReplicas"`
+	LastUpdateTime       time.Time         `json:"lastUpdateTime"`
+	CreatedAt            time.Time         `json:"createdAt"`
+	FinishedAt           *time.Time        `json:"finishedAt,omitempty"`
+	Traffic              *TrafficStatus    `json:"traffic,omitempty"`
+	WaitingFor           *WaitingFor       `json:"waitingFor,omitempty"`
+	History              []audit.Entry     `json:"history"`
+	Workflow             *plan.WorkflowRef `json:"workflow,omitempty"`
 	// Paused says that somebody has paused it: nothing new begins until resume.
 	Paused bool `json:"paused,omitempty"`
 	// Frozen says that it ended with its split left in place.
@@ -153,6 +161,8 @@ const (
 	// VerbDetach and VerbReplan come from the Rollout object that asked for the release: it was disabled or deleted, or its steps were edited.
 	VerbDetach Verb = "detach"
 	VerbReplan Verb = "replan"
+	// VerbUndo starts a release that goes back to an earlier version, after the end of the last one. It is no verb of a release under way.
+	VerbUndo Verb = "undo"
 )
 
 // Verbs are the verbs that a person can send, in the order in which menus show them.

@@ -32,6 +32,8 @@ const (
 	LabelVia = "slipway.io/via"
 	// LabelBringHome marks the record of a rollout that releases nothing, and only restores what one before it left frozen.
 	LabelBringHome = "slipway.io/bring-home"
+	// LabelRevision is the number of a rollout's release in the history of its name; records of earlier builds have none.
+	LabelRevision = "slipway.io/revision"
 )
 
 // ReleaseService is a catalogue entry; its name is the service's ID.

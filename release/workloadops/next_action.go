@@ -75,8 +75,10 @@ type Write struct {
 	Stamp string
 	// Template is the pod template that a rollout sets, nil leaves it.
 	Template *Template
-	// KeepTemplate is the annotation under which the template that stands is kept as JSON; "": it is not kept.
+	// KeepTemplate is the annotation under which a template is kept as JSON, "": none is. It is the one that stands, or that of the revision
+	// KeepRevision.
 	KeepTemplate string
+	KeepRevision string
 }
 
 // Setting is one field to set, by JSON Pointer; a Value that is empty or null takes the field away. Was is what it must be for the write to

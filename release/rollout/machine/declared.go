@@ -97,6 +97,9 @@ func (m *Machine) detach(c rollout.Command) (done, refusal string) {
 // current step if it has as many of them, else from the first that does. It changes nothing, and notes nothing, when the strategy is as it was.
 func (m *Machine) Replan(c rollout.Command, s strategy.Strategy, now time.Time) (audit.Outcome, string) {
 	m.heard(c)
+	if undo := m.setup.Spec.Undo; undo != nil && undo.WithoutSteps {
+		return audit.Accepted, "it goes back without steps: the strategy as it is now holds from the next release on"
+	}
 	was := m.setup.Spec.Strategy
 	s.Paused = was.Paused // who pauses says so by a command of its own
 	if m.over() || reflect.DeepEqual(was, s) {
@@ -186,7 +189,11 @@ func (m *Machine) View() rollout.View {
 // viewEnd is what serves at the end. One that was turned round without a change of the workload's template is not to begin again by itself.
 func (m *Machine) viewEnd(v *rollout.View) {
 	switch m.s.Closing {
-	case rollout.PhaseHealthy, rollout.PhaseFailed:
+	case rollout.PhaseFailed:
+	case rollout.PhaseHealthy:
+		if m.setup.Spec.Undo != nil { // who declares once more what was undone has to have that approved
+			v.RolledBack = m.s.StableTemplate
+		}
 	case rollout.PhaseRolledBack:
 		if !m.s.Superseding && !m.s.SetBack {
 			v.RolledBack = v.Template

@@ -30,6 +30,8 @@ type Asked struct {
 	Confirm string `json:"confirm,omitempty"`
 	// BringHome only brings a frozen split home, to the stable version: the rollback of a rollout that was stopped to frozen.
 	BringHome bool `json:"bringHome,omitempty"`
+	// Revision is the release's number in the history of its name; 0 in releases of an earlier build.
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // Setup is what a rollout is told at its start and never changes: what was asked, the claim on the workload, whose run is the first of the
@@ -60,13 +62,10 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
 		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.ImagesOf(),
-		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Record,
+		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Record, Revision: setup.Revision, Undo: spec.Undo,
 	}
 	m.s.Status.Workflow = &setup.Workflow
-	verb, what := verbStart, "the rollout was started"
-	if setup.BringHome {
-		verb, what = rollout.VerbRollback, "what an earlier release left on the workload is brought home"
-	}
+	verb, what := began(setup.Asked)
 	m.note(rollout.Command{Verb: verb, Actor: setup.Actor, Via: setup.Via, Reason: setup.Reason}, audit.Accepted, what, now)
 	if setup.BringHome {
 		m.s.Ending = rollout.EndRollback
@@ -76,6 +75,17 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 	}
 	m.enterStep(1, now)
 	return m
+}
+
+// began is how the record of what was decided begins.
+func began(asked Asked) (verb rollout.Verb, what string) {
+	switch undo := asked.Spec.Undo; {
+	case asked.BringHome:
+		return rollout.VerbRollback, "what an earlier release left on the workload is brought home"
+	case undo != nil:
+		return rollout.VerbUndo, "the " + undo.String() + " was started: " + strategy.ImageList(asked.Spec.Change.ImagesOf())
+	}
+	return verbStart, "the rollout was started"
 }
 
 // ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.

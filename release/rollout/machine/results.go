@@ -98,7 +98,7 @@ func (m *Machine) begun(r rollout.BeginResult) {
 		return
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
-	m.s.StableTemplate = r.StableTemplate
+	m.s.StableTemplate, s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableTemplate, r.StableImages
 	if m.s.Whole = r.Whole; r.Whole && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}
@@ -145,7 +145,10 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 		m.s.CanaryHash, s.PodTemplateHash = r.CanaryHash, r.CanaryHash
 	}
 	if r.Template != "" {
-		m.s.Template = r.Template
+		m.s.Template, s.TemplateDigest = r.Template, r.Template
+	}
+	if len(r.Images) > 0 {
+		s.Images = r.Images
 	}
 	m.s.StableGone = m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && r.Replicas > 0 && r.Updated >= r.Replicas && r.StableReady == 0
 	m.s.Note = r.Message

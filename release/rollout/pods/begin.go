@@ -96,6 +96,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	if saved.Declared != "" && seen.Template == saved.Declared { // what had to give way before it is not declared any more
 		d.Write.Remove = append(d.Write.Remove, rollout.AnnotationNext)
 	}
+	if recalled, _ := seen.Recall(); saved.Declared != "" && recalled.Template == saved.Declared { // nobody else has declared it
+		d.Write.KeepTemplate, d.Write.KeepRevision = rollout.AnnotationNext, recalled.Name
+	}
 	if saved.Declared != "" {
 		d.Write.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
 		d.Write.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
@@ -128,10 +131,11 @@ func unsettled(req rollout.BeginRequest, seen Observed, reason string) NextActio
 // begun is the answer: what was saved now, or by an earlier attempt, or by somebody else (then it is adopted).
 func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAction {
 	hash := saved.Stable // of a revision that is not there any more
-	if r, there := seen.Find(saved.Stable); there {
-		hash = r.Hash
+	stable, there := seen.Find(saved.Stable)
+	if there {
+		hash = stable.Hash
 	}
-	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash, StableTemplate: saved.StableTemplate,
+	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash, StableTemplate: saved.StableTemplate, StableImages: stable.Images,
 		Whole: saved.Declared != "" && saved.Declared == saved.StableTemplate, Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,

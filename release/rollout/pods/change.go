@@ -30,6 +30,21 @@ func Digest(template map[string]any) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Images are the images of a pod template by container, init containers too.
+func Images(template map[string]any) map[string]string {
+	images := map[string]string{}
+	spec, _ := template["spec"].(map[string]any)
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := spec[list].([]any)
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			name, _ := container["name"].(string)
+			images[name], _ = container["image"].(string)
+		}
+	}
+	return images
+}
+
 // Stripped is a revision's pod template without what its controller added: the label pod-template-hash and the mark "$patch".
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)

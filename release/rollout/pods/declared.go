@@ -118,10 +118,16 @@ func settle(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
 
 // refusesDeclared says why what the workload declares cannot be released, "" when it can.
 func refusesDeclared(s rollout.Subject, seen Observed) string {
+	_, kept := seen.Recall()
 	switch {
 	case seen.HeldProblem != "":
 		return fmt.Sprintf("%s: %s: put the fields that hold its pods right by hand and remove that annotation", s.Workload, seen.HeldProblem)
-	case seen.Template != seen.Declared && seen.Next != seen.Declared:
+	case seen.Recalled != nil && (len(seen.Held) > 0 || seen.Next != ""):
+		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that release and roll it back, or set the "+
+			"template back first", s.Workload)
+	case seen.Recalled != nil && !kept:
+		return NotKept(s.Workload, seen)
+	case seen.Recalled == nil && seen.Template != seen.Declared && seen.Next != seen.Declared:
 		return fmt.Sprintf("%s: its pod template was changed again before the release began", s.Workload)
 	}
 	return ""

@@ -178,7 +178,7 @@ func freshOf(tech Technique, seen Observed, ours string) Revision {
 		if seen.Extra == nil {
 			return Revision{}
 		}
-		return Revision{Name: seen.Extra.Hash, Hash: seen.Extra.Hash}
+		return Revision{Name: seen.Extra.Hash, Hash: seen.Extra.Hash, Images: seen.Extra.Images}
 	}
 	if r, ok := seen.Made(ours); ok && r.Name != seen.Saved.Stable {
 		return r
@@ -188,7 +188,7 @@ func freshOf(tech Technique, seen Observed, ours string) Revision {
 }
 
 func numbersOf(seen Observed, fresh, stable Revision) rollout.MoveResult {
-	n := rollout.MoveResult{Replicas: seen.Replicas, Canary: fresh.Name, CanaryHash: fresh.Hash, Generation: seen.Generation}
+	n := rollout.MoveResult{Replicas: seen.Replicas, Canary: fresh.Name, CanaryHash: fresh.Hash, Generation: seen.Generation, Images: fresh.Images}
 	n.Updated, n.UpdatedReady = seen.Count(fresh)
 	_, n.StableReady = seen.Count(stable)
 	return n

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -25,6 +26,8 @@ type Observed struct {
 	// Declared is the digest of the pod template that the workload is to declare, "" when the rollout sets the new template itself; Next is
 	// that of the template that is kept beside the live one (rollout.AnnotationNext), "" without one.
 	Declared, Next string
+	// Recalled is the earlier revision that the request goes back to; nil for any other change.
+	Recalled *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
 	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
@@ -64,8 +67,9 @@ type Revision struct {
 	// Hash is the value of the pods' revision label.
 	Hash   string
 	Number int64
-	// Template is the digest of the revision's pod template, without the label that the controller adds.
+	// Template is the digest of the revision's pod template, without the label that the controller adds; Images are its images by container.
 	Template string
+	Images   map[string]string
 	// Counted says that the revision tells the numbers of its pods, as a ReplicaSet does: asked for, there, ready, and available.
 	Counted   bool
 	Asked     int32
@@ -85,8 +89,9 @@ type Extra struct {
 	Of string
 	// Template is the digest of its pod template without what was added to it (PodMetadata and label).
 	Template string
-	// Hash is the value of its pods' revision label, "" until there is a ReplicaSet.
-	Hash string
+	// Hash is the value of its pods' revision label, "" until there is a ReplicaSet. Images are those of its pod template by container.
+	Hash   string
+	Images map[string]string
 	// Left is the size that a rollout gave it last, 0 where that cannot be read.
 	Left int32
 }

@@ -157,6 +157,9 @@ const (
 	maxApprovalExpiresSeconds = 365 * 24 * 3600
 )
 
+// maxRollbackWindow is far above the number of releases that are kept.
+const maxRollbackWindow = 1000
+
 // policy reads the policy beside the strategy, with defaults. batches is what it says of rollbacks in batches; nil: nothing.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds, OnFailure: OnFailurePause,
@@ -164,7 +167,7 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	if !v.Present() {
 		return p, nil
 	}
-	m := v.Mapping("stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "analysis")
+	m := v.Mapping("stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "rollbackWindow", "analysis")
 	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
 	readInteger(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
 	readWord(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)
@@ -174,10 +177,24 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	if field := m.Field("rollbackInBatches"); field.Present() {
 		batches = new(field.Truth())
 	}
+	if field := m.Field("rollbackWindow"); field.Present() {
+		p.RollbackWindow = r.rollbackWindow(field)
+	}
 	if field := m.Field("approvals"); field.Present() {
 		r.approvals(&p, field)
 	}
 	return p, batches
+}
+
+func (r *Reader) rollbackWindow(v strictyaml.Value) int64 {
+	revisions := v.Mapping("revisions").Field("revisions")
+	if !revisions.Present() {
+		if !r.found.Unreadable(v.Path()) {
+			r.Refuse(revisions.Path(), "is required: say how many versions back an undo goes without steps")
+		}
+		return 0
+	}
+	return revisions.Integer(1, maxRollbackWindow)
 }
 
 func (r *Reader) approvals(p *Policy, v strictyaml.Value) {

@@ -189,6 +189,8 @@ type Spec struct {
 	Change      Change              `json:"change"`
 	// RolloutID is the caller's own number of the release (annotation rollouts.kruise.io/rollout-id); kept and shown.
 	RolloutID string `json:"rolloutId,omitempty"`
+	// Undo is set when the release goes back to a version that has served before.
+	Undo *Undo `json:"undo,omitempty"`
 }
 
 // Workload is the workload as the catalogue would name it.
@@ -196,20 +198,26 @@ func (s Spec) Workload() catalog.Workload {
 	return catalog.Workload{Party: s.Party, Namespace: s.Namespace, WorkloadRef: s.WorkloadRef}
 }
 
-// Change is what the new version differs in: images by container (init containers too), a patch of the pod template, or what the workload
-// itself declares. Exactly one is set.
+// Change is what the new version differs in: images by container (init containers too), a patch of the pod template, what the workload
+// itself declares, or an earlier revision. Exactly one is set, but for an undo under a Rollout object, which has Declared and Revision: the
+// release itself has the workload declare the revision's template.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
 	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most MaxTemplatePatch bytes.
 	TemplatePatch json.RawMessage `json:"templatePatch,omitempty"`
 	// Declared is set when the workload's own pod template is the command: somebody has changed it, and the change was held.
 	Declared *Declared `json:"declared,omitempty"`
+	// Revision is set when the new version is an earlier revision of the workload, whose pod template its cluster still keeps.
+	Revision *Revision `json:"revision,omitempty"`
 }
 
 // ImagesOf are the images of the new version by container, as far as they are known without a cluster.
 func (c Change) ImagesOf() map[string]string {
-	if c.Declared != nil {
+	switch {
+	case c.Declared != nil:
 		return c.Declared.Images
+	case c.Revision != nil:
+		return c.Revision.Images
 	}
 	return c.Images
 }
@@ -218,6 +226,16 @@ func (c Change) ImagesOf() map[string]string {
 type Declared struct {
 	// Template is the SHA-256 of its canonical JSON, as package pods makes it.
 	Template string `json:"template"`
+	// Images are those of its containers, by name; for people.
+	Images map[string]string `json:"images,omitempty"`
+}
+
+// Revision is a revision of a workload as a release recorded it.
+type Revision struct {
+	// Template is the SHA-256 of its pod template's canonical JSON, as package pods makes it; "": it was not recorded.
+	Template string `json:"template,omitempty"`
+	// Name is the revision's own: a Deployment's pod-template-hash, otherwise the name of the ControllerRevision.
+	Name string `json:"name,omitempty"`
 	// Images are those of its containers, by name; for people.
 	Images map[string]string `json:"images,omitempty"`
 }
@@ -246,6 +264,8 @@ type Policy struct {
 	OnExpiry               OnFailure `json:"onExpiry"`
 	// RollbackInBatches has a rollback go through the steps, pauses included (annotation rollback-in-batch). Only with StylePartition.
 	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
+	// RollbackWindow is how many versions back an undo goes without steps; 0: none, every undo goes through the steps.
+	RollbackWindow int64 `json:"rollbackWindow,omitempty"`
 }
 
 // What holds when the policy does not say: a step's deadline, and the time for a workload's own update to finish.
