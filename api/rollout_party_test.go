@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -30,6 +31,8 @@ type rolloutParty struct {
 	homeward  int
 	// frozen says that a split was left on the workload.
 	frozen bool
+	// serves is the image that the workload declares, next the one that is being released. A template's digest is made of its image.
+	serves, next string
 }
 
 const partySize = 4
@@ -73,16 +76,31 @@ func (p *rolloutParty) check(_ context.Context, in rollout.PreflightRequest) (ro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = in
-	return p.preflight, nil
+	result := p.preflight
+	if in.Change.Revision != nil && len(result.Refusals) == 0 {
+		result.Template, result.Revision = digestOf(p.serves), in.Change.Revision
+	}
+	return result, nil
 }
 
-func (p *rolloutParty) begin(context.Context, rollout.BeginRequest) (rollout.BeginResult, error) {
+func digestOf(image string) string { return "digest of " + image }
+
+// edited plays somebody who changes the workload past Slipway.
+func (p *rolloutParty) edited(image string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.serves = image
+}
+
+func (p *rolloutParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serves, p.next = cmp.Or(p.serves, "x:1"), in.Change.ImagesOf()["app"]
 	if p.frozen {
 		return rollout.BeginResult{Replicas: partySize, Stable: "old", Adopted: &rollout.Adopted{Style: strategy.StylePartition}, Message: "claimed, with a frozen split"}, nil
 	}
-	return rollout.BeginResult{Replicas: partySize, Stable: "old", StableHash: "old", Generation: 1, Message: "claimed"}, nil
+	return rollout.BeginResult{Replicas: partySize, Stable: "old", StableHash: "old", Generation: 1, Message: "claimed",
+		StableTemplate: digestOf(p.serves), StableImages: map[string]string{"app": p.serves}}, nil
 }
 
 func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
@@ -103,12 +121,14 @@ func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollou
 		}
 	}
 	target, err := intstr.GetScaledValueFromIntOrPercent(&in.Replicas, partySize, true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.pods(int32(target)), err
 }
 
 func (p *rolloutParty) pods(updated int32) rollout.MoveResult {
 	return rollout.MoveResult{Replicas: partySize, Target: updated, Updated: updated, UpdatedReady: updated, StableReady: partySize - updated,
-		Canary: "new", CanaryHash: "new", Template: "digest", Generation: 2, Message: fmt.Sprintf("%d of %d new pods are ready", updated, updated)}
+		Canary: "new", CanaryHash: "new", Template: digestOf(p.next), Images: map[string]string{"app": p.next}, Generation: 2, Message: fmt.Sprintf("%d of %d new pods are ready", updated, updated)}
 }
 
 func (p *rolloutParty) route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error) {
@@ -119,6 +139,9 @@ func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (roll
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = in.Action == rollout.FinishFreeze
+	if in.To == rollout.SideNew {
+		p.serves = p.next
+	}
 	if in.To == rollout.SideStable && !p.frozen {
 		p.homeward++
 	}
