@@ -202,7 +202,7 @@ func (s Seen) atRest() NextAction {
 		return s.begin(declared)
 	case w.Held == nil && w.Next == "" || engine == nil:
 		return s.rest()
-	case w.Held != nil && w.Next == "" && declared == engine.Template && !renumbered(s.Object, w):
+	case w.Held != nil && w.Next == "" && (declared == engine.Template || engine.Template == "" && w.Whole()) && !renumbered(s.Object, w):
 		return NextAction{Do: DoRelease, Workload: w, Reason: "its pod template is what it was"}
 	case string(w.Held["/spec/paused"]) == "true":
 		return s.show(Announced(s.Object, w, "its owner has paused the workload: its release begins when it is resumed", s.Now), "it is paused")

@@ -80,6 +80,12 @@ func announced(r *v1beta1.Rollout) {
 	r.Status.Slipway.Seq = 2
 }
 
+// forgotten is announced after a release that ended before it began: which template served is not known.
+func forgotten(r *v1beta1.Rollout) {
+	announced(r)
+	r.Status.Slipway.Template = ""
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	deleted := func(r *v1beta1.Rollout) { r.DeletionTimestamp = &metav1.Time{Time: noon} }
@@ -109,6 +115,18 @@ func TestDecide(t *testing.T) {
 			held(w)
 			w.Template = "old"
 		}), time.Minute, DoRelease, ""},
+		{"so is one of which all pods are, when a release that ended before it began has left nobody to know what it was", object(forgotten), deployment(func(w *Workload) {
+			held(w)
+			w.Template = "old"
+		}), time.Minute, DoRelease, ""},
+		{"with pods of another template it begins", object(forgotten), deployment(func(w *Workload) {
+			held(w)
+			w.Updated = 0
+		}), time.Minute, DoBegin, ""},
+		{"what its controller has not looked at may still be whole only in its status", object(forgotten), deployment(func(w *Workload) {
+			held(w)
+			w.Observed = 1
+		}), time.Minute, DoBegin, ""},
 		{"another release on the workload is waited for", object(announced), deployment(func(w *Workload) {
 			held(w)
 			w.Claim = "task/x"

@@ -106,6 +106,11 @@ func (w *Workload) UpdatedReady() int32 {
 	return max(w.Ready-max(w.Total-w.Updated, 0), 0)
 }
 
+// Whole says whether all pods are of the live template, as far as its controller tells of that.
+func (w *Workload) Whole() bool {
+	return w.Observed >= w.Generation && w.Updated >= w.Size && w.Total <= w.Updated
+}
+
 // deploymentHash is the label pod-template-hash that a Deployment's controller gives the pods of a template: FNV-1a of its Go form, then of the
 // collision count. (ComputeHash in https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/controller_utils.go)
 func deploymentHash(o *unstructured.Unstructured, template map[string]any) string {

@@ -206,6 +206,16 @@ func (e *Engine) MustVerb(name, verb, body string) rollout.Status {
 	return status
 }
 
+// Undo has the version before, or the one that body names, released again.
+func (e *Engine) Undo(name, body string) rollout.Status {
+	e.t.Helper()
+	a := e.repeated(func() Answer { return e.RolloutVerb(name, "undo", body) })
+	require.Equal(e.t, http.StatusAccepted, a.Status, "undo %s: %s", name, a.Body)
+	var status rollout.Status
+	require.NoError(e.t, json.Unmarshal(a.Body, &status), "%s", a.Body)
+	return status
+}
+
 // Approve sends the approval of the step that waits, with its gate.
 func (e *Engine) Approve(name string, at rollout.Status) rollout.Status {
 	e.t.Helper()
