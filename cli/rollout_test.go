@@ -210,16 +210,42 @@ func TestRolloutHistory(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/rollouts/shop/web/history", func(request) answer {
+		undo, first, unknown := webRollout(), webRolloutIn(rollout.PhaseHealthy, "done"), webRolloutIn(rollout.PhaseRolledBack, "rolled back")
+		undo.Revision, undo.StableImages = 3, map[string]string{"app": "registry.example/web:3"}
+		undo.Undo = &strategy.Undo{ToRevision: 1, WithoutSteps: true}
+		first.Revision, first.StableImages = 2, map[string]string{"app": "registry.example/web:1"}
 		return answerJSON(http.StatusOK, client.RolloutHistory{Items: []client.RolloutRelease{
-			{Rollout: webRollout(), Actor: "li", Reason: "release 2", Via: "cli"},
-			{Rollout: webRolloutIn(rollout.PhaseRolledBack, "rolled back"), Actor: "wang"},
+			{Rollout: undo, Actor: "li", Reason: "errors", Via: "cli"},
+			{Rollout: first, Actor: "wang", Reason: "release 2", Replaced: 1},
+			{Rollout: unknown, Actor: "wang"},
 		}})
 	})
 	started := clockTime(before(5 * time.Minute))
-	require.Equal(t, outcome{out: `STARTED    PHASE         TOOK    BY     WHAT                                                                  WHY
-` + started + `   Progressing   5m00s   li     app=registry.example/web:2, stable revision 6d9c, new revision 5f7b   release 2
-` + started + `   RolledBack    4m50s   wang   app=registry.example/web:2, stable revision 6d9c, new revision 5f7b   -
+	require.Equal(t, outcome{out: `REVISION   STARTED    PHASE         TOOK    BY     IMAGES                       POD TEMPLATE   REPLACED                        WHY
+3          ` + started + `   Progressing   5m00s   li     app=registry.example/web:2   5f7b           app=registry.example/web:3      undo to revision 1 without steps: errors
+2          ` + started + `   Healthy       4m50s   wang   app=registry.example/web:2   5f7b           1: app=registry.example/web:1   release 2
+-          ` + started + `   RolledBack    4m50s   wang   app=registry.example/web:2   5f7b           -                               -
 `}, slipway(t, api, "rollout", "history", "shop/web"))
+}
+
+func TestRolloutUndo(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/rollouts/shop/web/undo", func(request) answer {
+		return answerJSON(http.StatusAccepted, client.RolloutStarted{Status: webRollout(), Warnings: []string{"mind the gap"}})
+	})
+	got := slipway(t, api, "rollout", "undo", "shop/web", "--to-revision", "3", "--party", "alice", "--actor", "li", "-m", "errors", "--key", "mine")
+	require.Equal(t, outcome{out: "the undo of rollout alice: shop/web has begun\n",
+		err: "warning: mind the gap\nFollow it with: slipway rollout watch shop/web\n"}, got)
+	asked := api.requests()[0]
+	require.JSONEq(t, `{"toRevision":3,"actor":"li","reason":"errors","key":"mine"}`, asked.body)
+	require.Equal(t, []string{"party=alice", "mine", "cli"}, []string{asked.query, asked.header.Get("Idempotency-Key"), asked.header.Get("Slipway-Via")})
+
+	refused := slipway(t, api, "rollout", "undo", "shop/web", "--to-revision", "0")
+	require.Equal(t, app.ExitUsage, refused.code)
+	require.Contains(t, refused.err, "--to-revision says which version of the history to go back to")
+	api.on("POST /api/v1/rollouts/shop/web/undo", func(request) answer { return problem(http.StatusServiceUnavailable, "Temporal does not answer") })
+	require.Contains(t, slipway(t, api, "rollout", "undo", "shop/web", "--key", "mine").err, "The same command with --key mine starts it once.")
 }
 
 func TestRolloutVerbs(t *testing.T) {

@@ -156,13 +156,13 @@ func (u *undoing) found(spec *strategy.Spec, found *rollout.PreflightResult) []s
 	return nil
 }
 
-// objectOf is the Rollout object of the name that this engine looks after; nil when there is none.
+// objectOf is the Rollout object of the name that this engine looks after; nil when there is none. One that may not read Rollouts looks after none.
 func (s *rolloutStart) objectOf(ctx context.Context) (*v1beta1.Rollout, error) {
 	if s.key.party != catalog.DefaultParty {
 		return nil, nil
 	}
 	object, err := s.Home.GetRollout(ctx, s.key.namespace, s.key.name)
-	if failure.Is(err, failure.NotFound) {
+	if failure.Is(err, failure.NotFound) || failure.Is(err, failure.Forbidden) {
 		return nil, nil
 	}
 	if err != nil {

@@ -82,7 +82,7 @@ func (w *world) perform(a Action) (r Result) {
 	case ActBegin:
 		w.actions = append(w.actions, "begin")
 		w.claimed = true
-		r.Begin = rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", Adopted: w.adopted, Message: "begun"}
+		r.Begin = rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", StableTemplate: "stable template", Adopted: w.adopted, Message: "begun"}
 		w.adopted = nil
 	case ActAskHolder:
 		r.Holder = workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}

@@ -53,6 +53,9 @@ func TestDecodeRequestRefusals(t *testing.T) {
 		"HugePatch":        {"it travels through the history", strings.Replace(request(oneStep), "images: {app: 'order:2'}", "templatePatch: {metadata: {annotations: {a: "+strings.Repeat("x", MaxTemplatePatch)+"}}}", 1), "templatePatch", "too large"},
 		"BadImage":         {"no image has blanks", strings.Replace(request(oneStep), "order:2", "order 2", 1), "images.app", "is not the name of an image"},
 		"NoImage":          {"an image that was forgotten", strings.Replace(request(oneStep), "order:2", "", 1), "images.app", "has no image"},
+		"EmptyWindow":      {"how many?", request(oneStep, "policy: {rollbackWindow: {}}"), "policy.rollbackWindow.revisions", "is required"},
+		"NoWindow":         {"who wants none leaves it out", request(oneStep, "policy: {rollbackWindow: {revisions: 0}}"), "policy.rollbackWindow.revisions", "from 1 to"},
+		"BareWindow":       {"its unit is named", request(oneStep, "policy: {rollbackWindow: 3}"), "policy.rollbackWindow", "must be"},
 		"UnknownKey":       {"a key nobody reads", request(oneStep, "replicas: 1"), "replicas", "unknown key"},
 		"RepeatedKey":      {"which of them?", request(oneStep, "actor: a", "actor: b"), "actor", "is there twice"},
 		"DocumentItself":   {"nothing says what changes", exampleBeta, "", "put it under the key rollout"},
@@ -204,7 +207,7 @@ strategy:
     - {replicas: 100%, pause: {duration: 60}}
     trafficRoutings:
     - {service: order, gateway: {httpRouteName: order}}
-policy: {stepDeadlineSeconds: 60, settleSeconds: 5, onFailure: rollback, rollbackInBatches: true, approvals: {required: 1, expiresSeconds: 3600, onExpiry: rollback}}
+policy: {stepDeadlineSeconds: 60, settleSeconds: 5, onFailure: rollback, rollbackInBatches: true, rollbackWindow: {revisions: 3}, approvals: {required: 1, expiresSeconds: 3600, onExpiry: rollback}}
 rolloutId: 0042
 supersede: true
 actor: li
@@ -218,7 +221,7 @@ key: k1
 		Spec: Spec{
 			Party: "alice", Namespace: "shop", Name: "order-2", WorkloadRef: deploymentRef("order"), RolloutID: "0042",
 			Change: Change{TemplatePatch: []byte(`{"spec":{"containers":[{"env":null,"name":"app"}]}}`)},
-			Policy: Policy{StepDeadlineSeconds: 60, SettleSeconds: 5, OnFailure: OnFailureRollback, ApprovalExpiresSeconds: 3600, OnExpiry: OnFailureRollback, RollbackInBatches: true},
+			Policy: Policy{StepDeadlineSeconds: 60, SettleSeconds: 5, OnFailure: OnFailureRollback, ApprovalExpiresSeconds: 3600, OnExpiry: OnFailureRollback, RollbackInBatches: true, RollbackWindow: 3},
 			Strategy: Strategy{
 				Style: StylePartition, Paused: true, DisableGenerateCanaryService: true, FailureThreshold: threshold("10%"),
 				Routings: []Routing{{Service: "order", GraceSeconds: DefaultGraceSeconds, HTTPRoute: "order"}},
