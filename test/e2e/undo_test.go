@@ -110,12 +110,12 @@ func TestLongUndoUnderARolloutObject(t *testing.T) {
 		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.NoProvider}} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			undoneUnderAnObject(t, declare(t, e, g, c, nil))
+			undoneUnderAnObject(t, declare(t, e, g, c, nil), c)
 		})
 	}
 }
 
-func undoneUnderAnObject(t *testing.T, d *declared) {
+func undoneUnderAnObject(t *testing.T, d *declared, c cell) {
 	name := d.rollout.Name
 	before, released := harness.StableImage(name), d.rollout.NewestImage()
 	d.setImage("alice", released)
@@ -129,7 +129,7 @@ func undoneUnderAnObject(t *testing.T, d *declared) {
 	d.rollout.Image = before
 	require.Equal(t, &strategy.Undo{ToRevision: 1}, d.Undo(name, `{"actor":"ann","reason":"errors"}`).Undo)
 	d.waitStep(1)
-	d.requireKnownNames()
+	d.requireKnownNames(c)
 	for step := range d.rollout.Strategy.Steps {
 		if d.waits(step + 1) {
 			d.approve(step + 1)
