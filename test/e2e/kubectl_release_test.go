@@ -196,7 +196,10 @@ func (d *declared) gone() {
 	require.Eventually(d.t, func() bool {
 		_, err := d.objects("reader").Get(context.Background(), d.rollout.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, harness.Patience, harness.Tick, "the Rollout never goes")
+	}, harness.Patience, harness.Tick, "%s", lazily(func() string {
+		raw, _ := json.MarshalIndent(d.asked(), "", " ")
+		return fmt.Sprintf("the Rollout never goes: %s\nworkload: %v %v", raw, d.object().GetLabels(), d.object().GetAnnotations())
+	}))
 }
 
 // history is what the release has on record, as the HTTP API tells it: "approve by approver (kubectl)".
