@@ -231,8 +231,7 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 			return err
 		}
 		beside := func(ctx context.Context) (string, error) {
-			found, err := kube.NewCluster(typed, objects, nil).KruiseRollouts(ctx)
-			return reference.Refusal(found), err
+			return besideReleases(ctx, kube.NewCluster(typed, objects, nil))
 		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
@@ -249,6 +248,19 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 		return nil
 	}),
 )
+
+// besideReleases says what else releases what Rollouts name on a cluster; "" when nothing does.
+func besideReleases(ctx context.Context, cluster kube.Cluster) (string, error) {
+	found, err := cluster.KruiseRollouts(ctx)
+	if said := reference.Refusal(found); said != "" || err != nil {
+		return said, err
+	}
+	ours, err := cluster.KnowsRollouts(ctx)
+	if ours || err != nil {
+		return "", err
+	}
+	return reference.ForeignDefinition, nil
+}
 
 // driftModule notices what others do to workloads that are being released and to what routes to them, wherever a party's queue is served.
 var driftModule = fx.Module("drift",

@@ -4,15 +4,32 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// besideKept is how long an answer to what else releases on the cluster is taken as true: many releases may be about to begin at once.
-const besideKept = 5 * time.Second
+const (
+	// besideKept is how long an answer to what else releases on the cluster is taken as true: many releases may be about to begin at once.
+	besideKept = 5 * time.Second
+	// besideAgain is how often objects are looked at that are left to something else meanwhile, and how often one says so: another controller
+	// may write over it.
+	besideAgain = 30 * time.Second
+)
 
 // beside is what else releases what Rollouts name.
 type beside struct {
 	mu   sync.Mutex
 	said string
+	at   time.Time
+	told map[cache.ObjectName]told
+}
+
+// told is what an object was made to say, and when.
+type told struct {
+	text string
 	at   time.Time
 }
 
@@ -29,4 +46,47 @@ func (b *beside) look(ctx context.Context, ask func(context.Context) (string, er
 	}
 	b.said, b.at = said, time.Now()
 	return said, nil
+}
+
+// tell says whether an object is to say a text once more; if so, that is noted.
+func (b *beside) tell(name cache.ObjectName, text string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if last := b.told[name]; last.text == text && now.Sub(last.at) < besideAgain {
+		return false
+	}
+	if b.told == nil {
+		b.told = map[cache.ObjectName]told{}
+	}
+	b.told[name] = told{text, now}
+	return true
+}
+
+func (b *beside) forget(name cache.ObjectName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.told, name)
+}
+
+// leaves says whether an object is left alone for now, since something else works on what Rollouts name: neither is it written to, nor its
+// workload marked. It only says why no release of a change begins that is held. What a release has borrowed is given back as always.
+func (c *Controller) leaves(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction, refused string) (bool, error) {
+	switch next.Do {
+	case kruise.DoGuard, kruise.DoUnguard, kruise.DoHash, kruise.DoMark, kruise.DoShow:
+	default:
+		return false, nil
+	}
+	other, err := c.beside.look(ctx, c.options.Beside)
+	if err != nil || other == "" {
+		return false, err
+	}
+	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
+	switch {
+	case w == nil || w.Held == nil || w.Claim != "" || next.Do != kruise.DoShow:
+		return true, nil
+	case refused != other:
+		c.refuse(r, w, other)
+		return true, nil
+	}
+	return !c.beside.tell(name, other, time.Now()), nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
@@ -55,4 +56,46 @@ func TestNoReleaseBeginsBesideAnotherController(t *testing.T) {
 	require.Equal(t, 2, asked, "an answer is not taken as true for long")
 	text, _ = c.refusals.of(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
 	require.NotContains(t, text, "Kruise Rollouts", "it is gone")
+}
+
+// Beside another controller, an object at rest is not written to: that controller writes the same finalizer, hash and status its own way.
+func TestAnObjectIsLeftToAnotherController(t *testing.T) {
+	t.Parallel()
+	const other = "Kruise Rollouts itself is on this cluster"
+	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	name := cache.ObjectName{Namespace: "shop", Name: "web"}
+	atRest, held, released := &kruise.Workload{}, &kruise.Workload{Held: gate.Held{"/spec/paused": nil}}, &kruise.Workload{Held: gate.Held{"/spec/paused": nil}, Claim: "ours"}
+	beside := leaving(t, other)
+	for _, c := range []struct {
+		reason  string
+		do      kruise.Do
+		w       *kruise.Workload
+		refused string
+		want    bool
+	}{
+		{"its finalizer is that of the other", kruise.DoUnguard, atRest, "", true},
+		{"its workload isn't marked", kruise.DoMark, atRest, "", true},
+		{"nor is its hash written", kruise.DoHash, held, "", true},
+		{"nor its status at rest", kruise.DoShow, atRest, "", true},
+		{"a change that is held is refused first", kruise.DoShow, held, "", true},
+		{"then the object says why", kruise.DoShow, held, other, false},
+		{"but not again and again", kruise.DoShow, held, other, true},
+		{"what is held is given back where the object is let go", kruise.DoLetGo, held, "", false},
+		{"and a release that runs is steered", kruise.DoCommand, released, "", false},
+	} {
+		leaves, err := beside.leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
+		require.NoError(t, err)
+		require.Equal(t, c.want, leaves, c.reason)
+		alone, err := leaving(t, "").leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
+		require.NoError(t, err)
+		require.False(t, alone, "with nothing beside it everything is done")
+	}
+	text, _ := beside.refusals.of(name, r, held, time.Now())
+	require.Equal(t, other, text, "why it doesn't begin is known")
+}
+
+func leaving(t *testing.T, other string) *Controller {
+	t.Helper()
+	return &Controller{options: Options{Log: slog.New(slog.DiscardHandler), Beside: func(context.Context) (string, error) { return other, nil }},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
 }

@@ -47,7 +47,7 @@ type Options struct {
 	Namespaces []string
 	// Served says whether the home cluster serves a resource.
 	Served func(resource schema.GroupVersionResource) bool
-	// Beside says what else on the home cluster releases what Rollouts name, and how it is removed; "" when nothing does.
+	// Beside says what else on the home cluster releases what Rollouts name, and what to do about that; "" when nothing does.
 	Beside func(ctx context.Context) (string, error)
 	Log    *slog.Logger
 }

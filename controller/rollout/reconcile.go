@@ -29,6 +29,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if !there {
 		c.refusals.forget(name)
 		c.answers.forget(name)
+		c.beside.forget(name)
 		return 0, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -53,6 +54,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	}
 	if passedOn := c.answers.holds(name, next.Key, now); passedOn > 0 {
 		return passedOn, nil
+	}
+	if leaves, err := c.leaves(ctx, r, w, next, refused); leaves || err != nil {
+		return besideAgain, err
 	}
 	err = c.act(ctx, r, next, engine)
 	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {

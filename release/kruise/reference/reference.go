@@ -11,6 +11,8 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
+
+	"slipway.io/slipway/release/kruise/definition"
 )
 
 // What its installations are called: the Helm chart's names, and those that are the same however it was installed.
@@ -77,6 +79,10 @@ func Leader(l *coordination.Lease, now time.Time) (Part, bool) {
 	pod, _, _ := strings.Cut(*s.HolderIdentity, "_")
 	return Part{fmt.Sprintf("its controller, pod %s/%s", l.Namespace, pod), fmt.Sprintf("delete the Deployment of that pod in namespace %s", l.Namespace)}, true
 }
+
+// ForeignDefinition is why Slipway leaves Rollouts alone whose definition another product has brought, and what to do about that.
+var ForeignDefinition = fmt.Sprintf("the definition of Rollouts on this cluster is another product's. To let Slipway take it over: "+
+	"kubectl label crd %s %s=%s --overwrite", definition.Name, definition.LabelManagedBy, definition.ManagedBySlipway)
 
 // Refusal says what was found and how it is removed; "" for nothing.
 func Refusal(found []Part) string {
