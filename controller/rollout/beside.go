@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// besideKept is how long an answer to what else releases on the cluster is taken as true: many releases may be about to begin at once.
-	besideKept = 5 * time.Second
+	// besideKept is how long an answer to what else releases on the cluster is taken as true: many releases may be about to begin at once. It is
+	// less than kruise.Beginning, so that what was there when a workload was changed is found before its release begins.
+	besideKept = 2 * time.Second
 	// besideAgain is how often objects are looked at that are left to something else meanwhile, and how often one says so: another controller
 	// may write over it.
 	besideAgain = 30 * time.Second

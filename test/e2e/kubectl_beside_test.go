@@ -12,9 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
-	"slipway.io/slipway/deploy/crds"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/definition"
@@ -35,20 +33,18 @@ const theirWebhooks = "kruise-rollout-mutating-webhook-configuration"
 // its webhooks.
 func installTheirs(t *testing.T, s harness.Stack) theirCluster {
 	t.Helper()
-	text, err := crds.Files.ReadFile("rollouts.kruise.io_rollouts.yaml")
+	client, err := apiextensions.NewForConfig(s.REST)
 	require.NoError(t, err)
-	var crd apiextensionsv1.CustomResourceDefinition
-	require.NoError(t, yaml.Unmarshal(text, &crd))
-	crd.Labels = nil
+	crd, err := client.CustomResourceDefinitions().Get(context.Background(), definition.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	delete(crd.Labels, definition.LabelManagedBy)
 	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
 		ConversionReviewVersions: []string{"v1"},
 		ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "kruise-rollout", Name: "kruise-rollout-webhook-service"}}}}
 	for i := range crd.Spec.Versions {
 		crd.Spec.Versions[i].Served = true
 	}
-	client, err := apiextensions.NewForConfig(s.REST)
-	require.NoError(t, err)
-	_, err = client.CustomResourceDefinitions().Create(context.Background(), &crd, metav1.CreateOptions{})
+	_, err = client.CustomResourceDefinitions().Update(context.Background(), crd, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	hooks := &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: theirWebhooks}}
 	_, err = s.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(context.Background(), hooks, metav1.CreateOptions{})
@@ -90,8 +86,8 @@ func TestLongMovingOverFromKruiseRollouts(t *testing.T) {
 	for _, process := range before.Processes {
 		require.NoError(t, process.Stop())
 	}
+	harness.LabelNamespace(t, p.Kube, d.Apps, kruise.KeyEngine, "") // any engine may look after them
 	e := harness.Start(t, harness.Options{Stack: &p.Stack, Kubeconfig: func(e *harness.Engine) string { return e.KubeconfigAs(t, harness.EngineUser) }})
-	harness.LabelNamespace(t, p.Kube, d.Apps, kruise.KeyEngine, e.Home)
 	now := e.In(t)
 	now.Apps = d.Apps
 	d.Engine = now

@@ -93,6 +93,6 @@ func Refusal(found []Part) string {
 	for _, p := range found {
 		what, remove = append(what, p.What), append(remove, p.Remove)
 	}
-	return fmt.Sprintf("Kruise Rollouts itself is on this cluster (%s), and both would release the same workloads. Remove it: %s",
+	return fmt.Sprintf("Kruise Rollouts is installed on this cluster (%s), and two controllers can't release the same workloads. To remove it: %s",
 		strings.Join(what, ", "), strings.Join(remove, "; "))
 }

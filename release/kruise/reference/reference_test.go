@@ -64,6 +64,6 @@ func TestARefusalSaysWhatToRemove(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, Refusal(nil), "without it nothing is refused")
 	text := Refusal([]Part{{"Deployment a/b", "kubectl -n a delete deployment b"}, {"MutatingWebhookConfiguration c", "kubectl delete mutatingwebhookconfiguration c"}})
-	require.Equal(t, "Kruise Rollouts itself is on this cluster (Deployment a/b, MutatingWebhookConfiguration c), and both would release the same "+
-		"workloads. Remove it: kubectl -n a delete deployment b; kubectl delete mutatingwebhookconfiguration c", text)
+	require.Equal(t, "Kruise Rollouts is installed on this cluster (Deployment a/b, MutatingWebhookConfiguration c), and two controllers can't release the "+
+		"same workloads. To remove it: kubectl -n a delete deployment b; kubectl delete mutatingwebhookconfiguration c", text)
 }
