@@ -44,9 +44,10 @@ type objectPublisher struct {
 	ended       bool
 	result      rollout.PublishResult
 	err         error
-	// gone says that there is no such object any more. waits says that the next write waits for its time, failed how often the last one failed.
-	gone, waits bool
-	failed      int
+	// gone says that there is no such object any more. waits says that a timer runs that has the loop look again, woken that it has fired; failed
+	// is how often the last write failed.
+	gone, waits, woken bool
+	failed             int
 	// notBefore is when the next write may be made at the earliest, and soonest when one that nobody waits for may.
 	notBefore, soonest time.Time
 	// pending says that the object carries a command that has not come yet: it is written when that was answered.
@@ -58,11 +59,11 @@ func newObjectPublisher(ctx workflow.Context, m *machine.Machine) *objectPublish
 	return &objectPublisher{ctx: ctx, machine: m, object: m.Object()}
 }
 
-func (p *objectPublisher) hasNews() bool { return p.running && p.ended }
+func (p *objectPublisher) hasNews() bool { return p.running && p.ended || p.woken }
 
 // idle says that the object shows the release as it is, or cannot.
 func (p *objectPublisher) idle() bool {
-	return p.object == nil || p.gone || !p.running && !p.waits && !p.wanted()
+	return p.object == nil || p.gone || !p.running && !p.wanted()
 }
 
 // wanted says whether something is to be written. A release that makes way for a newer one leaves its end to that one. The end is shown when it
@@ -80,13 +81,15 @@ func (p *objectPublisher) wanted() bool {
 
 // publish begins the next write, if there is one to be made now.
 func (p *objectPublisher) publish() {
-	if p.running || p.waits || !p.wanted() {
+	if p.running || !p.wanted() {
 		return
 	}
 	view := p.machine.View()
 	shown := view.Shown()
 	if wait := p.earliest(shown).Sub(workflow.Now(p.ctx)); wait > 0 {
-		p.wait(wait)
+		if !p.waits {
+			p.wait(wait)
+		}
 		return
 	}
 	p.sent, p.running, p.ended = &shown, true, false
@@ -100,7 +103,7 @@ func (p *objectPublisher) publish() {
 
 // earliest is when a state may be written. What somebody waits for is written at once, but for the time in which an answer has to be seen.
 func (p *objectPublisher) earliest(now rollout.Shown) time.Time {
-	waitsForSomebody := now.Waits == rollout.WaitApproval || now.Waits == rollout.WaitResume || now.Waits == rollout.WaitDrift
+	waitsForSomebody := now.Waits == rollout.WaitApproval || now.Waits == rollout.WaitTimer || now.Waits == rollout.WaitResume || now.Waits == rollout.WaitDrift
 	answers := p.shown == nil || now.Answered > p.shown.Answered || now.Generation > p.shown.Generation
 	switch {
 	case p.machine.Over() && p.failed == 0:
@@ -117,20 +120,19 @@ func (p *objectPublisher) wait(d time.Duration) {
 	future := workflow.NewTimerWithOptions(p.ctx, d, workflow.TimerOptions{Summary: "until the Rollout object is written"})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		_ = future.Get(ctx, nil)
-		p.waits, p.running, p.ended = false, true, true // the loop is woken as by a write that has ended
-		p.sent = nil
+		p.waits, p.woken = false, true
 	})
 }
 
 // settle takes in what became of a write, or that its time has come.
 func (p *objectPublisher) settle(now time.Time) {
-	if !p.hasNews() {
+	p.woken = false
+	if !p.running || !p.ended {
 		return
 	}
 	p.running, p.ended = false, false
 	sent := p.sent
 	switch {
-	case sent == nil: // only a wait has ended
 	case p.err != nil && p.machine.Over() && p.failed >= mostAtEnd:
 		p.gone = true
 		workflow.GetLogger(p.ctx).Error("the Rollout object does not show the release's end: it could not be written", "error", p.err)

@@ -203,6 +203,7 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 	}
 	after, err := t.write(ctx, l, d.Write)
 	if d.Ends && after != nil {
+		d.Numbers.Generation = after.GetGeneration() // as its own write has left it
 		return t.ends(d)
 	}
 	if after != nil {

@@ -30,7 +30,7 @@ func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rollou
 		status.Phase = v1beta1.PhaseInitial
 		status.Message = fmt.Sprintf("%s %s does not exist yet", object.Spec.WorkloadRef.Kind, object.Spec.WorkloadRef.Name)
 	default:
-		status.Message = "the workload is whole: a change of its pod template begins a release"
+		status.Message = orElse(endOf(status.Conditions), "the workload is whole: a change of its pod template begins a release")
 	}
 	if w == nil {
 		engine.Template = ""
@@ -72,6 +72,16 @@ func restingID(object *v1beta1.Rollout, w *Workload) string {
 func renumbered(object *v1beta1.Rollout, w *Workload) bool {
 	engine := object.Status.Slipway
 	return engine != nil && w.Next == "" && engine.Template == w.Template && w.RolloutID != "" && w.Size > 0 && w.RolloutID != engine.RolloutID
+}
+
+// endOf is how the last release ended, in words; "" where there was none.
+func endOf(list []v1beta1.Condition) string {
+	for _, c := range list {
+		if c.Type == v1beta1.ConditionProgressing {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // kept are the conditions of the last release, which stay until the next one: but for what only held while it ran.

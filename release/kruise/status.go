@@ -70,7 +70,11 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	status := v1beta1.RolloutStatus{ObservedGeneration: max(v.Generation, was.ObservedGeneration), Message: s.Reason, Phase: phase(v, object)}
 	fill(&status, object, common, numbers)
 	status.Conditions = conditions(v, object, now)
-	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex, Gate: v.Gate,
+	gate := v.Gate
+	if end {
+		gate = "" // nothing is asked any more
+	}
+	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex, Gate: gate,
 		Release: s.Record, Template: v.Template, RolloutID: s.RolloutID, RolledBack: v.RolledBack, Open: !end,
 		PausedByObject: v.PausedByObject}
 	if was.Slipway != nil {
