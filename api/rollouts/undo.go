@@ -85,12 +85,11 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		ref := kruise.RefOf(object)
 		s.object, s.undo.object = &ref, true
 	}
+	s.checked = false // another release may have come in between
 	if s.Written != nil { // an earlier attempt has chosen
-		s.checked = true
 		s.request.Spec, err = specOf(s.Written)
 		return err
 	}
-	s.checked = false
 	return s.choose(ctx, object)
 }
 

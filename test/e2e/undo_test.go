@@ -193,3 +193,68 @@ func TestLongUndoWithoutStepsUnderARolloutObject(t *testing.T) {
 		})
 	}
 }
+
+// midUndo is what happens in the middle of an undo under a Rollout object: the workload's pod template is the command then, too.
+var midUndo = []struct {
+	title string
+	do    func(d *declared, undone string)
+}{
+	{"it is rolled back: what was undone serves again", func(d *declared, _ string) {
+		d.verb("rollback", `{"actor":"bob"}`)
+		d.ends(false)
+		d.endsStable()
+	}},
+	{"what was undone is declared once more: it is rolled back by that", func(d *declared, undone string) {
+		d.watch.Leaving(d.t)
+		d.setImage("alice", undone)
+		d.ends(false)
+		require.Contains(d.t, d.history(), "rollback by alice (kubectl): accepted")
+		d.endsStable()
+	}},
+	{"a third version is declared: it takes the place", func(d *declared, _ string) {
+		d.watch.Leaving(d.t)
+		d.rollout.Image = "registry.test/" + d.rollout.Name + ":v3"
+		d.setImage("carol", d.rollout.Image)
+		d.waitObject("a release of the third version", func(r *v1beta1.Rollout) bool {
+			return d.Rollout(d.rollout.Name).Images["app"] == d.rollout.Image && common(r).CurrentStepState == "StepPaused"
+		})
+		d.watch.GoTo(d.t, 1)
+		d.approve(1)
+		d.approve(2)
+		d.toTheEnd()
+		d.endsNew()
+	}},
+	{"the Rollout is disabled: the workload's own controller brings the pods to the template that it has", func(d *declared, _ string) {
+		d.watch.Finishing(d.t)
+		d.patchSpec("alice", map[string]any{"disabled": true})
+		d.waitObject("Disabled", func(r *v1beta1.Rollout) bool { return r.Status.Phase == v1beta1.PhaseDisabled })
+		d.requireHome(letGo(d))
+	}},
+}
+
+func TestLongCommandsDuringAnUndoUnderARolloutObject(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.NoProvider), {harness.StatefulSet, strategy.StylePartition, harness.NoProvider}} {
+		for _, deed := range midUndo {
+			t.Run(c.String()+": "+deed.title, func(t *testing.T) {
+				t.Parallel()
+				d := declare(t, e, g, c, nil)
+				undone := d.rollout.NewestImage()
+				d.setImage("alice", undone)
+				d.waitStep(1)
+				d.watch.Finishing(t)
+				d.MustVerb(d.rollout.Name, "stop", `{"to":"new"}`)
+				d.ends(true)
+				d.endsNew()
+				d.follow()
+				d.rollout.Image = harness.StableImage(d.rollout.Name)
+				d.Undo(d.rollout.Name, "")
+				d.waitStep(1)
+				d.watch.Resting(t, 1)
+				deed.do(d, undone)
+			})
+		}
+	}
+}

@@ -149,10 +149,12 @@ type Target struct {
 // Within says whether the target is within a window of rollback of so many versions.
 func (t Target) Within(window int64) bool { return int64(t.Back) <= window }
 
-// Choose says where an undo goes back to: to the revision of that number, or, with 0, to what the last release that ended Healthy replaced. The
-// error says what to do instead.
+// Choose says where an undo goes back to: to the revision of that number, or, with 0, to what the last release that ended Healthy replaced. One
+// that brought the version that it found replaced none. The error says what to do instead.
 func (p Past) Choose(number int64) (Target, error) {
-	last := slices.IndexFunc(p.releases, func(s rollout.Status) bool { return s.Phase == rollout.PhaseHealthy })
+	last := slices.IndexFunc(p.releases, func(s rollout.Status) bool {
+		return s.Phase == rollout.PhaseHealthy && !is(brought(s), replaced(s))
+	})
 	if last < 0 {
 		return Target{}, failure.New(failure.Refused, "no release of this name has ended Healthy, so there is nothing to undo: start a rollout with the "+
 			"images that are to serve")

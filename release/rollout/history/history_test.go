@@ -57,6 +57,7 @@ func TestChoose(t *testing.T) {
 		{"after an undo the way back is forward again", undone, 0, "v3", 3, 1, ""},
 		{"a version that served twice counts once on the way back", undone, 1, "v1", 1, 2, ""},
 		{"its older number means the same version: it serves now", undone, 2, "", 0, 0, "revision 4 (app=v2) is the version that serves now"},
+		{"a release that only numbered the pods anew is passed over", append([]rollout.Status{release(4, healthy, "v3", "v3")}, three...), 0, "v2", 2, 1, ""},
 		{"a release that was rolled back is passed over", bad, 0, "v2", 2, 1, ""},
 		{"what was rolled back never served alone", bad, 4, "", 0, 0, "revision 4 never served alone: its release ended as RolledBack. Choose one of " +
 			"revision 2 (app=v2), revision 1 (app=v1)"},
