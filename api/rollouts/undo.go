@@ -85,7 +85,7 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		ref := kruise.RefOf(object)
 		s.object, s.undo.object = &ref, true
 	}
-	s.checked = false // another release may have come in between
+	s.checked = false     // another release may have come in between
 	if s.Written != nil { // an earlier attempt has chosen
 		s.request.Spec, err = specOf(s.Written)
 		return err

@@ -93,21 +93,26 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 			rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
 		Remove: []string{gate.AnnotationHeld}, // it is saved from now on
 	})
-	if saved.Declared != "" && seen.Template == saved.Declared { // what had to give way before it is not declared any more
-		d.Write.Remove = append(d.Write.Remove, rollout.AnnotationNext)
-	}
-	if recalled, _ := seen.Recall(); saved.Declared != "" && recalled.Template == saved.Declared { // nobody else has declared it
-		d.Write.KeepTemplate, d.Write.KeepRevision = rollout.AnnotationNext, recalled.Name
-	}
 	if saved.Declared != "" {
-		d.Write.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
-		d.Write.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
-		if original, told := originalStrategy(tech, saved); told {
-			d.Write.Annotations[rollout.AnnotationOriginalStrategy] = original.String()
-		}
+		beginDeclared(tech, d.Write, seen, saved)
 	}
 	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d
+}
+
+// beginDeclared adds to the first write what a workload carries whose own template is the command.
+func beginDeclared(tech Technique, w *workloadops.Write, seen Observed, saved rollout.Saved) {
+	if seen.Template == saved.Declared { // what had to give way before it is not declared any more
+		w.Remove = append(w.Remove, rollout.AnnotationNext)
+	}
+	if recalled, _ := seen.Recall(); recalled.Template == saved.Declared { // nobody else has declared it
+		w.KeepTemplate, w.KeepRevision = rollout.AnnotationNext, recalled.Name
+	}
+	w.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
+	w.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
+	if original, told := originalStrategy(tech, saved); told {
+		w.Annotations[rollout.AnnotationOriginalStrategy] = original.String()
+	}
 }
 
 // unsettled refuses, tells or waits within the deadline while the workload's own update is under way. Nothing is written.
