@@ -268,37 +268,7 @@ func (s Seen) duringRelease() NextAction {
 	if next := s.redeclared(); next.Do != DoNothing {
 		return next
 	}
-	return s.generation()
-}
-
-// generation shows which generation of the workload has been looked at, while a step rests: until then the release's own writes change it.
-func (s Seen) generation() NextAction {
-	common := commonOf(s.Object.Status)
-	w := s.Workload
-	if common.CurrentStepState != string(rollout.StatePaused) || common.ObservedWorkloadGeneration >= w.Generation || w.Observed < w.Generation {
-		return NextAction{Do: DoNothing}
-	}
-	status := *s.Object.Status.DeepCopy()
-	for _, c := range []*v1beta1.CommonStatus{canaryPart(&status), blueGreenPart(&status)} {
-		if c != nil {
-			c.ObservedWorkloadGeneration = w.Generation
-		}
-	}
-	return s.show(status, "the workload was looked at")
-}
-
-func canaryPart(s *v1beta1.RolloutStatus) *v1beta1.CommonStatus {
-	if s.CanaryStatus == nil {
-		return nil
-	}
-	return &s.CanaryStatus.CommonStatus
-}
-
-func blueGreenPart(s *v1beta1.RolloutStatus) *v1beta1.CommonStatus {
-	if s.BlueGreenStatus == nil {
-		return nil
-	}
-	return &s.BlueGreenStatus.CommonStatus
+	return s.follow()
 }
 
 // edited passes on what the object's spec says now: its pause first, then its steps.

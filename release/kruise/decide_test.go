@@ -53,7 +53,7 @@ func numbered(id string) func(w *Workload) {
 // open is a release of "new" under way.
 func open(state rollout.StepState) func(r *v1beta1.Rollout) {
 	return func(r *v1beta1.Rollout) {
-		v := rollout.View{Template: "new", Generation: 1, Gate: "gate", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, NextStepIndex: 2,
+		v := rollout.View{Template: "new", Generation: 1, Gate: "gate", Status: rollout.Status{Phase: rollout.PhaseProgressing, LastUpdateTime: noon, CurrentStepIndex: 1, NextStepIndex: 2,
 			CurrentStepState: state, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}, Steps: make([]rollout.StepStatus, 2)}}
 		r.Status = Showing(v, r, noon)
 		r.Status.Slipway.Seq = 7
@@ -65,6 +65,12 @@ func claimed(template string) func(w *Workload) {
 		w.Template, w.Claim, w.By, w.Generation, w.Observed = template, "rollout/default/shop/web@run", "bob", 5, 5
 		w.Saved = &rollout.Saved{Name: "web", Declared: "new", StableTemplate: "old"}
 	}
+}
+
+// coming is a workload of which one pod is new.
+func coming(w *Workload) {
+	claimed("new")(w)
+	w.Total, w.Updated, w.Ready = 4, 1, 4
 }
 
 func both(changes ...func(r *v1beta1.Rollout)) func(r *v1beta1.Rollout) {
@@ -166,6 +172,8 @@ func TestDecide(t *testing.T) {
 		{"a template that came back is told to the release that waits since it was another", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
 			r.Status.Conditions = append(r.Status.Conditions, v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
 		})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
+		{"pods of a step that come are not counted at once", object(open(rollout.StateUpgrade)), deployment(coming), 9 * time.Second, DoNothing, ""},
+		{"but now and then", object(open(rollout.StateUpgrade)), deployment(coming), 20 * time.Second, DoShow, ""},
 		{"an edited object is told to its release", object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) { r.Generation = 2 })), deployment(claimed("new")), 0,
 			DoReplan, rollout.VerbReplan},
 		{"a disabled one lets go of its release first", object(both(open(rollout.StatePaused), disabled)), deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
@@ -252,6 +260,23 @@ func TestOneCommandHasOneKey(t *testing.T) {
 	})})
 	require.Equal(t, DoBegin, other.Do)
 	require.NotEqual(t, first.Key, other.Key, "whoever began the first release may have died before it ran, and cannot be asked about the second")
+}
+
+// What was counted while a step's pods come is not taken back by the release, which counts them when they are there.
+func TestPodsOfAStepAreCounted(t *testing.T) {
+	t.Parallel()
+	r := object(open(rollout.StateUpgrade))
+	next := Decide(Seen{Object: r, Workload: deployment(coming), Now: noon.Add(time.Second)})
+	require.Equal(t, noon.Add(countEvery), next.At, "it is looked again")
+	next = Decide(Seen{Object: r, Workload: deployment(coming), Now: next.At})
+	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReplicas)
+	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReadyReplicas, "four are ready, and three are old")
+	r.Status = *next.Status
+	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, CurrentStepState: rollout.StateUpgrade,
+		Steps: make([]rollout.StepStatus, 2)}}
+	require.Equal(t, int32(1), Showing(v, r, noon).CanaryStatus.CanaryReplicas)
+	v.Status.CurrentStepState = rollout.StateTrafficRouting
+	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "then the release knows")
 }
 
 func TestStepPausedIsNeverShownWithoutSomebodyToWaitFor(t *testing.T) {

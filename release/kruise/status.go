@@ -56,6 +56,11 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
 	common.LastUpdateTime = &at
 	numbers := numbers{revision: s.CanaryRevision, replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
+	if before := commonOf(was); before.CurrentStepIndex == common.CurrentStepIndex && before.CurrentStepState == common.CurrentStepState &&
+		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil && was.Slipway.Release == s.Record {
+		replicas, ready := countsOf(was) // the release counts them when they are there
+		numbers.replicas, numbers.ready = max(numbers.replicas, replicas), max(numbers.ready, ready)
+	}
 	end := ended(v)
 	switch {
 	case end && s.Phase == rollout.PhaseHealthy: // what was new serves everywhere: it is what comes next stands beside
@@ -103,11 +108,8 @@ func fill(status *v1beta1.RolloutStatus, object *v1beta1.Rollout, common v1beta1
 
 // commonOf is what both styles tell, in whichever part the status has it.
 func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
-	switch {
-	case s.BlueGreenStatus != nil:
-		return s.BlueGreenStatus.CommonStatus
-	case s.CanaryStatus != nil:
-		return s.CanaryStatus.CommonStatus
+	if c := commonPart(&s); c != nil {
+		return *c
 	}
 	return v1beta1.CommonStatus{}
 }
