@@ -31,7 +31,6 @@ import (
 	"slipway.io/slipway/cli/version"
 	rolloutcontroller "slipway.io/slipway/controller/rollout"
 	servingcontroller "slipway.io/slipway/controller/serving"
-	trafficcontroller "slipway.io/slipway/controller/trafficrouting"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/kruise/reference"
@@ -230,16 +229,19 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 		if err != nil {
 			return err
 		}
-		beside := func(ctx context.Context) (string, error) {
-			return besideReleases(ctx, kube.NewCluster(typed, objects, nil))
-		}
-		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), rolloutcontroller.Options{
+		options := rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
-			Served:     func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) }, Beside: beside, Log: p.Log})
+			Served:     func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) },
+			Beside: func(ctx context.Context) (string, error) {
+				return besideReleases(ctx, kube.NewCluster(typed, objects, nil))
+			},
+			Log: p.Log,
+		}
+		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), options)
 		if err != nil {
 			return err
 		}
-		shared, err := trafficcontroller.New(p.Store, objects, trafficcontroller.Options{Beside: beside, Log: p.Log})
+		shared, err := rolloutcontroller.NewTrafficRoutings(p.Store, objects, options)
 		if err != nil {
 			return err
 		}

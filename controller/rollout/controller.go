@@ -85,8 +85,7 @@ type Controller struct {
 // New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
 func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) (*Controller, error) {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryShortest, retryLongest))}
+		queue: newQueue()}
 	c.workloads = newWorkloads(objects, options, c.wake)
 	var err error
 	c.rollouts, err = watch(objects, options.Namespaces, watched{resource: v1beta1.Resource, resync: lookAgain, read: readRollout, what: "Rollouts",
@@ -115,7 +114,7 @@ func (c *Controller) Start(context.Context) error {
 	c.ending.Go(func() { c.rollouts.run(ctx) })
 	c.ending.Go(func() { c.workloads.run(ctx) })
 	for range workers {
-		c.ending.Go(func() { c.work(ctx) })
+		c.ending.Go(func() { work(ctx, c.queue, c.reconcile, c.failed) })
 	}
 	return nil
 }
@@ -138,25 +137,36 @@ func (c *Controller) wake(w *kruise.Workload) {
 	}
 }
 
-func (c *Controller) work(ctx context.Context) {
+// newQueue is a queue of objects that are to be looked at.
+func newQueue() workqueue.TypedRateLimitingInterface[cache.ObjectName] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryShortest, retryLongest))
+}
+
+// work looks at the objects of a queue, and once more at those that could not be, which it tells, or that are to be looked at again.
+func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[cache.ObjectName],
+	look func(context.Context, cache.ObjectName) (again time.Duration, err error), failed func(cache.ObjectName, error)) {
 	for {
-		name, stopping := c.queue.Get()
+		name, stopping := queue.Get()
 		if stopping {
 			return
 		}
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		again, err := c.reconcile(call, name)
+		again, err := look(call, name)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
-			c.options.Log.Warn("a Rollout cannot be looked after yet", "rollout", name.String(), "error", err)
-			c.queue.AddRateLimited(name)
+			failed(name, err)
+			queue.AddRateLimited(name)
 		case again > 0:
-			c.queue.Forget(name)
-			c.queue.AddAfter(name, again)
+			queue.Forget(name)
+			queue.AddAfter(name, again)
 		default:
-			c.queue.Forget(name)
+			queue.Forget(name)
 		}
-		c.queue.Done(name)
+		queue.Done(name)
 	}
+}
+
+func (c *Controller) failed(name cache.ObjectName, err error) {
+	c.options.Log.Warn("a Rollout cannot be looked after yet", "rollout", name.String(), "error", err)
 }

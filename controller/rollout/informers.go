@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,8 +28,14 @@ type watched struct {
 	tell func(object any)
 	// what is how a problem names the objects.
 	what string
-	log  *slog.Logger
+	// forbidden says what doesn't work while they may not be watched, and which permissions it takes.
+	forbidden string
+	log       *slog.Logger
 }
+
+// noReleases is watched.forbidden of Rollouts and their workloads.
+const noReleases = "no release of theirs begins by kubectl there until the permissions of deploy/rbac/rollouts.yaml are given; --watch-namespaces " +
+	"limits where they are needed"
 
 // informers watch one resource: in each of some namespaces, or in all.
 type informers []cache.SharedIndexInformer
@@ -70,8 +77,7 @@ func (w watched) troubled(namespace string) cache.WatchErrorHandlerWithContext {
 		case ctx.Err() != nil:
 		case apierrors.IsForbidden(err):
 			forbidden.Do(func() {
-				w.log.Warn(w.what+" cannot be watched "+where+": no release of theirs begins by kubectl there until the permissions of "+
-					"deploy/rbac/rollouts.yaml are given; --watch-namespaces limits where they are needed", "error", err)
+				w.log.Warn(w.what+" cannot be watched "+where+": "+cmp.Or(w.forbidden, noReleases), "error", err)
 			})
 		default:
 			w.log.Warn(w.what+" cannot be watched "+where+"; it is tried again", "error", err)

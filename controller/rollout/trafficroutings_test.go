@@ -1,4 +1,4 @@
-package trafficrouting
+package rollout
 
 import (
 	"context"
@@ -17,23 +17,25 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// home notes what is written.
-type home struct{ written chan v1alpha1.TrafficRouting }
+// trafficHome notes what is written.
+type trafficHome struct{ written chan v1alpha1.TrafficRouting }
 
-func (home) Engine(context.Context) (workloadops.Engine, error) { return workloadops.Engine{}, nil }
+func (trafficHome) Engine(context.Context) (workloadops.Engine, error) {
+	return workloadops.Engine{}, nil
+}
 
-func (h home) SetTrafficStatus(_ context.Context, t *v1alpha1.TrafficRouting) error {
+func (h trafficHome) SetTrafficStatus(_ context.Context, t *v1alpha1.TrafficRouting) error {
 	h.written <- *t
 	return nil
 }
 
-func (h home) FreeTraffic(_ context.Context, t *v1alpha1.TrafficRouting) error {
+func (h trafficHome) FreeTraffic(_ context.Context, t *v1alpha1.TrafficRouting) error {
 	t.Finalizers = nil
 	h.written <- *t
 	return nil
 }
 
-func objectOf(name string, change func(o *unstructured.Unstructured)) *unstructured.Unstructured {
+func trafficRouting(name string, change func(o *unstructured.Unstructured)) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 	o.SetGroupVersionKind(v1alpha1.TrafficRoutingResource.GroupVersion().WithKind(v1alpha1.TrafficRoutingKind))
 	o.SetNamespace("shop")
@@ -46,12 +48,12 @@ func objectOf(name string, change func(o *unstructured.Unstructured)) *unstructu
 }
 
 // start watches these objects beside another controller, or none, and says what is written.
-func start(t *testing.T, other string, objects ...runtime.Object) <-chan v1alpha1.TrafficRouting {
+func watchTraffic(t *testing.T, other string, objects ...runtime.Object) <-chan v1alpha1.TrafficRouting {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{v1alpha1.TrafficRoutingResource: "TrafficRoutingList"}
-	h := home{make(chan v1alpha1.TrafficRouting, 10)}
+	h := trafficHome{make(chan v1alpha1.TrafficRouting, 10)}
 	asked := make(chan struct{}, 10)
-	c, err := New(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...), Options{
+	c, err := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...), Options{
 		Beside: func(context.Context) (string, error) { asked <- struct{}{}; return other, nil }, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background()))
@@ -60,10 +62,10 @@ func start(t *testing.T, other string, objects ...runtime.Object) <-chan v1alpha
 	return h.written
 }
 
-func next(t *testing.T, written <-chan v1alpha1.TrafficRouting) v1alpha1.TrafficRouting {
+func written(t *testing.T, from <-chan v1alpha1.TrafficRouting) v1alpha1.TrafficRouting {
 	t.Helper()
 	select {
-	case one := <-written:
+	case one := <-from:
 		return one
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "nothing is written")
@@ -73,14 +75,14 @@ func next(t *testing.T, written <-chan v1alpha1.TrafficRouting) v1alpha1.Traffic
 
 func TestATrafficRoutingThatSomebodyHasMadeIsHealthy(t *testing.T) {
 	t.Parallel()
-	one := next(t, start(t, "", objectOf("gray", nil)))
+	one := written(t, watchTraffic(t, "", trafficRouting("gray", nil)))
 	require.Equal(t, v1alpha1.TrafficHealthy, one.Status.Phase)
 	require.Equal(t, "no rollout holds it", one.Status.Message)
 }
 
 func TestWhatARemovedControllerHasLeftDoesNotKeepATrafficRouting(t *testing.T) {
 	t.Parallel()
-	one := next(t, start(t, "", objectOf("gray", func(o *unstructured.Unstructured) {
+	one := written(t, watchTraffic(t, "", trafficRouting("gray", func(o *unstructured.Unstructured) {
 		now := metav1.Now()
 		o.SetDeletionTimestamp(&now)
 		o.SetFinalizers([]string{"rollouts.kruise.io/trafficrouting"})
@@ -90,6 +92,6 @@ func TestWhatARemovedControllerHasLeftDoesNotKeepATrafficRouting(t *testing.T) {
 
 func TestAnotherControllersTrafficRoutingsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	written := start(t, "Kruise Rollouts itself is on this cluster", objectOf("gray", nil))
-	require.Empty(t, written, "it keeps their status itself")
+	all := watchTraffic(t, "Kruise Rollouts itself is on this cluster", trafficRouting("gray", nil))
+	require.Empty(t, all, "it keeps their status itself")
 }
