@@ -195,7 +195,7 @@ func TestTheFirstRolloutIDIsTakenAsItIs(t *testing.T) {
 	t.Parallel()
 	first := object(func(r *v1beta1.Rollout) { r.Status = v1beta1.RolloutStatus{} })
 	require.Equal(t, "7", Resting(first, deployment(numbered("7")), noon).Slipway.RolloutID, "nobody has asked for a release of it")
-	require.Equal(t, "", Resting(object(nil), deployment(numbered("7")), noon).Slipway.RolloutID, "later it is another")
+	require.Empty(t, Resting(object(nil), deployment(numbered("7")), noon).Slipway.RolloutID, "later it is another")
 	disabled := object(func(r *v1beta1.Rollout) { r.Spec.Disabled = true })
 	require.Equal(t, "7", Resting(disabled, deployment(numbered("7")), noon).Slipway.RolloutID, "a disabled Rollout releases nothing")
 	away := object(nil)
