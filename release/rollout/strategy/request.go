@@ -198,4 +198,7 @@ func (r *Reader) bounded(v strictyaml.Value, most int) string {
 	return text
 }
 
+// sortedKeys come in one order, whatever the map's is.
+//
+//workflowcheck:ignore
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
