@@ -123,7 +123,8 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 	return err
 }
 
-// letGo gives back what holds a workload. It is read first: the watch keeps no spec.
+// letGo gives back what holds a workload. It is read first: the watch keeps no spec. Unless it is let go wholly, only the template that was seen
+// is: a version that somebody has declared since waits for its release.
 func (c *Controller) letGo(ctx context.Context, seen *kruise.Workload, wholly bool) error {
 	client := c.objects.Resource(resourceOf(seen)).Namespace(seen.Namespace)
 	found, err := client.Get(ctx, seen.Name, metav1.GetOptions{})
@@ -131,6 +132,9 @@ func (c *Controller) letGo(ctx context.Context, seen *kruise.Workload, wholly bo
 		return notFoundIsFine(err)
 	}
 	w := kruise.ReadWorkload(found)
+	if !wholly && w.Template != seen.Template {
+		return nil // another change is held by now: the watch shows it
+	}
 	if w.HeldProblem != "" {
 		return fmt.Errorf("%s %s/%s: %s", w.Ref.Kind, w.Namespace, w.Name, w.HeldProblem)
 	}

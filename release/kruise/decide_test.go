@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -299,4 +300,20 @@ func TestStepPausedIsNeverShownWithoutSomebodyToWaitFor(t *testing.T) {
 	} {
 		require.Equal(t, c.shown, Showing(c.view, object(nil), noon).CurrentStepState == string(rollout.StatePaused), c.reason)
 	}
+}
+
+func TestAnUndoLeavesTheNumberOfTheWorkload(t *testing.T) {
+	t.Parallel()
+	numbered := deployment(func(w *Workload) { w.RolloutID = "7" })
+	over := noon
+	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, FinishedAt: &over, Steps: make([]rollout.StepStatus, 1)}}
+	undone := func(r *v1beta1.Rollout) { r.Status.Slipway.RolloutID = "7"; r.Status = Showing(v, r, noon) }
+	require.Equal(t, DoShow, Decide(Seen{Object: object(undone), Workload: numbered, Now: noon}).Do, "a release of its own number is another: the next one is announced")
+	require.Equal(t, v1beta1.PhaseProgressing, Decide(Seen{Object: object(undone), Workload: numbered, Now: noon}).Status.Phase)
+
+	v.Status.Undo = &strategy.Undo{}
+	next := Decide(Seen{Object: object(undone), Workload: numbered, Now: noon})
+	require.Equal(t, v1beta1.PhaseHealthy, next.Status.Phase, "an undo has none: nothing begins, %s", next.Reason)
+	require.Equal(t, int32(2), next.Status.CanaryStatus.CurrentStepIndex, "and it reads as complete, though it had no steps")
+	require.Equal(t, int32(2), object(undone).Status.CanaryStatus.CurrentStepIndex)
 }

@@ -84,6 +84,9 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 		PausedByObject: v.PausedByObject}
 	if was.Slipway != nil {
 		status.Slipway.Seq = was.Slipway.Seq
+		if s.Undo != nil { // it has no number of its own: that of the workload is still what was released last
+			status.Slipway.RolloutID = was.Slipway.RolloutID
+		}
 	}
 	return status
 }

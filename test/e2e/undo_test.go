@@ -110,7 +110,9 @@ func TestLongUndoUnderARolloutObject(t *testing.T) {
 		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.NoProvider}} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			undoneUnderAnObject(t, declare(t, e, g, c, nil), c)
+			undoneUnderAnObject(t, declare(t, e, g, c, func(object map[string]any, _ *harness.Rollout) {
+				_ = unstructured.SetNestedField(object, "7", "metadata", "labels", rollout.LabelRolloutID) // the number of what is undone
+			}), c)
 		})
 	}
 }
