@@ -56,6 +56,7 @@ func undoesTwice(t *testing.T, e *harness.Engine, c cell) {
 	require.Equal(t, &strategy.Undo{ToRevision: 2, WithoutSteps: true}, fast.Undo, "it is the version before: within the window")
 	healthy := r.WaitPhase(name, rollout.PhaseHealthy)
 	require.Equal(t, map[string]string{"app": second}, healthy.Images, "nobody had to approve anything")
+	r.Record(r.RolloutID(name), "rollout-undo-without-steps")
 	r.requireHome(observer.End{Images: map[string]string{"app": second}})
 
 	r.follow()
@@ -141,6 +142,7 @@ func undoneUnderAnObject(t *testing.T, d *declared, c cell) {
 	require.Contains(t, d.history(), "undo by ann (http): accepted", "who has undone it is on record")
 	require.Contains(t, d.history(), "approve by approver (kubectl): accepted", "its steps were approved by the object")
 	d.endsNew()
+	d.Record(d.RolloutID(name), "rollout-undo-declared")
 	require.Equal(t, common(over).StableRevision, revisionShown(over), "what is new serves")
 	require.Equal(t, int32(len(d.rollout.Strategy.Steps)), common(over).CurrentStepIndex, "it reads as complete")
 
