@@ -57,7 +57,7 @@ func TestAnUndoGoesBackByTheHistory(t *testing.T) {
 	first := waiting.History[0]
 	require.Equal(t, []any{rollout.VerbUndo, "ann", "errors", "http", "the undo to revision 2 was started: app=x:2"},
 		[]any{first.Verb, first.Actor, first.Reason, first.Via, first.Message}, "who asked for it, and why, is on record")
-	require.Contains(t, e.refusedUndo("", http.StatusConflict, "a release is under way"), "roll this one back (slipway rollout rollback")
+	require.Contains(t, e.refusedUndo("", http.StatusConflict, "a release is under way"), "roll this one back (POST /api/v1/rollouts/shop/order/rollback)")
 	e.promoted(undone.Record)
 	require.Equal(t, undone.Record, e.undo(`{"actor":"ann","reason":"errors"}`, "Idempotency-Key: u1").Record, "the same key is the same undo, also when it is over")
 

@@ -52,7 +52,7 @@ func TestARolloutFromItsStartToItsEnd(t *testing.T) {
 	again := e.call("POST", rolloutPath+"/approve", `{"key":"a1","step":1}`, jsonBody).is(http.StatusOK, "a late repeat gets the answer that it got then")
 	require.Equal(t, rollout.PhaseHealthy, decode[rollout.Status](again).Phase)
 	late := e.call("POST", rolloutPath+"/rollback", "").is(http.StatusConflict, "it is over")
-	require.Contains(t, late.problem().Detail, "undo it (slipway rollout undo")
+	require.Contains(t, late.problem().Detail, "undo it (POST /api/v1/rollouts/shop/order/undo)")
 
 	second := e.startRollout("x:3", "")
 	e.waitApproval()

@@ -36,7 +36,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 	}
 	problems, warnings := s.weigh(found)
 	if len(problems) == 0 && s.undo != nil {
-		problems = s.undo.found(&s.request.Spec, found)
+		problems = s.takeRevision(found)
 	}
 	if len(problems) > 0 {
 		return s.refused(problems...)

@@ -185,7 +185,7 @@ func (s *rolloutStart) free(ctx context.Context) error {
 		return nil
 	case s.undo != nil:
 		return s.taken(ctx, fmt.Sprintf("%s is being released: an undo goes back behind a release that is over; roll this one back "+
-			"(slipway rollout rollback, or POST %s), or wait until it is over", s.key, s.key.verb("rollback")))
+			"(POST %s), or wait until it is over", s.key, s.key.verb("rollback")))
 	}
 	return s.taken(ctx, fmt.Sprintf("%s is being released already: wait until it is over, stop it (POST %s), "+
 		"or take its place with supersede: true", s.key, s.key.verb("stop")))

@@ -131,8 +131,9 @@ func (u *undoing) declare(spec *strategy.Spec) {
 	spec.Change.Declared = &strategy.Declared{Template: to.Template, Images: to.Images}
 }
 
-// found takes in what the party's worker has found of the version, or says why the undo cannot be carried out.
-func (u *undoing) found(spec *strategy.Spec, found *rollout.PreflightResult) []schema.FieldProblem {
+// takeRevision takes in what the party's worker has found of the version, or says why the undo cannot be carried out.
+func (s *rolloutStart) takeRevision(found *rollout.PreflightResult) []schema.FieldProblem {
+	u, spec := s.undo, &s.request.Spec
 	refuse := func(field, reason string) []schema.FieldProblem {
 		return []schema.FieldProblem{{Field: field, Reason: reason}}
 	}
@@ -140,13 +141,13 @@ func (u *undoing) found(spec *strategy.Spec, found *rollout.PreflightResult) []s
 	case found.Revision == nil:
 		return refuse("", "the party's worker is of an earlier version, which knows no undo: bring it up to date")
 	case found.Template == "":
-		return refuse("", "an earlier release has left the workload between two versions: bring it home first (slipway rollout rollback, or "+
-			"slipway repair if its workflow was lost)")
+		return refuse("", "an earlier release has left the workload between two versions: bring it home first (POST "+
+			s.key.verb("rollback")+", or slipway repair if its workflow was lost)")
 	case found.Template == found.Revision.Template:
 		return refuse("toRevision", "the workload is of "+u.target.String()+" already")
 	case u.toRevision == 0 && u.target.Now.Template != "" && found.Template != u.target.Now.Template:
 		return refuse("toRevision", "is needed: the workload's pod template was changed since its last release, so it is not clear which version is the "+
-			"one before; slipway rollout history shows the numbers")
+			"one before: take a number of its history (GET "+s.key.verb("history")+")")
 	}
 	spec.Change.Revision = found.Revision
 	if u.object {

@@ -141,7 +141,7 @@ func (r *rolloutVerb) Closed(ctx context.Context, now rollout.Status) (rollout.S
 			return status, err
 		}
 	}
-	return now, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyOver(r.seen)), now)
+	return now, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyOver(r.seen, r.key)), now)
 }
 
 // Name names the rollout's workflow.
@@ -153,7 +153,7 @@ func (r *rolloutVerb) Show(p *problem.Error, status rollout.Status) *problem.Err
 }
 
 // whyOver says why nothing can be done to a rollout any more, and what to do instead.
-func whyOver(seen rolloutSnapshot) string {
+func whyOver(seen rolloutSnapshot, key rolloutKey) string {
 	switch {
 	case seen.starting:
 		return "the rollout is being started: repeat in some seconds"
@@ -162,7 +162,7 @@ func whyOver(seen rolloutSnapshot) string {
 	case seen.status.Phase == rollout.PhaseFailed:
 		return seen.status.Reason
 	case seen.status.Phase == rollout.PhaseHealthy:
-		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (slipway rollout undo, or POST …/undo)"
+		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (POST " + key.verb("undo") + ")"
 	}
 	return fmt.Sprintf("the rollout is %s, which is final; start a new one if it is to be released again", seen.status.Phase)
 }

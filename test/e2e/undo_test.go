@@ -63,7 +63,7 @@ func undoesTwice(t *testing.T, e *harness.Engine, c cell) {
 	r.rollout.Image = first
 	slow := r.Undo(name, `{"toRevision":1}`)
 	require.Equal(t, &strategy.Undo{ToRevision: 1}, slow.Undo, "two versions have served since")
-	require.Contains(t, string(r.RolloutVerb(name, "undo", "").Body), "slipway rollout rollback", "while it is under way, it is rolled back, not undone")
+	require.Contains(t, string(r.RolloutVerb(name, "undo", "").Body), "/rollback)", "while it is under way, it is rolled back, not undone")
 	r.approveAll(1)
 	r.endsNew()
 	gone := r.RolloutVerb(name, "undo", `{"toRevision":5}`)
