@@ -18,6 +18,10 @@ const stateStays = 2 * time.Second
 // pace is how far writes are apart that only tell of what passes by itself: the steps of a release that rests nowhere pass in less.
 const pace = 2 * time.Second
 
+// easesOff is how many times as long as the last write took the next such write is away: a release goes on only when a write is done, and a home
+// cluster that has much to do is not to be asked more often than it can answer.
+const easesOff = 5
+
 // How long it takes until a write of the object that failed is tried again: at first, and at most.
 const publishAgain, publishAgainMost = time.Second, 15 * time.Second
 
@@ -48,6 +52,8 @@ type objectPublisher struct {
 	// is how often the last write failed.
 	gone, waits, woken bool
 	failed             int
+	// began is when the write was begun.
+	began time.Time
 	// notBefore is when the next write may be made at the earliest, and soonest when one that nobody waits for may.
 	notBefore, soonest time.Time
 	// pending says that the object carries a command that has not come yet: it is written when that was answered.
@@ -92,7 +98,7 @@ func (p *objectPublisher) publish() {
 		}
 		return
 	}
-	p.sent, p.running, p.ended = &shown, true, false
+	p.sent, p.running, p.ended, p.began = &shown, true, false, workflow.Now(p.ctx)
 	request := rollout.PublishRequest{Object: *p.object, View: view}
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		ctx = workflow.WithLocalActivityOptions(ctx, publishOptions)
@@ -148,7 +154,7 @@ func (p *objectPublisher) settle(now time.Time) {
 		if p.shown != nil && sent.Answered > p.shown.Answered {
 			p.notBefore = now.Add(stateStays)
 		}
-		p.failed, p.pending, p.shown, p.soonest = 0, false, sent, now.Add(pace)
+		p.failed, p.pending, p.shown, p.soonest = 0, false, sent, now.Add(max(pace, easesOff*now.Sub(p.began)))
 	}
 	p.sent, p.result, p.err = nil, rollout.PublishResult{}, nil
 }

@@ -171,7 +171,9 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
 	case pods.ActNumber:
-		return attempt.Next{}, t.number(ctx, d.Number)
+		if err := t.number(ctx, d.Number); err != nil || !d.Ends {
+			return attempt.Next{}, err
+		}
 	case pods.ActAutoscaler:
 		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
 	case workloadops.ActWait: // where numbers are counted from the pods, those may get ready without a change of the workload

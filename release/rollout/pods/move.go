@@ -273,10 +273,11 @@ func (m *move) arrived() NextAction {
 	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
+	m.numbers.Message = m.progress()
 	if d, numbers := number(m.req.Batch, m.numbers.Canary, m.task.Aim, m.seen); numbers {
+		d.Ends = d.Number != nil && !m.req.Rest
 		return d
 	}
-	m.numbers.Message = m.progress()
 	if !m.req.Rest {
 		return done(m.numbers.Message)
 	}

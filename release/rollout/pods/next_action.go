@@ -26,7 +26,7 @@ type NextAction struct {
 	Extra      *ExtraChange
 	Autoscaler *AutoscalerChange
 	Number     *PodNumbers
-	// Ends says that the move ends well once the write is done.
+	// Ends says that the move ends well once the write is done, or the pods are numbered.
 	Ends bool
 	// Numbers are what the pods are like.
 	Numbers rollout.MoveResult
