@@ -15,8 +15,9 @@ import (
 // another state than the one that they have approved. The next step's pause must not be taken for it.
 const stateStays = 2 * time.Second
 
-// pace is how far writes are apart that only tell of what passes by itself: the steps of a release that rests nowhere pass in less.
-const pace = 2 * time.Second
+// pace is how far writes are apart at first that only tell of what passes by itself, and paceMost at most: it doubles with each, until the release
+// waits for somebody again. Who looks at a step that rests nowhere looks for the next rest.
+const pace, paceMost = 2 * time.Second, 10 * time.Second
 
 // easesOff is how many times as long as the last write took the next such write is away: a release goes on only when a write is done, and a home
 // cluster that has much to do is not to be asked more often than it can answer.
@@ -52,8 +53,9 @@ type objectPublisher struct {
 	// is how often the last write failed.
 	gone, waits, woken bool
 	failed             int
-	// began is when the write was begun.
-	began time.Time
+	// began is when the write was begun, passing how many in a row told of what passes by itself.
+	began   time.Time
+	passing int
 	// notBefore is when the next write may be made at the earliest, and soonest when one that nobody waits for may.
 	notBefore, soonest time.Time
 	// pending says that the object carries a command that has not come yet: it is written when that was answered.
@@ -109,15 +111,29 @@ func (p *objectPublisher) publish() {
 
 // earliest is when a state may be written. What somebody waits for is written at once, but for the time in which an answer has to be seen.
 func (p *objectPublisher) earliest(now rollout.Shown) time.Time {
-	waitsForSomebody := now.Waits == rollout.WaitApproval || now.Waits == rollout.WaitTimer || now.Waits == rollout.WaitResume || now.Waits == rollout.WaitDrift
 	answers := p.shown == nil || now.Answered > p.shown.Answered || now.Generation > p.shown.Generation
 	switch {
 	case p.machine.Over() && p.failed == 0:
 		return time.Time{}
-	case p.failed > 0 || waitsForSomebody || answers || p.soonest.Before(p.notBefore):
+	case p.failed > 0 || waitsForSomebody(now) || answers || p.soonest.Before(p.notBefore):
 		return p.notBefore
 	}
 	return p.soonest
+}
+
+// paces says when the next write may be made that nobody waits for.
+func (p *objectPublisher) paces(now time.Time) {
+	if waitsForSomebody(*p.shown) {
+		p.passing = 0
+	}
+	apart := min(pace<<min(p.passing, 4), paceMost)
+	p.passing++
+	p.soonest = now.Add(max(apart, easesOff*now.Sub(p.began)))
+}
+
+// waitsForSomebody says that the release stands until somebody, or the time, has it go on.
+func waitsForSomebody(s rollout.Shown) bool {
+	return s.Waits == rollout.WaitApproval || s.Waits == rollout.WaitTimer || s.Waits == rollout.WaitResume || s.Waits == rollout.WaitDrift
 }
 
 // wait has the loop look again after a time.
@@ -154,7 +170,8 @@ func (p *objectPublisher) settle(now time.Time) {
 		if p.shown != nil && sent.Answered > p.shown.Answered {
 			p.notBefore = now.Add(stateStays)
 		}
-		p.failed, p.pending, p.shown, p.soonest = 0, false, sent, now.Add(max(pace, easesOff*now.Sub(p.began)))
+		p.failed, p.pending, p.shown = 0, false, sent
+		p.paces(now)
 	}
 	p.sent, p.result, p.err = nil, rollout.PublishResult{}, nil
 }
