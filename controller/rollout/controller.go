@@ -86,7 +86,7 @@ type Controller struct {
 func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) (*Controller, error) {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
 		queue: newQueue()}
-	c.workloads = newWorkloads(objects, options, c.wake)
+	c.workloads = newWorkloads(objects, options, c.wake, c.wakeAll)
 	var err error
 	c.rollouts, err = watch(objects, options.Namespaces, watched{resource: v1beta1.Resource, resync: lookAgain, read: readRollout, what: "Rollouts",
 		log: options.Log, tell: func(object any) {
@@ -125,6 +125,15 @@ func (c *Controller) Stop(context.Context) error {
 	c.queue.ShutDown()
 	c.ending.Wait()
 	return nil
+}
+
+// wakeAll has every object looked at.
+func (c *Controller) wakeAll() {
+	for _, object := range c.rollouts.list() {
+		if name, err := cache.ObjectToName(object); err == nil {
+			c.queue.Add(name)
+		}
+	}
 }
 
 // wake has the objects of a namespace looked at that name a workload, or are named by its mark.

@@ -94,6 +94,24 @@ func (all informers) run(ctx context.Context) {
 	ending.Wait()
 }
 
+// synced waits until all that is there was told; false when the context ends before.
+func (all informers) synced(ctx context.Context) bool {
+	for _, informer := range all {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return false
+		}
+	}
+	return true
+}
+
+// list is what is kept of all objects.
+func (all informers) list() (found []any) {
+	for _, informer := range all {
+		found = append(found, informer.GetStore().List()...)
+	}
+	return found
+}
+
 // get is what is kept of an object; nil when it is not there.
 func (all informers) get(namespace, name string) any {
 	for _, informer := range all {

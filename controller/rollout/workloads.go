@@ -35,14 +35,20 @@ const lookForKinds, lookSoon = 5 * time.Minute, time.Second
 type workloads struct {
 	objects dynamic.Interface
 	options Options
+	// changed is told of each workload that has changed, began when a kind is watched from now on: what happened to its workloads before was told
+	// to nobody.
 	changed func(*kruise.Workload)
+	began   func()
+	// unwatched has kinds looked for at once.
+	unwatched chan struct{}
 
 	mu       sync.Mutex
 	watching map[string]informers
 }
 
-func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload)) *workloads {
-	return &workloads{objects: objects, options: options, changed: changed, watching: map[string]informers{}}
+func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload), began func()) *workloads {
+	return &workloads{objects: objects, options: options, changed: changed, began: began, unwatched: make(chan struct{}, 1),
+		watching: map[string]informers{}}
 }
 
 // run begins a watch for each kind that the cluster has, and looks for the others now and then.
@@ -63,6 +69,7 @@ func (w *workloads) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(again):
+		case <-w.unwatched:
 		}
 	}
 }
@@ -81,6 +88,11 @@ func (w *workloads) watch(ctx context.Context, kind string, resource schema.Grou
 	w.watching[kind] = found
 	w.mu.Unlock()
 	ending.Go(func() { found.run(ctx) })
+	ending.Go(func() {
+		if found.synced(ctx) {
+			w.began()
+		}
+	})
 }
 
 // readWorkload keeps of a workload what a Rollout needs to know.
@@ -104,7 +116,8 @@ func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Work
 	if !known {
 		return nil, nil
 	}
-	if one, is := w.informers(kind).get(r.Namespace, r.Spec.WorkloadRef.Name).(*kruise.Workload); is {
+	watched := w.informers(kind)
+	if one, is := watched.get(r.Namespace, r.Spec.WorkloadRef.Name).(*kruise.Workload); is {
 		return one, nil
 	}
 	found, err := w.objects.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Spec.WorkloadRef.Name, metav1.GetOptions{})
@@ -113,6 +126,12 @@ func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Work
 	}
 	if err != nil {
 		return nil, err
+	}
+	if watched == nil { // its definition has just come
+		select {
+		case w.unwatched <- struct{}{}:
+		default:
+		}
 	}
 	return kruise.ReadWorkload(found), nil
 }

@@ -82,8 +82,8 @@ func (d *declared) waitObject(what string, is func(*v1beta1.Rollout) bool) *v1be
 		last = d.asked()
 		return is(last)
 	}, harness.Patience/2, harness.Tick, "%s", lazily(func() string {
-		raw, _ := json.MarshalIndent(last.Status, "", " ")
-		return fmt.Sprintf("the Rollout was never %s: %s\n%s", what, raw, d.Processes[0].Output())
+		raw, _ := json.MarshalIndent(last, "", " ")
+		return fmt.Sprintf("the Rollout was never %s: %s\nworkload: %v %v\n%s", what, raw, d.object().GetLabels(), d.object().GetAnnotations(), d.Processes[0].Output())
 	}))
 	return last
 }
