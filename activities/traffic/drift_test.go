@@ -37,6 +37,12 @@ func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) err
 	return nil
 }
 
+func (m *mailbox) empty() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.arrived = nil
+}
+
 // told says whether a rollout was told of such a change of an object.
 func (m *mailbox) told(what, object string) bool {
 	m.mu.Lock()
@@ -92,6 +98,7 @@ func newWatched(t *testing.T) *watched {
 	w.must(w.req)
 	w.req.Action, w.req.Traffic = rollout.RouteEnsure, weight(20)
 	w.must(w.req)
+	w.mail.empty() // of the canary Service that was watched for before it was made
 	return w
 }
 
