@@ -154,7 +154,7 @@ func (r *rolloutRun) idle() bool {
 func (r *rolloutRun) over() bool { return r.machine.Over() && r.object.idle() }
 
 func (r *rolloutRun) rest() (until time.Time, summary string) {
-	if r.idle() && r.wanted.Until != nil {
+	if r.running == nil && r.wanted.Kind == machine.ActRest && r.wanted.Until != nil { // whatever the object shows by now
 		until = *r.wanted.Until
 	}
 	return until, r.wanted.Summary

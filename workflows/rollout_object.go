@@ -49,10 +49,14 @@ type objectPublisher struct {
 	ended       bool
 	result      rollout.PublishResult
 	err         error
-	// gone says that there is no such object any more. waits says that a timer runs that has the loop look again, woken that it has fired; failed
-	// is how often the last write failed.
-	gone, waits, woken bool
-	failed             int
+	// gone says that there is no such object any more, failed how often the last write failed.
+	gone   bool
+	failed int
+	// wakes is when the timer fires that has the loop look again, zero when none runs; timers counts them, unset stops it. woken says that it has fired.
+	wakes  time.Time
+	timers int
+	unset  workflow.CancelFunc
+	woken  bool
 	// began is when the write was begun, passing how many in a row told of what passes by itself.
 	began   time.Time
 	passing int
@@ -94,10 +98,8 @@ func (p *objectPublisher) publish() {
 	}
 	view := p.machine.View()
 	shown := view.Shown()
-	if wait := p.earliest(shown).Sub(workflow.Now(p.ctx)); wait > 0 {
-		if !p.waits {
-			p.wait(wait)
-		}
+	if at := p.earliest(shown); at.After(workflow.Now(p.ctx)) {
+		p.wakeAt(at)
 		return
 	}
 	p.sent, p.running, p.ended, p.began = &shown, true, false, workflow.Now(p.ctx)
@@ -136,13 +138,24 @@ func waitsForSomebody(s rollout.Shown) bool {
 	return s.Waits == rollout.WaitApproval || s.Waits == rollout.WaitTimer || s.Waits == rollout.WaitResume || s.Waits == rollout.WaitDrift
 }
 
-// wait has the loop look again after a time.
-func (p *objectPublisher) wait(d time.Duration) {
-	p.waits = true
-	future := workflow.NewTimerWithOptions(p.ctx, d, workflow.TimerOptions{Summary: "until the Rollout object is written"})
+// wakeAt has the loop look again at a time, or earlier if it looks then anyway.
+func (p *objectPublisher) wakeAt(at time.Time) {
+	switch {
+	case p.wakes.IsZero():
+	case !at.Before(p.wakes):
+		return
+	default:
+		p.unset()
+	}
+	ctx, unset := workflow.WithCancel(p.ctx)
+	p.wakes, p.unset, p.timers = at, unset, p.timers+1
+	n := p.timers
+	future := workflow.NewTimerWithOptions(ctx, at.Sub(workflow.Now(p.ctx)), workflow.TimerOptions{Summary: "until the Rollout object is written"})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		_ = future.Get(ctx, nil)
-		p.waits, p.woken = false, true
+		if n == p.timers { // an earlier one has taken its place else
+			p.wakes, p.woken = time.Time{}, true
+		}
 	})
 }
 

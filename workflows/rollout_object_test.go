@@ -104,6 +104,7 @@ func TestAnAnswerIsSeenBeforeTheNextStepWaits(t *testing.T) {
 	require.Positive(t, answered, "the answer is shown")
 	require.NotEqual(t, rollout.StatePaused, o.views[answered].Status.CurrentStepState, "as another state")
 	require.GreaterOrEqual(t, o.at[answered+1].Sub(o.at[answered]), stateStays, "for as long as it takes to be seen")
+	require.Less(t, o.at[answered+1].Sub(o.at[answered]), stateStays+time.Second, "and no longer: what passes is paced, what waits is not")
 }
 
 func TestAnObjectThatCannotBeWrittenHoldsNothingUp(t *testing.T) {

@@ -113,11 +113,11 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	s.undo.target = target
 	spec.Undo = &strategy.Undo{ToRevision: target.Number, WithoutSteps: target.Within(spec.Policy.RollbackWindow)}
 	spec.Change, spec.RolloutID = strategy.Change{Revision: &target.Revision}, ""
+	paused := spec.Strategy.Paused && s.undo.object // the object says so now; a start said so for itself
 	if spec.Undo.WithoutSteps {
-		paused := spec.Strategy.Paused && s.undo.object // the object says so now; a start said so for itself
 		spec.Strategy = spec.Strategy.WithoutSteps()
-		spec.Strategy.Paused = paused
 	}
+	spec.Strategy.Paused = paused
 	if s.undo.object {
 		s.undo.declare(&spec)
 	}

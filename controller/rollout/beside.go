@@ -72,6 +72,9 @@ func (b *beside) forget(name cache.ObjectName) {
 // leaves says whether an object is left alone for now, since something else works on what Rollouts name: neither is it written to, nor its
 // workload marked. It only says why no release of a change begins that is held. What a release has borrowed is given back as always.
 func (c *Controller) leaves(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction, refused string) (bool, error) {
+	if s := r.Status.Slipway; s != nil && s.Open { // a release that is under way is steered to its end
+		return false, nil
+	}
 	switch next.Do {
 	case kruise.DoGuard, kruise.DoUnguard, kruise.DoHash, kruise.DoMark, kruise.DoShow:
 	default:

@@ -3,6 +3,7 @@ package kruise
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"slipway.io/slipway/release/gate"
@@ -265,6 +266,10 @@ func (s Seen) duringRelease() NextAction {
 	if o.Generation > o.Status.ObservedGeneration {
 		return s.edited()
 	}
+	if !o.Spec.Strategy.Paused && isPaused(o) && declaredPaused(o) { // it was unpaused before its pause was shown
+		return NextAction{Do: DoCommand, Key: s.key("resume", fmt.Sprintf("%s/%d", o.Status.Slipway.Release, o.Generation)), Reason: "the Rollout was edited",
+			Command: rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}}
+	}
 	if next := s.redeclared(); next.Do != DoNothing {
 		return next
 	}
@@ -274,10 +279,7 @@ func (s Seen) duringRelease() NextAction {
 // edited passes on what the object's spec says now: its pause first, then its steps.
 func (s Seen) edited() NextAction {
 	o := s.Object
-	paused := false
-	for _, c := range o.Status.Conditions {
-		paused = paused || c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonPaused
-	}
+	paused := isPaused(o)
 	next := NextAction{Do: DoReplan, Key: s.key("replan", o.Generation), Reason: "the Rollout was edited",
 		Command: rollout.Command{Verb: rollout.VerbReplan, Actor: editorOf(o), Generation: o.Generation}}
 	switch {
@@ -287,6 +289,13 @@ func (s Seen) edited() NextAction {
 		next.First = &rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}
 	}
 	return next
+}
+
+// isPaused says that the object shows a pause.
+func isPaused(o *v1beta1.Rollout) bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c v1beta1.Condition) bool {
+		return c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonPaused
+	})
 }
 
 // declaredPaused says that the pause was the object's own: one that somebody has sent by another way stays when the object is edited.

@@ -222,6 +222,9 @@ func TestTheObjectsOwnPauseEndsWithIt(t *testing.T) {
 		next := Decide(Seen{Object: r, Workload: deployment(claimed("new")), Now: noon})
 		require.Equal(t, DoReplan, next.Do)
 		require.Equal(t, own, next.First != nil && next.First.Verb == rollout.VerbResume, "one that somebody has sent by another way stays")
+		r.Status.ObservedGeneration = 3
+		next = Decide(Seen{Object: r, Workload: deployment(claimed("new")), Now: noon})
+		require.Equal(t, own, next.Do == DoCommand && next.Command.Verb == rollout.VerbResume, "also when it was unpaused before anybody was shown the pause")
 	}
 }
 
@@ -274,8 +277,11 @@ func TestPodsOfAStepAreCounted(t *testing.T) {
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReadyReplicas, "four are ready, and three are old")
 	r.Status = *next.Status
 	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, CurrentStepState: rollout.StateUpgrade,
-		Steps: make([]rollout.StepStatus, 2)}}
+		Replicas: 4, Steps: make([]rollout.StepStatus, 2)}}
 	require.Equal(t, int32(1), Showing(v, r, noon).CanaryStatus.CanaryReplicas)
+	v.Ending = rollout.EndRollback
+	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "on the way back there are fewer and fewer")
+	v.Ending = rollout.EndNone
 	v.Status.CurrentStepState = rollout.StateTrafficRouting
 	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "then the release knows")
 }

@@ -62,15 +62,27 @@ func restingID(object *v1beta1.Rollout, w *Workload) string {
 	switch {
 	case w == nil:
 		return ""
-	case engine == nil || engine.Template == "" || object.Spec.Disabled || w.RolloutID == "" || w.Size == 0:
+	case engine == nil || engine.Template == "" || shownID(object.Status) == w.RolloutID || object.Spec.Disabled || w.RolloutID == "" || w.Size == 0:
 		return w.RolloutID
 	}
 	return engine.RolloutID
 }
 
+// shownID is the rollout-id that a status tells of where the engine's own note of it is missing: an earlier build wrote it, or the definition drops the
+// field.
+func shownID(s v1beta1.RolloutStatus) string {
+	if s.Slipway != nil && s.Slipway.RolloutID != "" {
+		return s.Slipway.RolloutID
+	}
+	return commonOf(s).ObservedRolloutID
+}
+
 // renumbered says that a workload at rest has another rollout-id than the one that was released last.
 func renumbered(object *v1beta1.Rollout, w *Workload) bool {
 	engine := object.Status.Slipway
+	if object.Status.Phase == v1beta1.PhaseHealthy && shownID(object.Status) == w.RolloutID {
+		return false
+	}
 	return engine != nil && w.Next == "" && engine.Template == w.Template && w.RolloutID != "" && w.Size > 0 && w.RolloutID != engine.RolloutID
 }
 

@@ -56,10 +56,10 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
 	common.LastUpdateTime = &at
 	numbers := numbers{revision: s.CanaryRevision, replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
-	if before := commonOf(was); before.CurrentStepIndex == common.CurrentStepIndex && before.CurrentStepState == common.CurrentStepState &&
+	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex && before.CurrentStepState == common.CurrentStepState &&
 		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil && was.Slipway.Release == s.Record {
 		replicas, ready := countsOf(was) // the release counts them when they are there
-		numbers.replicas, numbers.ready = max(numbers.replicas, replicas), max(numbers.ready, ready)
+		numbers.replicas, numbers.ready = max(numbers.replicas, min(replicas, s.Replicas)), max(numbers.ready, min(ready, s.Replicas))
 	}
 	end := ended(v)
 	switch {

@@ -339,6 +339,35 @@ func TestRoutesThatLackTheirPodsAreLeftToTheStep(t *testing.T) {
 	require.True(t, w.pinned)
 }
 
+// Who approves a step while it is only being looked at again was shown it at rest: the approval holds, and counts when the look is done.
+func TestAnApprovalDuringALookHolds(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		w := resting(t, strategy.StylePartition)
+		gate := w.m.View().Gate
+		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+		look := w.next()
+		require.Equal(t, ActMove, look.Kind)
+		outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob"}, w.now)
+		require.Equal(t, audit.Refused, outcome, "one that names nothing may be meant for what it was not shown")
+		outcome, said := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob", Gate: gate}, w.now)
+		require.Equal(t, audit.Accepted, outcome, said)
+		if fails {
+			w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
+			w.drive()
+			require.Equal(t, rollout.WaitResume, w.m.Status().WaitingFor.Kind, "nobody has approved that")
+			outcome, _ = w.m.Command(rollout.Command{Verb: rollout.VerbRetry, Actor: "bob"}, w.now)
+			require.Equal(t, audit.Accepted, outcome)
+			w.drive()
+			require.Equal(t, 1, w.m.Status().CurrentStepIndex, "it waits for an approval of what is mended")
+			continue
+		}
+		w.do(look)
+		w.drive()
+		require.Equal(t, 2, w.m.Status().CurrentStepIndex, "it goes on")
+	}
+}
+
 // A release for the sake of its number alone: every pod is of the version already. Nothing moves, no step is waited for, and no route is touched.
 func TestAReleaseOfWhatIsThereAlready(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		m.unreachable(a, f, now)
 		return
 	}
+	m.s.Approved = 0 // what has failed was not what somebody approved
 	m.reached()
 	if a.restores {
 		m.s.RoutesBack = nil

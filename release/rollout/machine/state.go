@@ -64,6 +64,8 @@ type State struct {
 	PutBackPods bool `json:"putBackPods,omitempty"`
 	// Promoted skips the pauses that are left.
 	Promoted bool `json:"promoted,omitempty"`
+	// Approved is the visit that was approved while its step was being looked at again; 0: none was.
+	Approved int `json:"approved,omitempty"`
 	// Expired says that the approval was waited for too long: somebody has to resume.
 	Expired bool `json:"expired,omitempty"`
 	// PausedBy says who holds it, in words.

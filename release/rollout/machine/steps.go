@@ -129,7 +129,7 @@ func (m *Machine) takesAll() bool {
 func (m *Machine) rest(now time.Time) (Action, bool) {
 	step := m.step()
 	switch {
-	case m.s.Promoted, m.passes(), step.PauseSeconds != nil && *step.PauseSeconds <= 0:
+	case m.s.Promoted, m.passes(), m.s.Approved == m.s.Visit, step.PauseSeconds != nil && *step.PauseSeconds <= 0:
 		m.s.Status.CurrentStepState = rollout.StateReady
 		return Action{}, false
 	case step.PauseSeconds == nil:

@@ -69,7 +69,7 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 	}
 	switch c.Verb {
 	case rollout.VerbApprove:
-		return m.approve()
+		return m.approve(c)
 	case rollout.VerbPause:
 		return m.pause(c)
 	case rollout.VerbResume:
@@ -125,7 +125,14 @@ func (m *Machine) pausing() bool {
 		s.CurrentStepState == rollout.StatePaused && m.s.Check == checkNone && !m.passes()
 }
 
-func (m *Machine) approve() (done, refusal string) {
+// looking says that the current step is done, and is only being looked at again since somebody else may have changed something.
+func (m *Machine) looking() bool {
+	s := m.s.Status
+	return m.walking() && m.s.Trouble == nil && m.s.Redeclared == "" && !s.Paused && !m.s.Expired && m.inSteps() && m.s.Check != checkNone &&
+		s.CurrentStepState == rollout.StatePaused && !m.passes()
+}
+
+func (m *Machine) approve(c rollout.Command) (done, refusal string) {
 	switch {
 	case m.asksFirst():
 		m.s.Confirmed, m.s.Status.CurrentStepState = true, rollout.StateBeforeUpgrade
@@ -138,6 +145,9 @@ func (m *Machine) approve() (done, refusal string) {
 		m.s.Status.CurrentStepState = rollout.StateReady
 		m.s.RestUntil = nil
 		return fmt.Sprintf("the pause of %s is cut short: it goes on", m.stepOf()), ""
+	case m.looking() && (c.Gate != "" || c.State != 0): // who has approved was shown this very visit at rest
+		m.s.Approved = m.s.Visit
+		return fmt.Sprintf("%s is approved: it goes on when the look at a change of somebody else is done", m.stepOf()), ""
 	case m.notWalking(rollout.VerbApprove) != "":
 		return "", m.notWalking(rollout.VerbApprove)
 	case m.s.Status.Paused:

@@ -274,7 +274,7 @@ func (m *move) arrived() NextAction {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	if d, numbers := number(m.req.Batch, m.numbers.Canary, m.task.Aim, m.seen); numbers {
+	if d, numbers := number(m.batch(), m.numbers.Canary, m.task.Aim, m.seen); numbers {
 		d.Ends = d.Number != nil && !m.req.Rest
 		return d
 	}
@@ -289,6 +289,14 @@ func (m *move) arrived() NextAction {
 	}
 	m.tellOthers(w)
 	return m.last(w, m.numbers.Message+": it rests")
+}
+
+// batch is how the step's pods are numbered; a request of an earlier build names the step beside it.
+func (m *move) batch() *rollout.Batch {
+	if b := m.req.Batch; b != nil && b.Step == 0 {
+		return &rollout.Batch{RolloutID: b.RolloutID, Step: m.req.Step}
+	}
+	return m.req.Batch
 }
 
 // tellOthers notes on a Deployment under a Rollout object what other tools read of its new pods.
