@@ -142,7 +142,10 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 		s.CanaryRevision = r.Canary
 	}
 	if r.CanaryHash != "" {
-		m.s.CanaryHash, s.PodTemplateHash = r.CanaryHash, r.CanaryHash
+		s.PodTemplateHash = r.CanaryHash
+		if m.s.Stage != stageFinal { // at the end it is the workload's own; the routes are those of the pods that the steps have brought
+			m.s.CanaryHash = r.CanaryHash
+		}
 	}
 	if r.Template != "" {
 		m.s.Template, s.TemplateDigest = r.Template, r.Template

@@ -89,12 +89,10 @@ func (f *finish) plan() {
 	f.aim = stable
 	if f.req.To == rollout.SideNew {
 		f.numbers.Target = f.seen.Replicas
-		// The extra workload's style makes the new revision of the workload itself only now.
+		// The extra workload's style makes the new revision of the workload itself only now, with a hash of its own.
 		f.aim, _ = f.seen.Made(f.ours)
 		f.numbers.Updated, f.numbers.UpdatedReady = f.seen.Count(f.aim)
-		if f.req.Batch != nil {
-			f.numbers.Canary, f.numbers.CanaryHash = f.aim.Name, f.aim.Hash
-		}
+		f.numbers.Canary, f.numbers.CanaryHash = f.aim.Name, f.aim.Hash
 		if f.numbers.Template == "" && f.seen.Template == f.ours {
 			f.numbers.Template = f.ours
 		}

@@ -91,6 +91,30 @@ func TestTheWayHomeIsNoDuel(t *testing.T) {
 	}
 }
 
+// What an extra Deployment's release tells at its end is the workload's own revision, which nothing has to correct afterwards: until that is made, it is
+// the extra one's.
+func TestTheEndTellsTheWorkloadsOwnRevision(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
+	stable := pods.Revision{Name: "web-1", Hash: "1", Template: stableTemplate}
+	own := pods.Revision{Name: "web-2", Hash: "2", Template: newTemplate}
+	for _, tc := range []struct {
+		reason         string
+		revisions      []pods.Revision
+		revision, hash string
+	}{
+		{"its ReplicaSet is not there yet", []pods.Revision{stable}, "", ""},
+		{"it is", []pods.Revision{stable, own}, "web-2", "2"},
+	} {
+		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4}, Template: newTemplate, Revisions: tc.revisions,
+			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "web-1", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
+			Extra: &pods.Extra{Name: "web-canary", Hash: "extra", Of: strategy.CanaryOf("web"), Template: newTemplate}}
+		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideNew, Template: newTemplate}, seen)
+		require.Equal(t, tc.revision, d.Numbers.Canary, tc.reason)
+		require.Equal(t, tc.hash, d.Numbers.CanaryHash, tc.reason)
+	}
+}
+
 // The extra workload serves until the workload itself is of the new version: when somebody scales that up meanwhile, it follows.
 func TestTheExtraWorkloadGrowsUntilTheEnd(t *testing.T) {
 	t.Parallel()
