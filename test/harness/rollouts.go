@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/rollout"
@@ -312,12 +313,17 @@ func (e *Engine) RolloutID(name string) string { return rollout.WorkflowID("", e
 // Events is how many events the history of a workflow has.
 func (e *Engine) Events(workflowID string) int {
 	e.t.Helper()
-	events := 0
+	return len(e.History(workflowID))
+}
+
+// History are the events of a workflow.
+func (e *Engine) History(workflowID string) (events []*historypb.HistoryEvent) {
+	e.t.Helper()
 	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
-		_, err := it.Next()
+		event, err := it.Next()
 		require.NoError(e.t, err)
-		events++
+		events = append(events, event)
 	}
 	return events
 }
