@@ -24,25 +24,33 @@ type clientDeed struct {
 	title string
 	// do does it and returns when it is done; what is left of the release is on its way to its end then.
 	do func(d *declared)
+	// unless says why a release of a cell cannot have it, "" where it can; nil: each can.
+	unless func(c cell) string
+}
+
+// of are those of the cells that can have a deed.
+func (deed clientDeed) of(cells []cell) (able []cell) {
+	for _, c := range cells {
+		if deed.unless == nil || deed.unless(c) == "" {
+			able = append(able, c)
+		}
+	}
+	return able
 }
 
 // clientDeeds are what clients do in the middle of a release.
 var clientDeeds = []clientDeed{
 	{"the workload is set back to its stable template: the release is taken back", func(d *declared) {
-		d.watch.Leaving(d.t)
-		d.setImage("alice", harness.StableImage(d.rollout.Name))
-		d.ends(false)
+		d.takeBack("alice", harness.StableImage(d.rollout.Name))
 		require.Contains(d.t, d.history(), "rollback by alice (kubectl): accepted", "who has set it back has rolled back")
 		d.endsStable()
-	}},
+	}, nil},
 	{"so it is while the release is paused", func(d *declared) {
 		d.patchSpec("alice", map[string]any{"strategy": map[string]any{"paused": true}})
 		d.waitReason(v1beta1.ReasonPaused)
-		d.watch.Leaving(d.t)
-		d.setImage("alice", harness.StableImage(d.rollout.Name))
-		d.ends(false)
+		d.takeBack("alice", harness.StableImage(d.rollout.Name))
 		d.endsStable()
-	}},
+	}, nil},
 	{"nextStepIndex jumps forwards", func(d *declared) {
 		d.watch.GoTo(d.t, len(d.rollout.Strategy.Steps))
 		d.patchStatus("bob", map[string]any{"nextStepIndex": len(d.rollout.Strategy.Steps)})
@@ -50,7 +58,7 @@ var clientDeeds = []clientDeed{
 		d.toTheEnd()
 		require.Contains(d.t, d.history(), "jump by bob (kubectl): accepted", "a jump is a command like any other")
 		d.endsNew()
-	}},
+	}, nil},
 	{"and back: traffic moves, pods stay", func(d *declared) {
 		d.approve(1)
 		d.waitStep(2)
@@ -62,7 +70,7 @@ var clientDeeds = []clientDeed{
 		d.approve(2)
 		d.toTheEnd()
 		d.endsNew()
-	}},
+	}, nil},
 	{"spec.strategy.paused holds it and lets it go on", func(d *declared) {
 		d.patchSpec("alice", map[string]any{"strategy": map[string]any{"paused": true}})
 		d.waitReason(v1beta1.ReasonPaused)
@@ -74,11 +82,8 @@ var clientDeeds = []clientDeed{
 		d.approve(2)
 		d.toTheEnd()
 		d.endsNew()
-	}},
+	}, nil},
 	{"the workload is scaled up and down", func(d *declared) {
-		if d.rollout.Kind.Kind == "DaemonSet" {
-			return
-		}
 		for _, size := range []int32{6, 4} {
 			d.watch.Leaving(d.t)
 			d.scale(size)
@@ -86,6 +91,11 @@ var clientDeeds = []clientDeed{
 				return common(r).ObservedWorkloadGeneration == d.object().GetGeneration() && common(r).CurrentStepState == "StepPaused"
 			})
 		}
+	}, func(c cell) string {
+		if c.kind.Kind == "DaemonSet" {
+			return "its size is the number of nodes: nobody scales it"
+		}
+		return ""
 	}},
 	{"its steps are edited: it goes on where the pods are", func(d *declared) {
 		document := d.document()
@@ -107,23 +117,19 @@ var clientDeeds = []clientDeed{
 		d.patchStatus("approver", map[string]any{"currentStepState": "StepReady"})
 		d.toTheEnd()
 		d.endsNew()
-	}},
+	}, nil},
 	{"a third version is declared: the release goes back to stable, and begins again with that", func(d *declared) {
-		if d.rollout.Strategy.Style == strategy.StyleBlueGreen {
-			return // TestLongKubectlThirdVersionOfABlueGreen
-		}
-		d.watch.Leaving(d.t)
-		d.rollout.Image = "registry.test/" + d.rollout.Name + ":v3"
-		d.setImage("carol", d.rollout.Image)
-		d.waitObject("a release of the third version", func(r *v1beta1.Rollout) bool {
-			return d.Rollout(d.rollout.Name).Images["app"] == d.rollout.Image && common(r).CurrentStepState == "StepPaused"
-		})
-		d.watch.GoTo(d.t, 1)
+		d.declareThird("carol")
 		d.approve(1)
 		d.approve(2)
 		d.toTheEnd()
 		require.Contains(d.t, d.history(), "start by carol (kubectl): accepted", "who has declared it has started its release")
 		d.endsNew()
+	}, func(c cell) string {
+		if c.style == strategy.StyleBlueGreen {
+			return "it has no room for a third version: TestLongKubectlThirdVersionOfABlueGreen"
+		}
+		return ""
 	}},
 	{"it is disabled: everything is given back, and the workload's own controller goes on", func(d *declared) {
 		d.watch.Finishing(d.t)
@@ -135,14 +141,14 @@ var clientDeeds = []clientDeed{
 		}
 		require.Empty(d.t, d.claim(), "nothing of the release is on the workload when it says so")
 		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}, LetGo: true})
-	}},
+	}, nil},
 	{"it is deleted: the same", func(d *declared) {
 		d.watch.Finishing(d.t)
 		require.NoError(d.t, d.objects("alice").Delete(context.Background(), d.rollout.Name, metav1.DeleteOptions{}))
 		d.gone()
 		require.Empty(d.t, d.claim(), "nothing of the release is on the workload when it goes")
 		d.requireHome(observer.End{Images: map[string]string{"app": d.rollout.NewestImage()}, LetGo: true})
-	}},
+	}, nil},
 }
 
 // A blue-green release has no room for a third version: nothing moves until the second stands there again, or the first.
@@ -163,9 +169,7 @@ func TestLongKubectlThirdVersionOfABlueGreen(t *testing.T) {
 			require.NotEqual(t, "StepPaused", common(stalled).CurrentStepState, "nobody can approve it now")
 			d.watch.RequirePromises(t)
 			if back {
-				d.watch.Leaving(t)
-				d.setImage("alice", harness.StableImage(d.rollout.Name))
-				d.ends(false)
+				d.takeBack("alice", harness.StableImage(d.rollout.Name))
 				d.endsStable()
 				return
 			}
@@ -237,16 +241,37 @@ func (d *declared) waitReason(reason string) {
 // toTheEnd approves what is left.
 func (d *declared) toTheEnd() {
 	d.t.Helper()
-	for d.Rollout(d.rollout.Name).Phase != rollout.PhaseHealthy {
-		r := d.asked()
-		c := common(r)
-		if c.CurrentStepState == "StepPaused" {
-			d.watch.GoTo(d.t, int(c.CurrentStepIndex)+1)
-			d.patchStatus("approver", map[string]any{"currentStepState": "StepReady"})
+	for {
+		r := d.waitObject("at rest, or over", func(r *v1beta1.Rollout) bool {
+			return common(r).CurrentStepState == "StepPaused" || r.Status.Phase == v1beta1.PhaseHealthy
+		})
+		if r.Status.Phase == v1beta1.PhaseHealthy {
+			break
 		}
-		time.Sleep(harness.Tick)
+		d.ready(int(common(r).CurrentStepIndex))
 	}
 	d.ends(true)
+}
+
+// takeBack has somebody declare once more what served before the release, and returns when the release has gone back to that.
+func (d *declared) takeBack(user, image string) {
+	d.t.Helper()
+	d.watch.Leaving(d.t)
+	d.setImage(user, image)
+	d.ends(false)
+}
+
+// declareThird has somebody declare a third version in the middle of a release, and returns when that one's release rests at its first step.
+func (d *declared) declareThird(user string) {
+	d.t.Helper()
+	second := d.asked().Status.Slipway.Release
+	d.watch.Leaving(d.t)
+	d.rollout.Image = "registry.test/" + d.rollout.Name + ":v3"
+	d.setImage(user, d.rollout.Image)
+	d.waitObject("at rest with the third version", func(r *v1beta1.Rollout) bool {
+		return r.Status.Slipway.Release != second && common(r).CurrentStepState == "StepPaused"
+	})
+	d.watch.GoTo(d.t, 1)
 }
 
 func (d *declared) scale(size int32) {
@@ -287,7 +312,7 @@ func TestSoakKubectlCommands(t *testing.T) {
 func commandedByKubectl(t *testing.T, of func(deed int) []cell) {
 	e, g := harness.StartGuarded(t)
 	for i, deed := range clientDeeds {
-		for _, c := range of(i) {
+		for _, c := range deed.of(of(i)) {
 			t.Run(c.String()+"/"+deed.title, func(t *testing.T) {
 				t.Parallel()
 				d := declare(t, e, g, c, nil)

@@ -163,6 +163,12 @@ func (d *declared) approve(step int) {
 	d.t.Helper()
 	d.waitStep(step)
 	d.watch.Resting(d.t, step)
+	d.ready(step)
+}
+
+// ready says that a step that rests may go on, and returns when it does.
+func (d *declared) ready(step int) {
+	d.t.Helper()
 	d.watch.GoTo(d.t, step+1)
 	d.patchStatus("approver", map[string]any{"currentStepState": "StepReady"})
 	d.waitObject("approved", func(r *v1beta1.Rollout) bool { return common(r).CurrentStepState != "StepPaused" })

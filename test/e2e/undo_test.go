@@ -209,20 +209,12 @@ var midUndo = []struct {
 		d.endsStable()
 	}},
 	{"what was undone is declared once more: it is rolled back by that", func(d *declared, undone string) {
-		d.watch.Leaving(d.t)
-		d.setImage("alice", undone)
-		d.ends(false)
+		d.takeBack("alice", undone)
 		require.Contains(d.t, d.history(), "rollback by alice (kubectl): accepted")
 		d.endsStable()
 	}},
 	{"a third version is declared: it takes the place", func(d *declared, _ string) {
-		d.watch.Leaving(d.t)
-		d.rollout.Image = "registry.test/" + d.rollout.Name + ":v3"
-		d.setImage("carol", d.rollout.Image)
-		d.waitObject("a release of the third version", func(r *v1beta1.Rollout) bool {
-			return d.Rollout(d.rollout.Name).Images["app"] == d.rollout.Image && common(r).CurrentStepState == "StepPaused"
-		})
-		d.watch.GoTo(d.t, 1)
+		d.declareThird("carol")
 		d.approve(1)
 		d.approve(2)
 		d.toTheEnd()
