@@ -1,7 +1,6 @@
 package rollouts_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,13 +25,8 @@ func TestCommandsInBothVersions(t *testing.T) {
 		require.NoError(t, err)
 		return client.Resource(resource).Namespace(c.namespace).Patch(testContext(t), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
 	}
-	for _, example := range []string{exampleCanary, exampleAlpha} {
-		objects := c.beta()
-		if example == exampleAlpha {
-			objects = c.alpha()
-		}
-		u := c.parseOwn(t, strings.Replace(example, "  name: rollouts-demo\n", "", 1)) // a workload has one Rollout
-		made, err := objects.Create(testContext(t), u, metav1.CreateOptions{})
+	for file, objects := range map[string]dynamic.ResourceInterface{"canary-v1beta1": c.beta(), "canary-v1alpha1": c.alpha()} {
+		made, err := objects.Create(testContext(t), c.example(t, file), metav1.CreateOptions{})
 		require.NoError(t, err)
 		for _, resource := range []schema.GroupVersionResource{v1beta1.Resource, v1alpha1.Resource} {
 			_, err := patch(harness.EngineUser, resource, made.GetName(), `{"status":{"phase":"Progressing","currentStepIndex":1,"currentStepState":"StepPaused","message":"waits",

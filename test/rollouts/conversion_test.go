@@ -11,85 +11,16 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// The examples of the API specification for v1alpha1.
-const (
-	exampleAlpha = headAlpha + `
-metadata:
-  name: rollouts-demo
-  namespace: defaults
-  annotations:
-    rollouts.kruise.io/rolling-style: partition
-spec:
-  objectRef:
-    workloadRef:
-      apiVersion: apps/v1
-      kind: Deployment
-      name: echoserver
-  strategy:
-    canary:
-      steps:
-      - weight: 5
-        pause: {}
-        replicas: 1
-      - replicas: 50%
-        pause:
-          duration: 7200
-      - replicas: 100%
-      trafficRoutings:
-      - service: echoserver
-        ingress:
-          name: echoserver
-        gracePeriodSeconds: 10
-`
-	exampleAlphaRef = headAlpha + `
-metadata:
-  name: rollout-b
-  annotations:
-    rollouts.kruise.io/trafficrouting: mse-traffic
-spec:
-  objectRef:
-    workloadRef:
-      apiVersion: apps/v1
-      kind: Deployment
-      name: spring-cloud-b
-  strategy:
-    canary:
-      steps:
-        - pause: {}
-          replicas: 1
-      patchPodTemplateMetadata:
-        labels:
-          opensergo.io/canary-gray: gray
-`
-	exampleAlphaWeights = headAlpha + `
-spec:
-  objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}}
-  rolloutID: "7"
-  strategy:
-    canary:
-      steps:
-      - weight: 5
-        replicas:
-        pause:
-          duration: 1000
-        matches:
-          - headers:
-            - type: Exact
-              name: matched-header-name
-              value: matched-header-value
-      - weight: 10
-`
-)
-
 // What is applied as v1alpha1 reads the same again, also after others have written it in the stored version.
 func TestAlphaIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	alpha := c.converting(t)
-	for name, text := range map[string]string{"First": exampleAlpha, "Ref": exampleAlphaRef, "Weights": exampleAlphaWeights} {
+	for name, file := range map[string]string{"First": "canary-v1alpha1", "Ref": "reference-v1alpha1", "Weights": "steps-v1alpha1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := c.parseOwn(t, text)
+			want := c.example(t, file)
+			require.NoError(t, unstructured.SetNestedField(want.Object, "7", "spec", "rolloutID"))
 			created, err := alpha.Create(testContext(t), want, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			require.NoError(t, err)
 			unstructured.RemoveNestedField(want.Object, "spec", "rolloutID")
@@ -102,7 +33,7 @@ func TestAlphaIsReadAsItWasWritten(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, created.Object["spec"], read.Object["spec"])
 			require.Equal(t, created.GetAnnotations(), read.GetAnnotations())
-			requireWithin(t, want.Object["spec"].(map[string]any)["objectRef"], read.Object["spec"].(map[string]any)["objectRef"])
+			requireWithin(t, want.Object["spec"], read.Object["spec"])
 			index, _, _ := unstructured.NestedInt64(read.Object, "status", "currentStepIndex")
 			require.EqualValues(t, 1, index)
 			require.NoError(t, alphaPatch(t, c, created.GetName(), `{"metadata":{"finalizers":null}}`))
@@ -128,7 +59,7 @@ func TestABlueGreenSurvivesItsOlderVersion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	alpha := c.converting(t)
-	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, exampleBlueGreen), metav1.CreateOptions{})
+	stored, err := c.beta().Create(testContext(t), c.example(t, "bluegreen-v1beta1"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	name := stored.GetName()
 	c.setStatus(t, stored, `{"status":{"phase":"Progressing","currentStepIndex":1,"currentStepState":"StepPaused","blueGreenStatus":{"currentStepState":"StepPaused","nextStepIndex":2}}}`)
@@ -183,7 +114,7 @@ func TestBothVersionsAreAppliedToOneObject(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	alpha := c.converting(t)
-	object := c.parseOwn(t, exampleAlpha)
+	object := c.example(t, "canary-v1alpha1")
 	applied, err := alpha.Apply(testContext(t), object.GetName(), object, metav1.ApplyOptions{FieldManager: "old-pipeline"})
 	require.NoError(t, err)
 	label := c.parse(t, "apiVersion: rollouts.kruise.io/v1beta1\nkind: Rollout\nmetadata: {name: "+object.GetName()+", labels: {a: b}}\nspec: {disabled: true}")

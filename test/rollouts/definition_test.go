@@ -4,6 +4,8 @@ package rollouts_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -110,7 +112,28 @@ func (c cluster) parse(t *testing.T, text string) *unstructured.Unstructured {
 // parseOwn is parse with a workload of the object's own: each has one Rollout.
 func (c cluster) parseOwn(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
-	u := c.parse(t, text)
+	return named(t, c.parse(t, text))
+}
+
+// example is an example of the API specification with a name and a workload of its own.
+func (c cluster) example(t *testing.T, file string) *unstructured.Unstructured {
+	t.Helper()
+	u := c.parse(t, read(t, file))
+	u.SetName(harness.RandomName("r"))
+	return named(t, u)
+}
+
+// read is an example of the API specification as it stands.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "documents", file+".yaml"))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// named gives the workload of an object the object's name.
+func named(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
 	path := []string{"spec", "workloadRef", "name"}
 	if u.GetAPIVersion() != v1beta1.GroupVersion.String() {
 		path = []string{"spec", "objectRef", "workloadRef", "name"}

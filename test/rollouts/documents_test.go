@@ -9,131 +9,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The examples of the API specification that are whole, as it prints them, and what it prints of parts of them.
-const (
-	exampleCanary = `
-apiVersion: rollouts.kruise.io/v1beta1
-kind: Rollout
-metadata:
-  name: rollouts-demo
-  namespace: default
-spec:
-  workloadRef:
-    apiVersion: apps/v1
-    kind: Deployment
-    name: echoserver
-  strategy:
-    canary:
-      enableExtraWorkloadForCanary: true
-      steps:
-      - traffic: 5%
-        pause: {}
-        replicas: 1
-      - traffic: 50%
-        replicas: 50%
-        pause:
-          duration: 7200
-      - traffic: 100%
-        replicas: 100%
-      trafficRoutings:
-      - service: echoserver
-        ingress:
-          name: echoserver
-        gracePeriodSeconds: 10
-`
-	exampleRef = `
-apiVersion: rollouts.kruise.io/v1beta1
-kind: Rollout
-metadata:
-  name: rollout-b
-spec:
-  workloadRef:
-    apiVersion: apps/v1
-    kind: Deployment
-    name: spring-cloud-b
-  strategy:
-    canary:
-      steps:
-        - pause: {}
-          replicas: 1
-      patchPodTemplateMetadata:
-        labels:
-          opensergo.io/canary-gray: gray
-    trafficRoutingRef: mse-traffic
-`
-	exampleMatches = refBeta + `
-    canary:
-      enableExtraWorkloadForCanary: true
-      steps:
-      - traffic: 5%
-        replicas: 10%
-        pause:
-          duration: {}
-        matches:
-        - headers:
-          - type: Exact
-            name: matched-header-name
-            value: matched-header-value
-      - traffic: 10%
-        replicas: 10%
-      patchPodTemplateMetadata:
-        labels:
-          opensergo.io/canary-gray: gray
-`
-	exampleBlueGreen = refBeta + `
-    blueGreen:
-      steps:
-      - replicas: 100%
-        traffic: 0%
-        pause:
-          duration: {}
-      - replicas: 100%
-        matches:
-        - headers:
-          - type: Exact
-            name: matched-header-name
-            value: matched-header-value
-      - replicas: 100%
-        traffic: 100%
-`
-	exampleRoutings = refBeta + `
-    canary:
-      steps: [{replicas: 10%}]
-      trafficRoutings:
-      - service: echo
-        ingress:
-          classType: higress
-          name: echo
-        gracePeriodSeconds: 10
-      - service: echo
-        gateway:
-          httpRouteName: echo
-        gracePeriodSeconds: 10
-      - service: echo
-        customNetworkRefs:
-        - apiVersion: networking.istio.io/v1
-          kind: VirtualService
-          name: echo
-        gracePeriodSeconds: 10
-`
-)
-
 // What the specification prints is taken as it stands, and kept: nothing of it is dropped in silence.
 func TestTheExamplesOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for name, test := range map[string]struct {
-		reason, text string
+		reason, file string
 	}{
-		"Canary":    {"the first example", exampleCanary},
-		"Ref":       {"trafficRoutingRef beside canary", exampleRef},
-		"Matches":   {"matches, and a duration of {}", exampleMatches},
-		"BlueGreen": {"matches in a step without traffic", exampleBlueGreen},
-		"Routings":  {"several entries", exampleRoutings},
+		"Canary":    {"the first example", "canary-v1beta1"},
+		"Ref":       {"trafficRoutingRef beside canary", "reference-v1beta1"},
+		"Matches":   {"matches, and a duration of {}", "steps-v1beta1"},
+		"BlueGreen": {"matches in a step without traffic", "bluegreen-v1beta1"},
+		"Routings":  {"several entries", "routings-v1beta1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := c.parseOwn(t, test.text)
+			want := c.example(t, test.file)
 			stored, err := c.beta().Create(testContext(t), want, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			require.NoError(t, err, test.reason)
 			requireWithin(t, want.Object["spec"], stored.Object["spec"])
@@ -180,7 +71,7 @@ func TestTheDefinitionExplainsItself(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, steps["description"], "kubectl explain rollout.spec.strategy.canary.steps")
 
-	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, exampleBlueGreen), metav1.CreateOptions{})
+	stored, err := c.beta().Create(testContext(t), c.example(t, "bluegreen-v1beta1"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.setStatus(t, stored, `{"status":{"phase":"Progressing","currentStepIndex":2,"currentStepState":"StepPaused","message":"waiting"}}`)
 	raw, err = c.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/rollouts.kruise.io/v1beta1/namespaces", c.namespace, "rollouts").

@@ -125,7 +125,7 @@ func TestADeadConverterIsReplaced(t *testing.T) {
 		err := c.tryAlpha()
 		return err != nil && strings.Contains(err.Error(), "conversion webhook")
 	}, harness.Patience, harness.Tick, "v1alpha1 is served, and fails")
-	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, exampleCanary), metav1.CreateOptions{})
+	stored, err := c.beta().Create(testContext(t), c.example(t, "canary-v1beta1"), metav1.CreateOptions{})
 	require.NoError(t, err, "objects are created")
 	c.setStatus(t, stored, `{"status":{"phase":"Healthy"}}`)
 	list, err := c.beta().List(testContext(t), metav1.ListOptions{})

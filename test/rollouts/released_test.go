@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,16 +39,14 @@ type specimen struct {
 	part    string
 }
 
-// document reads a file of testdata, in a namespace of its own that one engine and its guard look after.
+// document reads a file of test/documents, in a namespace of its own that one engine and its guard look after.
 func document(t *testing.T, e *harness.Engine, g *harness.Guard, file string) *specimen {
 	t.Helper()
 	own := e.For(t)
 	c := cluster{Stack: own.Stack, namespace: own.Apps, objects: own.Dynamic(t), warnings: &warnings{}}
 	c.converting(t)
 	g.Over(t, own.Apps)
-	raw, err := os.ReadFile(filepath.Join("testdata", file+".yaml"))
-	require.NoError(t, err)
-	s := &specimen{cluster: c, t: t, engine: own, object: c.parse(t, string(raw)), version: v1beta1.Resource, part: "canaryStatus", kind: harness.Deployment}
+	s := &specimen{cluster: c, t: t, engine: own, object: c.parse(t, read(t, file)), version: v1beta1.Resource, part: "canaryStatus", kind: harness.Deployment}
 	path := []string{"spec", "workloadRef"}
 	if strings.HasSuffix(s.object.GetAPIVersion(), "v1alpha1") {
 		s.version, path = v1alpha1.Resource, []string{"spec", "objectRef", "workloadRef"}
@@ -304,9 +300,7 @@ func (s *specimen) route(name string, providers ...harness.Provider) {
 // routing applies the TrafficRouting that the specification prints.
 func (s *specimen) routing() {
 	s.t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "trafficrouting.yaml"))
-	require.NoError(s.t, err)
-	_, err = s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Create(testContext(s.t), s.parse(s.t, string(raw)),
+	_, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Create(testContext(s.t), s.parse(s.t, read(s.t, "trafficrouting")),
 		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	require.NoError(s.t, err)
 }

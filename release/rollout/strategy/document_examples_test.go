@@ -2,11 +2,35 @@ package strategy
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// The YAML examples of the API specification. Of some it prints a part: those files are whole all the same, and say so.
+var (
+	exampleBeta         = exampleOf("canary-v1beta1")
+	exampleAlpha        = exampleOf("canary-v1alpha1")
+	exampleRefBeta      = exampleOf("workload-v1beta1")
+	exampleRefAlpha     = exampleOf("workload-v1alpha1")
+	exampleRoutings     = exampleOf("routings-v1beta1")
+	exampleSharedBeta   = exampleOf("reference-v1beta1")
+	exampleSharedAlpha  = exampleOf("reference-v1alpha1")
+	exampleCanaryBeta   = exampleOf("steps-v1beta1")
+	exampleCanaryAlpha  = exampleOf("steps-v1alpha1")
+	exampleBlueGreen    = exampleOf("bluegreen-v1beta1")
+	exampleStatusCanary = exampleOf("status")
+)
+
+func exampleOf(name string) string {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "test", "documents", name+".yaml"))
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
 
 // underRollout is a request for the document.
 func underRollout(document string) []byte {
@@ -18,12 +42,11 @@ func replaced(text string, pairs ...string) string {
 }
 
 const (
-	refBeta     = "spec:\n  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}\n"
 	refAlpha    = "spec:\n  objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: echo}}\n"
 	anyRoutings = "      trafficRoutings: [{service: echo, ingress: {name: echo}}]\n"
 )
 
-// Every example that is whole decodes as it is; one that shows a part does with the rest filled in.
+// Every example decodes as it is, but for what is refused below.
 func TestExamplesOfTheSourceDocument(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -33,21 +56,17 @@ func TestExamplesOfTheSourceDocument(t *testing.T) {
 	}{
 		"Beta":        {"the first example", exampleBeta, StyleCanary, 3},
 		"Alpha":       {"the first example of v1alpha1", exampleAlpha, StylePartition, 3},
-		"RefBeta":     {"a workload alone, with a strategy", exampleRefBeta + "  strategy: {canary: {steps: [{replicas: 1}]}}\n", StylePartition, 1},
-		"RefAlpha":    {"a workload alone, with a strategy", exampleRefAlpha + "  strategy: {canary: {steps: [{replicas: 1}]}}\n", StylePartition, 1},
+		"RefBeta":     {"a workload alone, with a strategy", exampleRefBeta, StylePartition, 2},
+		"RefAlpha":    {"a workload alone, with a strategy", exampleRefAlpha, StylePartition, 2},
 		"SharedAlpha": {"a TrafficRouting by annotation; a Deployment has the extra workload in v1alpha1", exampleSharedAlpha, StyleCanary, 1},
 		"SharedBeta": {"a TrafficRouting beside canary; the metadata is for the extra workload, which the example leaves out",
 			replaced(exampleSharedBeta, "    canary:\n", "    canary:\n      enableExtraWorkloadForCanary: true\n"), StyleCanary, 1},
-		"Routings": {"several routings, each with its own Service", replaced(exampleRoutings, "spec:\n", refBeta, "<your-workload-ns>", "shop", "<traffic-type>", "higress",
-			"- service: <service-name-that-is-related-your-workload>\n        ingress", "- service: a\n        ingress",
-			"- service: <service-name-that-is-related-your-workload>\n        gateway", "- service: b\n        gateway",
-			"- service: <service-name-that-is-related-your-workload>\n        custom", "- service: c\n        custom",
-			"<ingress-name-that-is-related-the-service>", "i", "<gateway-api-httpRoute-name>", "r", "<your-resource-apiVersion>", "example.org/v1",
-			"<your-resource-kind>", "Mesh", "<your-resource-name>", "m") + "      steps: [{replicas: 10%, traffic: 10%}]\n", StylePartition, 1},
-		"CanaryBeta": {"the steps of a canary", replaced(exampleCanaryBeta, "spec:\n", refBeta, "1 or 10%", "10%", "- traffic: 10%\n", "- traffic: 10%\n        replicas: 20%\n") +
-			anyRoutings, StyleCanary, 2},
-		"CanaryAlpha": {"the steps of a canary of v1alpha1", replaced(exampleCanaryAlpha, "spec:\n", refAlpha) + anyRoutings, StyleCanary, 2},
-		"BlueGreen":   {"the steps of a blue-green", replaced(exampleBlueGreen, "spec:\n", refBeta) + anyRoutings, StyleBlueGreen, 3},
+		"Routings": {"several routings, each with its own Service", replaced(exampleRoutings, "- service: your-workload-name\n        ingress", "- service: a\n        ingress",
+			"- service: your-workload-name\n        gateway", "- service: b\n        gateway",
+			"- service: your-workload-name\n        custom", "- service: c\n        custom"), StylePartition, 2},
+		"CanaryBeta":  {"the steps of a canary", exampleCanaryBeta + anyRoutings, StyleCanary, 2},
+		"CanaryAlpha": {"the steps of a canary of v1alpha1", exampleCanaryAlpha + anyRoutings, StyleCanary, 2},
+		"BlueGreen":   {"the steps of a blue-green", exampleBlueGreen, StyleBlueGreen, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,24 +78,26 @@ func TestExamplesOfTheSourceDocument(t *testing.T) {
 	}
 }
 
-// What the examples have that is refused as it stands, with the field and the reason.
+// What the examples have that is refused as the specification prints it, with the field and the reason.
 func TestExamplesThatAreRefused(t *testing.T) {
 	t.Parallel()
+	workloadAlone, _, _ := strings.Cut(exampleRefBeta, "  strategy:\n")
+	stepsAlone := replaced(exampleCanaryBeta, "  workloadRef:\n    apiVersion: apps/v1\n    kind: Deployment\n    name: your-workload-name\n", "",
+		"replicas: 10%", "replicas: 1 or 10%", "        replicas: 20%\n", "")
 	for name, test := range map[string]struct {
 		reason, text string
 		fields       map[string]string
 	}{
-		"RefBeta":    {"there is nothing to do without a strategy", exampleRefBeta, map[string]string{"rollout.spec.strategy": "is required"}},
+		"RefBeta":    {"there is nothing to do without a strategy", workloadAlone, map[string]string{"rollout.spec.strategy": "is required"}},
 		"SharedBeta": {"patchPodTemplateMetadata is for pods that there are not", exampleSharedBeta, map[string]string{"rollout.spec.strategy.canary.patchPodTemplateMetadata": "enableExtraWorkloadForCanary: true"}},
-		"CanaryBeta": {"no number is guessed, and nothing routes", exampleCanaryBeta, map[string]string{
+		"CanaryBeta": {"no number is guessed, and nothing routes", stepsAlone, map[string]string{
 			"rollout.spec.workloadRef": "is required", "rollout.spec.strategy.canary.steps[0].replicas": `not "1 or 10%"`,
 			"rollout.spec.strategy.canary.steps[1].replicas": "is required", "rollout.spec.strategy.canary.steps[0].traffic": "trafficRoutings",
 			"rollout.spec.strategy.canary.steps[0].matches": "trafficRoutings", "rollout.spec.strategy.canary.steps[1].traffic": "trafficRoutings"}},
 		"Status": {"a status is no rollout", exampleStatusCanary, map[string]string{"rollout.apiVersion": "is required", "rollout.spec": "is required"}},
-		"SameService": {"which of them moves the Service?", replaced(exampleRoutings, "spec:\n", refBeta, "<your-workload-ns>", "shop", "<service-name-that-is-related-your-workload>", "a",
-			"<traffic-type>", "nginx", "<ingress-name-that-is-related-the-service>", "i", "<gateway-api-httpRoute-name>", "r", "<your-resource-apiVersion>", "v1",
-			"<your-resource-kind>", "Mesh", "<your-resource-name>", "m") + "      steps: [{replicas: 1, traffic: 1%}]\n", map[string]string{
-			"rollout.spec.strategy.canary.trafficRoutings[1]": "names Service a once more", "rollout.spec.strategy.canary.trafficRoutings[2]": "names Service a once more"}},
+		"SameService": {"which of them moves the Service?", exampleRoutings, map[string]string{
+			"rollout.spec.strategy.canary.trafficRoutings[1]": "names Service your-workload-name once more",
+			"rollout.spec.strategy.canary.trafficRoutings[2]": "names Service your-workload-name once more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +139,7 @@ func TestExampleBetaInFull(t *testing.T) {
 
 func TestExampleAlphaInFull(t *testing.T) {
 	t.Parallel()
-	got, errs := DecodeRequest(underRollout(replaced(exampleCanaryAlpha, "spec:\n", refAlpha) + anyRoutings))
+	got, errs := DecodeRequest(underRollout(replaced(exampleCanaryAlpha, "  name: your-rollout\n", "") + anyRoutings))
 	require.NoError(t, errs.Err())
 	s := got.Spec.Strategy
 	require.Equal(t, part("5%"), s.Steps[0].Replicas, "a weight is the number of pods where the step says none")
@@ -126,14 +147,14 @@ func TestExampleAlphaInFull(t *testing.T) {
 	require.Equal(t, int64(1000), *s.Steps[0].PauseSeconds)
 	require.Equal(t, part("10%"), s.Steps[1].Replicas)
 	require.Equal(t, map[string]string{"opensergo.io/canary-gray": "gray"}, s.PatchPodTemplateMetadata.Labels)
-	require.Equal(t, "echo", got.Spec.Name, "the rollout has the workload's name where it has none")
+	require.Equal(t, "your-workload-name", got.Spec.Name, "the rollout has the workload's name where it has none")
 	require.Len(t, got.Warnings, 1)
 	require.Contains(t, got.Warnings[0], "is not looked at, since the step has matches")
 }
 
 func TestExampleBlueGreenWaitsAtItsEnd(t *testing.T) {
 	t.Parallel()
-	got, errs := DecodeRequest(underRollout(replaced(exampleBlueGreen, "spec:\n", refBeta) + anyRoutings))
+	got, errs := DecodeRequest(underRollout(exampleBlueGreen))
 	require.NoError(t, errs.Err())
 	for i, step := range got.Spec.Strategy.Steps {
 		require.Nil(t, step.PauseSeconds, "step %d waits for a person, the last one too", i+1)
