@@ -85,12 +85,14 @@ func TestTheObjectShowsWhatIsWaitedForAndTheEndOnRecord(t *testing.T) {
 	require.Equal(t, "record", p.calls[recorded-1], "who sees the end may ask the record")
 }
 
-// A client repeats its approval each second until it sees another state: the next step's rest must not be what it sees.
+// A client repeats its approval each second until it sees another state: the next step's rest must not be what it sees. Between the two, the pods have
+// come, and the routes are changed: that may be shown later than the rest, which does not wait for it.
 func TestAnAnswerIsSeenBeforeTheNextStepWaits(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 4)
-	in := rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, -1), stepOf("50%", -1, -1), stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, true, stepOf("25%", 20, -1), stepOf("50%", 50, -1), stepOf("100%", -1, 0))
 	o := p.shows(&in)
+	p.takes(500 * time.Millisecond)
 	p.send(time.Hour, rollout.VerbApprove, RolloutVerbRequest{ObjectState: 7, VerbRequest: VerbRequest{Actor: "bob", Via: "kubectl", Key: "k"}})
 	p.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
 	p.run(in)
@@ -103,6 +105,7 @@ func TestAnAnswerIsSeenBeforeTheNextStepWaits(t *testing.T) {
 	}
 	require.Positive(t, answered, "the answer is shown")
 	require.NotEqual(t, rollout.StatePaused, o.views[answered].Status.CurrentStepState, "as another state")
+	require.Equal(t, rollout.StatePaused, o.views[answered+1].Status.CurrentStepState, "the rest is next")
 	require.GreaterOrEqual(t, o.at[answered+1].Sub(o.at[answered]), stateStays, "for as long as it takes to be seen")
 	require.Less(t, o.at[answered+1].Sub(o.at[answered]), stateStays+time.Second, "and no longer: what passes is paced, what waits is not")
 }
@@ -117,6 +120,21 @@ func TestAnObjectThatCannotBeWrittenHoldsNothingUp(t *testing.T) {
 	require.NoError(t, p.GetWorkflowError())
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.Equal(t, rollout.PhaseHealthy, o.last().Status.Phase, "the end is shown when it can be")
+}
+
+// A pause ends when its time has come, not when the next write of the object is tried.
+func TestARestEndsInTimeThoughItsObjectCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	p := newParty(t, 4)
+	in := rolloutOf(strategy.StylePartition, false, stepOf("50%", -1, 50), stepOf("100%", -1, 0))
+	o := p.shows(&in)
+	o.fail = 1000 // each: the end is given up
+	at := map[string]time.Time{}
+	p.before = func(call string) { at[call] = p.Now() }
+	s := p.run(in)
+	require.NoError(t, p.GetWorkflowError())
+	require.Equal(t, rollout.PhaseHealthy, s.Phase)
+	require.Equal(t, 50*time.Second, at["move 100%"].Sub(at["move 50%"]), "no try is due then: they are 15 s apart by now")
 }
 
 func TestACommandThatWasNotHeardIsNotWrittenOver(t *testing.T) {

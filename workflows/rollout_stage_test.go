@@ -88,6 +88,12 @@ func (p *fakeParty) called(call string) error {
 	return nil
 }
 
+// takes has each move of pods, and of traffic, take some time.
+func (p *fakeParty) takes(d time.Duration) {
+	p.OnActivity(rollout.ActivityMove, mock.Anything, mock.Anything).After(d).Return(p.move)
+	p.OnActivity(rollout.ActivityRoute, mock.Anything, mock.Anything).After(d).Return(p.route)
+}
+
 func (p *fakeParty) numbers(message string) rollout.MoveResult {
 	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size,
 		Canary: "canary-1", CanaryHash: "c1", Template: "digest", Message: message}

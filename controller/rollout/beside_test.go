@@ -89,6 +89,11 @@ func TestAnObjectIsLeftToAnotherController(t *testing.T) {
 		alone, err := leaving(t, "").leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
 		require.NoError(t, err)
 		require.False(t, alone, "with nothing beside it everything is done")
+		running := r.DeepCopy()
+		running.Status.Slipway = &v1beta1.EngineStatus{Open: true}
+		steered, err := leaving(t, other).leaves(context.Background(), running, c.w, kruise.NextAction{Do: c.do}, c.refused)
+		require.NoError(t, err)
+		require.False(t, steered, "a release that is under way is steered to its end: its marks, status and finalizer as well")
 	}
 	text, _ := beside.refusals.of(name, r, held, time.Now())
 	require.Equal(t, other, text, "why it doesn't begin is known")

@@ -211,6 +211,54 @@ func TestTheFirstRolloutIDIsTakenAsItIs(t *testing.T) {
 	require.Equal(t, "the workload's rollout-id has changed", begun.Reason)
 }
 
+// A definition of the other project's own, or one of an older build, drops what it does not know of a status. Then what was released must not be released
+// again and again, and another rollout-id still begins a release.
+func TestADroppedRolloutIDBeginsNoReleaseOnceMore(t *testing.T) {
+	t.Parallel()
+	over := noon
+	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, RolloutID: "7", FinishedAt: &over, Record: "shop-web-1",
+		Steps: make([]rollout.StepStatus, 2)}}
+	released := object(func(r *v1beta1.Rollout) { r.Status = Showing(v, r, noon) })
+	require.Equal(t, DoShow, settled(t, released, deployment(numbered("7"))), "it was released")
+	require.Equal(t, DoBegin, settled(t, released, deployment(numbered("8"))), "another is another release")
+	first := object(func(r *v1beta1.Rollout) { r.Status = v1beta1.RolloutStatus{} })
+	require.Equal(t, DoShow, settled(t, first, deployment(numbered("7"))), "nor does what the workload has when it is first seen need one")
+	released.Status.Slipway = dropped(released.Status.Slipway)
+	require.Equal(t, "7", Resting(released, deployment(numbered("7")), noon).Slipway.RolloutID, "where it can be kept it is noted again")
+}
+
+// settled is what is to be done about an object when nothing that is shown changes it any more, on a cluster that drops the rollout-id of each status.
+func settled(t *testing.T, r *v1beta1.Rollout, w *Workload) Do {
+	t.Helper()
+	r = r.DeepCopy()
+	r.Status.Slipway = dropped(r.Status.Slipway)
+	for range 10 {
+		next := Decide(Seen{Object: r, Workload: w, Now: noon.Add(time.Hour)})
+		if next.Do != DoShow {
+			if next.Do == DoNothing && !next.At.IsZero() {
+				next = Decide(Seen{Object: r, Workload: w, Now: next.At})
+			}
+			return next.Do
+		}
+		next.Status.Slipway = dropped(next.Status.Slipway)
+		if Same(*next.Status, r.Status) {
+			return DoShow
+		}
+		r.Status = *next.Status
+	}
+	require.Fail(t, "it is never at rest", "%+v", r.Status)
+	return ""
+}
+
+func dropped(s *v1beta1.EngineStatus) *v1beta1.EngineStatus {
+	if s == nil {
+		return nil
+	}
+	without := *s
+	without.RolloutID = ""
+	return &without
+}
+
 // A pause that the object had asked for ends when the object says so, however soon: the status may be written when the object says otherwise already.
 func TestTheObjectsOwnPauseEndsWithIt(t *testing.T) {
 	t.Parallel()
