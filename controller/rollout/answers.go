@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -11,10 +10,7 @@ import (
 const answerHolds = 5 * time.Second
 
 // answers are the commands, starts included, that were passed on last, by their object. It spares requests: a release takes one of a key once.
-type answers struct {
-	mu   sync.Mutex
-	last map[cache.ObjectName]answered
-}
+type answers struct{ remembered[answered] }
 
 type answered struct {
 	key string
@@ -22,27 +18,14 @@ type answered struct {
 }
 
 func (a *answers) note(name cache.ObjectName, key string, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.last == nil {
-		a.last = map[cache.ObjectName]answered{}
-	}
-	a.last[name] = answered{key, now}
+	a.put(name, answered{key, now})
 }
 
 // holds is for how long a command still counts as passed on; 0: it is to be sent.
 func (a *answers) holds(name cache.ObjectName, key string, now time.Time) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	last := a.last[name]
+	last, _ := a.get(name)
 	if key == "" || last.key != key {
 		return 0
 	}
 	return max(last.at.Add(answerHolds).Sub(now), 0)
-}
-
-func (a *answers) forget(name cache.ObjectName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.last, name)
 }

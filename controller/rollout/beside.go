@@ -25,7 +25,7 @@ type beside struct {
 	mu   sync.Mutex
 	said string
 	at   time.Time
-	told map[cache.ObjectName]told
+	told remembered[told]
 }
 
 // told is what an object was made to say, and when.
@@ -51,22 +51,11 @@ func (b *beside) look(ctx context.Context, ask func(context.Context) (string, er
 
 // tell says whether an object is to say a text once more; if so, that is noted.
 func (b *beside) tell(name cache.ObjectName, text string, now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if last := b.told[name]; last.text == text && now.Sub(last.at) < besideAgain {
+	if last, _ := b.told.get(name); last.text == text && now.Sub(last.at) < besideAgain {
 		return false
 	}
-	if b.told == nil {
-		b.told = map[cache.ObjectName]told{}
-	}
-	b.told[name] = told{text, now}
+	b.told.put(name, told{text, now})
 	return true
-}
-
-func (b *beside) forget(name cache.ObjectName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.told, name)
 }
 
 // leaves says whether an object is left alone for now, since something else works on what Rollouts name: neither is it written to, nor its

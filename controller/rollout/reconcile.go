@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +28,8 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if !there {
 		c.refusals.forget(name)
 		c.answers.forget(name)
-		c.beside.forget(name)
+		c.beside.told.forget(name)
+		c.looked.forget(name)
 		return 0, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -252,23 +252,22 @@ func (c *Controller) lost(ctx context.Context, r *v1beta1.Rollout) error {
 	return c.close(ctx, r)
 }
 
-// looked is when a release was looked at last, by its object.
-type looked struct {
-	mu sync.Mutex
-	at map[types.UID]time.Time
+// looked is when a release was looked at last, by its object: one that is made again under the same name is another.
+type looked struct{ remembered[look] }
+
+type look struct {
+	of types.UID
+	at time.Time
 }
 
 // due says whether it is time to look again; if so, it is noted. At first it is not: the object has just been written.
 func (l *looked) due(r *v1beta1.Rollout, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at == nil {
-		l.at = map[types.UID]time.Time{}
-	}
-	last, known := l.at[r.UID]
-	if known && now.Sub(last) < lookAgain-time.Second {
+	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
+	last, known := l.get(name)
+	known = known && last.of == r.UID
+	if known && now.Sub(last.at) < lookAgain-time.Second {
 		return false
 	}
-	l.at[r.UID] = now
+	l.put(name, look{r.UID, now})
 	return known
 }

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +15,7 @@ import (
 const refusedFirst, refusedMost = 2 * time.Second, 30 * time.Second
 
 // refusals are why releases did not begin, as long as that holds: until the object or its workload changes, or the next try is due.
-type refusals struct {
-	mu   sync.Mutex
-	said map[cache.ObjectName]refusal
-}
+type refusals struct{ remembered[refusal] }
 
 type refusal struct {
 	text             string
@@ -30,16 +26,11 @@ type refusal struct {
 }
 
 func (r *refusals) note(name cache.ObjectName, object *v1beta1.Rollout, w *kruise.Workload, text string, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.said == nil {
-		r.said = map[cache.ObjectName]refusal{}
-	}
 	pause := refusedFirst
-	if last, is := r.said[name]; is && last.of(object, w) {
+	if last, is := r.get(name); is && last.of(object, w) {
 		pause = min(2*last.pause, refusedMost)
 	}
-	r.said[name] = refusal{text, object.Generation, w.Generation, pause, now.Add(pause)}
+	r.put(name, refusal{text, object.Generation, w.Generation, pause, now.Add(pause)})
 }
 
 // of says whether a refusal is that of an object and its workload as they are.
@@ -49,19 +40,11 @@ func (r refusal) of(object *v1beta1.Rollout, w *kruise.Workload) bool {
 
 // of is why the release of an object did not begin, "" when it is to be tried, and when the next try is due.
 func (r *refusals) of(name cache.ObjectName, object *v1beta1.Rollout, w *kruise.Workload, now time.Time) (text string, retryAt time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	said, is := r.said[name]
+	said, is := r.get(name)
 	if !is || !said.of(object, w) || !now.Before(said.until) {
 		return "", time.Time{}
 	}
 	return said.text, said.until
-}
-
-func (r *refusals) forget(name cache.ObjectName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.said, name)
 }
 
 func notFoundIsFine(err error) error {
