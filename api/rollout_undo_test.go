@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 const undoPath = rolloutPath + "/undo"
@@ -99,6 +101,36 @@ func TestAnUndoWithinTheWindowGoesWithoutSteps(t *testing.T) {
 	require.Equal(t, &strategy.Undo{ToRevision: 5}, slow.Undo, "the last release has no window")
 	require.Len(t, slow.Steps, 2, "the strategy is that of the last release that had steps")
 	e.promoted(slow.Record)
+}
+
+// When undos without steps are all that is left on record, nobody knows the steps by which one outside the window would go.
+func TestAnUndoHasStepsFromSomewhere(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	e.released("x:2", "")
+	e.released("x:3", `"policy":{"rollbackWindow":{"revisions":1}},`)
+	e.waitRecord(e.undo("").Record, rollout.PhaseHealthy)
+	e.rollouts.edited("x:8")
+	e.waitRecord(e.undo(`{"toRevision":3}`).Record, rollout.PhaseHealthy)
+
+	pruned, err := e.store.PruneRecords(t.Context(), v1alpha1.KindRollout, v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(catalog.DefaultParty, "shop", "order")), "", 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, pruned)
+	require.Contains(t, e.refusedUndo(`{"toRevision":4}`, http.StatusUnprocessableEntity, "x:8 and x:3 came after it"), "no release with steps is on record any more")
+	e.waitRecord(e.undo("").Record, rollout.PhaseHealthy)
+	require.Equal(t, map[string]string{"app": "x:8"}, e.rollout().Images, "within the window no steps are needed")
+}
+
+// Whatever version somebody has brought back by hand, the history says which one a release found.
+func TestAHistoryKnowsWhatWasBroughtBackByHand(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	for _, image := range []string{"x:2", "x:3", "x:4"} {
+		e.released(image, "")
+	}
+	e.rollouts.edited("x:2")
+	e.released("x:5", "")
+	require.EqualValues(t, 2, e.history().Items[0].Replaced)
 }
 
 func TestUndosThatAreRefused(t *testing.T) {

@@ -58,20 +58,32 @@ func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) 
 // definitions is where the API server has its definitions.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// KnowsRollouts says whether the cluster has Slipway's definition of Rollouts. With another product's, somebody else works on them.
-func (c Cluster) KnowsRollouts(ctx context.Context) (bool, error) {
+// Definition is whose definition of Rollouts a cluster has.
+type Definition int
+
+// With another product's definition, somebody else works on Rollouts.
+const (
+	DefinitionAbsent Definition = iota
+	DefinitionOurs
+	DefinitionForeign
+)
+
+// RolloutsDefinition says whose definition of Rollouts the cluster has. Whoever may not read definitions takes one that is served for Slipway's.
+func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
 	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	unread := apierrors.IsForbidden(err)
+	if unread {
+		_, err = c.Client.Discovery().ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
 	}
-	if apierrors.IsForbidden(err) { // whoever may not read definitions installs nothing: what is served has to do for a look
-		_, err := c.Client.Discovery().ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
-		return err == nil, nil
+	switch {
+	case apierrors.IsNotFound(err):
+		return DefinitionAbsent, nil
+	case err != nil:
+		return DefinitionAbsent, err
+	case unread || found.GetLabels()[definition.LabelManagedBy] == definition.ManagedBySlipway:
+		return DefinitionOurs, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return found.GetLabels()[definition.LabelManagedBy] == definition.ManagedBySlipway, nil
+	return DefinitionForeign, nil
 }
 
 // Resources are the resources in which the guard stands: bindings first, as a policy without a binding does nothing.

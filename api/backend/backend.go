@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
 )
@@ -33,6 +34,8 @@ type Backend struct {
 	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
+	// Beside says what else releases what Rollout objects name. None: nobody looks.
+	Beside func(context.Context) (reference.Beside, error)
 }
 
 // BudgetSeconds is UnreachableBudget as workflows take it.

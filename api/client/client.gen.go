@@ -670,7 +670,7 @@ type RolloutUndoRequest struct {
 	// Reason Example: the error rate is up
 	Reason string `json:"reason,omitempty"`
 
-	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` replaced.
+	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` and replaced another version has replaced.
 	ToRevision int `json:"toRevision,omitempty"`
 }
 
@@ -2122,7 +2122,8 @@ type ClientInterface interface {
 	// UndoRolloutWithBody Goes back to an earlier version, after the end of a release
 	//
 	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+	// the number of each version.
 	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 	// dropped is refused with 422, and the answer names what is left.
 	//
@@ -2140,7 +2141,8 @@ type ClientInterface interface {
 	// UndoRollout Goes back to an earlier version, after the end of a release
 	//
 	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+	// the number of each version.
 	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 	// dropped is refused with 422, and the answer names what is left.
 	//
@@ -3574,7 +3576,8 @@ func (c *Client) StopRollout(ctx context.Context, namespace Namespace, name Roll
 // UndoRolloutWithBody Goes back to an earlier version, after the end of a release
 //
 // Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+// the number of each version.
 // The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 // dropped is refused with 422, and the answer names what is left.
 //
@@ -3602,7 +3605,8 @@ func (c *Client) UndoRolloutWithBody(ctx context.Context, namespace Namespace, n
 // UndoRollout Goes back to an earlier version, after the end of a release
 //
 // Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+// the number of each version.
 // The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 // dropped is refused with 422, and the answer names what is left.
 //
@@ -8923,7 +8927,8 @@ type ClientWithResponsesInterface interface {
 	// UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
 	//
 	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+	// the number of each version.
 	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 	// dropped is refused with 422, and the answer names what is left.
 	//
@@ -8941,7 +8946,8 @@ type ClientWithResponsesInterface interface {
 	// UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
 	//
 	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+	// the number of each version.
 	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 	// dropped is refused with 422, and the answer names what is left.
 	//
@@ -15824,7 +15830,8 @@ func (c *ClientWithResponses) StopRolloutWithResponse(ctx context.Context, names
 // UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
 //
 // Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+// the number of each version.
 // The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 // dropped is refused with 422, and the answer names what is left.
 //
@@ -15848,7 +15855,8 @@ func (c *ClientWithResponses) UndoRolloutWithBodyWithResponse(ctx context.Contex
 // UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
 //
 // Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy`; `history` shows the number of each version.
+// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
+// the number of each version.
 // The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
 // dropped is refused with 422, and the answer names what is left.
 //

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -173,6 +174,8 @@ type rolloutHistory struct {
 	releases []string
 	numbers  map[string]int64
 	read     map[string]rollout.Status
+	// found are the numbers of the versions that they found, nil until somebody asks.
+	found map[string]int64
 }
 
 // newHistory reads the releases of a name, whose records come newest first.
@@ -202,27 +205,39 @@ func recordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
 	return numbers
 }
 
-// replaced is the number of the version that a release found, 0 where that has none. It reads back to the last release before it that ended well:
-// that is the one which brought the version, unless somebody has changed the workload since.
+// replaced is the number of the version that a release found, 0 where that has none. The whole history of its workload tells: somebody may have brought
+// back any version of it.
 func (p *rolloutHistory) replaced(ctx context.Context, name string) (int64, error) {
-	at := slices.Index(p.releases, name)
-	if at < 0 {
-		return 0, nil
+	if p.found == nil {
+		if err := p.readAll(ctx); err != nil {
+			return 0, err
+		}
 	}
-	var statuses []rollout.Status
-	for i, older := range p.releases[at:] {
-		status, err := p.statusOf(ctx, older)
+	return p.found[name], nil
+}
+
+// readAll reads every release of the name, for the versions that they found. Under one name, several workloads may have been released.
+func (p *rolloutHistory) readAll(ctx context.Context) error {
+	byWorkload := map[catalog.WorkloadRef][]rollout.Status{}
+	names := map[catalog.WorkloadRef][]string{}
+	for _, name := range p.releases {
+		status, err := p.statusOf(ctx, name)
 		if problem.IsGone(err) {
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if statuses = append(statuses, status); i > 0 && status.Phase == rollout.PhaseHealthy {
-			break
+		of := status.WorkloadRef
+		byWorkload[of], names[of] = append(byWorkload[of], status), append(names[of], name)
+	}
+	p.found = map[string]int64{}
+	for workload, statuses := range byWorkload {
+		for i, number := range history.Of(statuses).Replaced {
+			p.found[names[workload][i]] = number
 		}
 	}
-	return history.Of(statuses).Replaced[0], nil
+	return nil
 }
 
 // statusOf reads a release once.

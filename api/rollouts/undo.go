@@ -2,6 +2,7 @@ package rollouts
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -70,7 +71,7 @@ func (s *rolloutStart) count(ctx context.Context) error {
 	if s.Written != nil || s.bringHome {
 		return nil
 	}
-	records, err := s.Home.ListRecords(ctx, s.key.labels())
+	records, err := s.Home.FindRecords(ctx, s.key.labels()) // another server may have written one a moment ago
 	s.revision = history.Next(recordedNumbers(records))
 	return err
 }
@@ -82,6 +83,9 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		return err
 	}
 	if object != nil {
+		if err := s.alone(ctx); err != nil {
+			return err
+		}
 		ref := kruise.RefOf(object)
 		s.object, s.undo.object = &ref, true
 	}
@@ -91,6 +95,18 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		return err
 	}
 	return s.choose(ctx, object)
+}
+
+// alone refuses an undo under a Rollout object that something else would release as well.
+func (s *rolloutStart) alone(ctx context.Context) error {
+	if s.Beside == nil {
+		return nil
+	}
+	other, err := s.Beside(ctx)
+	if err == nil && other.Says != "" {
+		err = s.refused(schema.FieldProblem{Reason: other.Says})
+	}
+	return err
 }
 
 func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) error {
@@ -114,8 +130,12 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	spec.Undo = &strategy.Undo{ToRevision: target.Number, WithoutSteps: target.Within(spec.Policy.RollbackWindow)}
 	spec.Change, spec.RolloutID = strategy.Change{Revision: &target.Revision}, ""
 	paused := spec.Strategy.Paused && s.undo.object // the object says so now; a start said so for itself
-	if spec.Undo.WithoutSteps {
+	switch {
+	case spec.Undo.WithoutSteps:
 		spec.Strategy = spec.Strategy.WithoutSteps()
+	case object == nil && !past.withSteps:
+		return s.refused(schema.FieldProblem{Reason: fmt.Sprintf("%s is outside the window of rollback, and no release with steps is on record any more "+
+			"to take them from: start a rollout with the images of that version", target)})
 	}
 	spec.Strategy.Paused = paused
 	if s.undo.object {
@@ -181,6 +201,8 @@ type pastReleases struct {
 	statuses []rollout.Status
 	// spec is what the last of them was asked, with the strategy of before if that was an undo without steps.
 	spec strategy.Spec
+	// withSteps says that its strategy is one with steps: undos without steps may be all that is left on record.
+	withSteps bool
 }
 
 // of are the releases of one workload: a name may have had another before.
@@ -190,13 +212,12 @@ func (p pastReleases) of(workload catalog.WorkloadRef) []rollout.Status {
 
 // past reads the releases of the name.
 func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
-	records, err := s.Home.ListRecords(ctx, s.key.labels())
+	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {
 		return pastReleases{}, err
 	}
 	var past pastReleases
 	reader := newHistory(s.Handlers, s.key, records)
-	withSteps := false
 	for _, name := range reader.releases {
 		record, err := s.Home.GetRelease(ctx, name)
 		if failure.Is(err, failure.NotFound) {
@@ -210,10 +231,8 @@ func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
 			return past, err
 		}
 		past.statuses = append(past.statuses, status)
-		if !withSteps {
-			if withSteps, err = past.asked(record); err != nil {
-				return past, err
-			}
+		if err := past.asked(record); err != nil {
+			return past, err
 		}
 	}
 	if len(past.statuses) == 0 {
@@ -222,17 +241,24 @@ func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
 	return past, nil
 }
 
-// asked takes what a release was asked for what the next one is asked. done says that the releases before it say no more: an undo without steps
-// has no strategy of its own.
-func (p *pastReleases) asked(record *v1alpha1.ReleaseRecord) (done bool, err error) {
+// asked takes what a release was asked for what the next one is asked, unless a later one has said it all: an undo without steps has no strategy of its
+// own.
+func (p *pastReleases) asked(record *v1alpha1.ReleaseRecord) error {
+	if p.withSteps {
+		return nil
+	}
 	spec, err := specOf(record)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if len(p.statuses) == 1 {
+	switch {
+	case len(p.statuses) == 1:
 		p.spec = spec
-	} else if spec.WorkloadRef == p.spec.WorkloadRef {
+	case spec.WorkloadRef == p.spec.WorkloadRef:
 		p.spec.Strategy = spec.Strategy
+	default:
+		return nil
 	}
-	return spec.Undo == nil || !spec.Undo.WithoutSteps, nil
+	p.withSteps = spec.Undo == nil || !spec.Undo.WithoutSteps
+	return nil
 }

@@ -663,7 +663,7 @@ type RolloutUndoRequest struct {
 	// Reason Example: the error rate is up
 	Reason string `json:"reason,omitempty"`
 
-	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` replaced.
+	// ToRevision The number of the version in the history. Absent: the version that the last release that ended `Healthy` and replaced another version has replaced.
 	ToRevision int `json:"toRevision,omitempty"`
 }
 

@@ -81,9 +81,11 @@ func connectTo(ctx context.Context, config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the cluster %s doesn't say which policies it serves: %w", config.Host, err)
 	}
-	if c.rollouts, err = c.KnowsRollouts(ctx); err != nil {
+	whose, err := c.RolloutsDefinition(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("the cluster %s doesn't say whether it knows Rollouts: %w", config.Host, err)
 	}
+	c.rollouts = whose == kube.DefinitionOurs
 	return c, nil
 }
 

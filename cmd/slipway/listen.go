@@ -59,6 +59,7 @@ type apiParts struct {
 	Kuscia   *kuscia.Handler
 	Guard    auth.Guard
 	Registry *prometheus.Registry
+	Beside   besideReleases
 	Log      *slog.Logger
 }
 
@@ -72,7 +73,7 @@ func newAPI(p apiParts) (*api.API, error) {
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
+		Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
 }
 
 type httpParts struct {

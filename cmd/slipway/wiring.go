@@ -232,10 +232,8 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 		options := rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
 			Served:     func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) },
-			Beside: func(ctx context.Context) (string, error) {
-				return besideReleases(ctx, kube.NewCluster(typed, objects, nil))
-			},
-			Log: p.Log,
+			Beside:     p.Beside,
+			Log:        p.Log,
 		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), options)
 		if err != nil {
@@ -251,17 +249,25 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 	}),
 )
 
-// besideReleases says what else releases what Rollouts name on a cluster; "" when nothing does.
-func besideReleases(ctx context.Context, cluster kube.Cluster) (string, error) {
-	found, err := cluster.KruiseRollouts(ctx)
-	if said := reference.Refusal(found); said != "" || err != nil {
-		return said, err
+// besideReleases says what else releases what Rollouts name on the home cluster.
+type besideReleases func(context.Context) (reference.Beside, error)
+
+func newBesideReleases(config *rest.Config) (besideReleases, error) {
+	typed, objects, err := kube.NewClients(config)
+	if err != nil {
+		return nil, err
 	}
-	ours, err := cluster.KnowsRollouts(ctx)
-	if ours || err != nil {
-		return "", err
-	}
-	return reference.ForeignDefinition, nil
+	cluster := kube.NewCluster(typed, objects, nil)
+	return func(ctx context.Context) (reference.Beside, error) {
+		found, err := cluster.KruiseRollouts(ctx)
+		if len(found) > 0 || err != nil {
+			return reference.BesideOf(found), err
+		}
+		if whose, err := cluster.RolloutsDefinition(ctx); whose != kube.DefinitionForeign || err != nil {
+			return reference.Beside{}, err
+		}
+		return reference.Beside{Says: reference.ForeignDefinition}, nil
+	}, nil
 }
 
 // driftModule notices what others do to workloads that are being released and to what routes to them, wherever a party's queue is served.
@@ -327,7 +333,7 @@ func partyQueueNames(s settings.Settings) []string {
 }
 
 var serverModule = fx.Module("server",
-	fx.Provide(newAPI, newAPITLS),
+	fx.Provide(newAPI, newAPITLS, newBesideReleases),
 	fx.Invoke(func(home *store.Store, s settings.Settings) { home.NameEngine(s.EngineName) }),
 	fx.Invoke(func(lc fx.Lifecycle, p httpParts) error {
 		server, err := newHTTPServer(p)

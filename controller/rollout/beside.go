@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
@@ -22,10 +23,10 @@ const (
 
 // beside is what else releases what Rollouts name.
 type beside struct {
-	mu   sync.Mutex
-	said string
-	at   time.Time
-	told remembered[told]
+	mu    sync.Mutex
+	found reference.Beside
+	at    time.Time
+	told  remembered[told]
 }
 
 // told is what an object was made to say, and when.
@@ -34,19 +35,19 @@ type told struct {
 	at   time.Time
 }
 
-// look is why no release may begin, "" when nothing keeps it; ask finds that out.
-func (b *beside) look(ctx context.Context, ask func(context.Context) (string, error)) (string, error) {
+// look is what keeps a release from beginning; ask finds that out.
+func (b *beside) look(ctx context.Context, ask func(context.Context) (reference.Beside, error)) (reference.Beside, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock() // who asks meanwhile wants the same answer
 	if time.Since(b.at) < besideKept {
-		return b.said, nil
+		return b.found, nil
 	}
-	said, err := ask(ctx)
+	found, err := ask(ctx)
 	if err != nil {
-		return "", err
+		return reference.Beside{}, err
 	}
-	b.said, b.at = said, time.Now()
-	return said, nil
+	b.found, b.at = found, time.Now()
+	return found, nil
 }
 
 // tell says whether an object is to say a text once more; if so, that is noted.
@@ -70,16 +71,16 @@ func (c *Controller) leaves(ctx context.Context, r *v1beta1.Rollout, w *kruise.W
 		return false, nil
 	}
 	other, err := c.beside.look(ctx, c.options.Beside)
-	if err != nil || other == "" {
+	if err != nil || other.Says == "" || next.Do == kruise.DoUnguard && !other.Runs { // no deletion waits for what isn't there
 		return false, err
 	}
 	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	switch {
 	case w == nil || w.Held == nil || w.Claim != "" || next.Do != kruise.DoShow:
 		return true, nil
-	case refused != other:
-		c.refuse(r, w, other)
+	case refused != other.Says:
+		c.refuse(r, w, other.Says)
 		return true, nil
 	}
-	return !c.beside.tell(name, other, time.Now()), nil
+	return !c.beside.tell(name, other.Says, time.Now()), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -34,9 +35,9 @@ func TestNoReleaseBeginsBesideAnotherController(t *testing.T) {
 	t.Parallel()
 	asked, begun := 0, begins(0)
 	said := "Kruise Rollouts itself is on this cluster"
-	c := &Controller{releases: &begun, options: Options{Log: slog.New(slog.DiscardHandler), Beside: func(context.Context) (string, error) {
+	c := &Controller{releases: &begun, options: Options{Log: slog.New(slog.DiscardHandler), Beside: func(context.Context) (reference.Beside, error) {
 		asked++
-		return said, nil
+		return reference.Beside{Says: said}, nil
 	}}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
 	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
@@ -65,7 +66,7 @@ func TestAnObjectIsLeftToAnotherController(t *testing.T) {
 	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	name := cache.ObjectName{Namespace: "shop", Name: "web"}
 	atRest, held, released := &kruise.Workload{}, &kruise.Workload{Held: gate.Held{"/spec/paused": nil}}, &kruise.Workload{Held: gate.Held{"/spec/paused": nil}, Claim: "ours"}
-	beside := leaving(t, other)
+	beside := leaving(t, reference.Beside{Says: other, Runs: true})
 	for _, c := range []struct {
 		reason  string
 		do      kruise.Do
@@ -86,21 +87,25 @@ func TestAnObjectIsLeftToAnotherController(t *testing.T) {
 		leaves, err := beside.leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
 		require.NoError(t, err)
 		require.Equal(t, c.want, leaves, c.reason)
-		alone, err := leaving(t, "").leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
+		alone, err := leaving(t, reference.Beside{}).leaves(context.Background(), r, c.w, kruise.NextAction{Do: c.do}, c.refused)
 		require.NoError(t, err)
 		require.False(t, alone, "with nothing beside it everything is done")
 		running := r.DeepCopy()
 		running.Status.Slipway = &v1beta1.EngineStatus{Open: true}
-		steered, err := leaving(t, other).leaves(context.Background(), running, c.w, kruise.NextAction{Do: c.do}, c.refused)
+		steered, err := leaving(t, reference.Beside{Says: other, Runs: true}).leaves(context.Background(), running, c.w, kruise.NextAction{Do: c.do}, c.refused)
 		require.NoError(t, err)
 		require.False(t, steered, "a release that is under way is steered to its end: its marks, status and finalizer as well")
 	}
 	text, _ := beside.refusals.of(name, r, held, time.Now())
 	require.Equal(t, other, text, "why it doesn't begin is known")
+
+	leaves, err := leaving(t, reference.Beside{Says: other}).leaves(context.Background(), r, atRest, kruise.NextAction{Do: kruise.DoUnguard}, "")
+	require.NoError(t, err)
+	require.False(t, leaves, "what its controller has left behind takes no finalizer away: a deletion would hang")
 }
 
-func leaving(t *testing.T, other string) *Controller {
+func leaving(t *testing.T, other reference.Beside) *Controller {
 	t.Helper()
-	return &Controller{options: Options{Log: slog.New(slog.DiscardHandler), Beside: func(context.Context) (string, error) { return other, nil }},
+	return &Controller{options: Options{Log: slog.New(slog.DiscardHandler), Beside: func(context.Context) (reference.Beside, error) { return other, nil }},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -47,8 +48,8 @@ type Options struct {
 	Namespaces []string
 	// Served says whether the home cluster serves a resource.
 	Served func(resource schema.GroupVersionResource) bool
-	// Beside says what else on the home cluster releases what Rollouts name, and what to do about that; "" when nothing does.
-	Beside func(ctx context.Context) (string, error)
+	// Beside says what else on the home cluster releases what Rollouts name.
+	Beside func(ctx context.Context) (reference.Beside, error)
 	Log    *slog.Logger
 }
 

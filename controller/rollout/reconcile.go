@@ -156,8 +156,8 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		if err != nil {
 			return err
 		}
-		if other != "" {
-			c.refuse(r, next.Workload, other)
+		if other.Says != "" {
+			c.refuse(r, next.Workload, other.Says)
 			return nil
 		}
 	}

@@ -113,7 +113,7 @@ func (c *TrafficRoutings) look(ctx context.Context, name cache.ObjectName) (agai
 	if !next.Show && !next.Free {
 		return 0, nil
 	}
-	if other, err := c.beside.look(ctx, c.options.Beside); err != nil || other != "" { // it keeps them itself
+	if other, err := c.beside.look(ctx, c.options.Beside); err != nil || other.Says != "" { // it keeps them itself
 		return besideAgain, err
 	}
 	err = c.write(ctx, &t, next)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -54,7 +55,10 @@ func watchTraffic(t *testing.T, other string, objects ...runtime.Object) <-chan 
 	h := trafficHome{make(chan v1alpha1.TrafficRouting, 10)}
 	asked := make(chan struct{}, 10)
 	c, err := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...), Options{
-		Beside: func(context.Context) (string, error) { asked <- struct{}{}; return other, nil }, Log: slog.New(slog.DiscardHandler)})
+		Beside: func(context.Context) (reference.Beside, error) {
+			asked <- struct{}{}
+			return reference.Beside{Says: other}, nil
+		}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background()))
 	t.Cleanup(func() { _ = c.Stop(context.Background()) })

@@ -78,8 +78,8 @@ func Decide(s Seen) NextAction {
 	switch {
 	case o.DeletionTimestamp != nil && !guarded:
 		return NextAction{Do: DoNothing}
-	case !guarded:
-		return NextAction{Do: DoGuard, Reason: "it is to be told before it goes"}
+	case !guarded || o.DeletionTimestamp == nil && !isNamed(o): // one that another product's controller looked after has the finalizer
+		return NextAction{Do: DoGuard, Reason: "it is to be told before it goes, and who looks after it"}
 	case o.DeletionTimestamp == nil && o.Annotations[AnnotationHash] != StrategyHash(o.Spec.Strategy):
 		return NextAction{Do: DoHash, Reason: "other tools compare it with the status"}
 	case s.letsGo() && s.open():

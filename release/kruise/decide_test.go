@@ -24,7 +24,7 @@ func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 	r.Finalizers = []string{v1beta1.Finalizer}
 	r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	r.Spec.Strategy.Canary = &v1beta1.CanaryStrategy{Steps: make([]v1beta1.CanaryStep, 2)}
-	r.Annotations = map[string]string{AnnotationHash: StrategyHash(r.Spec.Strategy)}
+	r.Annotations = map[string]string{AnnotationHash: StrategyHash(r.Spec.Strategy), KeyEngine: "slipway/uid"}
 	r.Status = Resting(r, deployment(nil), noon)
 	r.Status.Slipway.Seq = 1
 	if change != nil {
@@ -106,7 +106,9 @@ func TestDecide(t *testing.T) {
 		verb     rollout.Verb
 	}{
 		{"what is new gets a finalizer first: it has to be told before it goes", object(func(r *v1beta1.Rollout) { r.Finalizers = nil }), deployment(nil), 0, DoGuard, ""},
-		{"other tools compare the hash", object(func(r *v1beta1.Rollout) { r.Annotations = nil }), deployment(nil), 0, DoHash, ""},
+		{"one with the finalizer of another controller of before names who looks after it", object(func(r *v1beta1.Rollout) { delete(r.Annotations, KeyEngine) }), deployment(nil), 0, DoGuard, ""},
+		{"a deletion needs no name", object(both(func(r *v1beta1.Rollout) { delete(r.Annotations, KeyEngine) }, deleted)), nil, 0, DoUnguard, ""},
+		{"other tools compare the hash", object(func(r *v1beta1.Rollout) { delete(r.Annotations, AnnotationHash) }), deployment(nil), 0, DoHash, ""},
 		{"a workload that is named is marked", object(nil), deployment(func(w *Workload) { w.Labels = nil }), 0, DoMark, ""},
 		{"what is whole and shown needs nothing", object(nil), deployment(nil), 0, DoNothing, ""},
 		{"another size is shown", object(nil), deployment(func(w *Workload) { w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2 }), 0, DoShow, ""},

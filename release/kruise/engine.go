@@ -17,7 +17,12 @@ func EngineText(e workloadops.Engine) string { return e.Name + "/" + e.UID }
 // LooksAfter says whether an engine is the one that looks after an object, and whether one was named at all. Who wants another engine to take an
 // object takes the annotation off.
 func LooksAfter(e workloadops.Engine, r *v1beta1.Rollout) (ours, named bool) {
-	text, named := r.Annotations[KeyEngine]
-	_, uid, _ := strings.Cut(text, "/")
-	return uid == e.UID, named && uid != ""
+	_, uid, _ := strings.Cut(r.Annotations[KeyEngine], "/")
+	return uid == e.UID, uid != ""
+}
+
+// isNamed says that an object names the engine that looks after it.
+func isNamed(r *v1beta1.Rollout) bool {
+	_, named := LooksAfter(workloadops.Engine{}, r)
+	return named
 }

@@ -264,7 +264,7 @@ func (r recovery) end() (out []string) {
 	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationRest, AnnotationSaved, AnnotationRecover}
 	if r.saved.Declared != "" {
 		labels += " " + LabelStableRevision + "-"
-		annotations = append(annotations, AnnotationInProgressing, AnnotationExtraStatus, AnnotationOriginalStrategy)
+		annotations = append(annotations, AnnotationNext, AnnotationInProgressing, AnnotationExtraStatus, AnnotationOriginalStrategy)
 	}
 	return append(out, r.kubectl("label %s %s %s", r.resource, r.name, labels),
 		r.kubectl("annotate %s %s %s-", r.resource, r.name, strings.Join(annotations, "- ")))

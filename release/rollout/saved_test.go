@@ -51,4 +51,5 @@ func TestRecoverOfADeclaredVersionBesideAnExtraWorkload(t *testing.T) {
 	stable, _, _ = strings.Cut(rollout.RecoverText(saved, w), "# to the new version")
 	require.Contains(t, stable, "replicasets.apps web-abc", "the stable template comes back")
 	require.Contains(t, stable, "/spec/paused", "and with it the pause goes")
+	require.Contains(t, stable, rollout.AnnotationNext+"-", "and what was kept for the next release: who has recovered it by hand declares anew")
 }

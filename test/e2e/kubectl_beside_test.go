@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -109,6 +110,9 @@ func TestLongMovingOverFromKruiseRollouts(t *testing.T) {
 		}
 		return false
 	})
+	refused := d.RolloutVerb(d.rollout.Name, "undo", `{}`)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.Status, "%s", refused.Body)
+	require.Contains(t, string(refused.Body), remedy, "an undo would begin a release too")
 	c.kubectl("delete", "mutatingwebhookconfiguration", theirWebhooks)
 	d.waitStep(1)
 }

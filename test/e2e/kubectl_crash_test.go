@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -96,6 +97,62 @@ var kubectlLives = []kubectlLife{
 	}, []string{"start by alice", "detach by unknown"}, 1, letGo, nil},
 }
 
+// undoLife is a release by kubectl, which is undone over HTTP as often as it takes. beforeUndo is called in between.
+func undoLife(beforeUndo func()) kubectlLife {
+	return kubectlLife{"a release, and its undo", deploymentBy(strategy.StylePartition, harness.NoProvider), func(d *declared) {
+		d.setImage("alice", d.rollout.NewestImage())
+		d.approve(1)
+		d.ends(true)
+		d.endsNew()
+		d.follow()
+		d.rollout.Image = harness.StableImage(d.rollout.Name)
+		beforeUndo()
+		path := "/api/v1/rollouts/" + d.Apps + "/" + d.rollout.Name + "/undo"
+		require.Eventually(d.t, func() bool {
+			a, err := d.TryCall(http.MethodPost, path, `{"actor":"ann","reason":"errors","key":"click"}`)
+			return err == nil && a.Status == http.StatusAccepted
+		}, harness.Patience, harness.Tick, "the undo never begins")
+		d.approve(1)
+		d.ends(true)
+	}, []string{"undo by ann (http)", "approve by approver"}, 2, func(d *declared) observer.End {
+		return observer.End{Images: map[string]string{"app": harness.StableImage(d.rollout.Name)}}
+	}, nil}
+}
+
+// undoDeaths are the deaths at the first time that an undo comes by each point.
+func undoDeaths(t *testing.T) (deaths []kubectlDeath) {
+	t.Helper()
+	c := newMortalGuarded(t)
+	before := map[string]int{}
+	c.live(t, undoLife(func() {
+		for _, point := range c.points() {
+			before[point]++
+		}
+	}))
+	hits := map[string]int{}
+	for _, point := range c.points() {
+		if hits[point] == before[point] {
+			deaths = append(deaths, kubectlDeath{undoLife(func() {}), point, before[point]})
+		}
+		hits[point]++
+	}
+	return deaths
+}
+
+// The engine dies in the middle of an undo: it is done once.
+func TestLongKubectlEngineKilledInAnUndo(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	dieByKubectl(t, oneInEleven(undoDeaths(t)))
+}
+
+// It dies at every failpoint that an undo comes by.
+func TestSoakKubectlEngineKilledInAnUndo(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	dieByKubectl(t, undoDeaths(t))
+}
+
 // kubectlDeath is a death at a point of a life: at the first hit, or after some.
 type kubectlDeath struct {
 	life  kubectlLife
@@ -146,7 +203,9 @@ func (c *mortalGuarded) live(t *testing.T, life kubectlLife, deaths ...kubectlDe
 	require.NotContains(t, d.past(), "refused", "what was asked could be done")
 	want := make([]string, len(life.history))
 	for i, entry := range life.history {
-		want[i] = entry + " (kubectl): accepted"
+		if want[i] = entry + ": accepted"; !strings.Contains(entry, "(") {
+			want[i] = entry + " (kubectl): accepted"
+		}
 	}
 	var history []string
 	require.Eventually(t, func() bool { history = d.history(); return slices.Equal(want, history) }, harness.Patience/4, harness.Tick, "%s", lazily(func() string {
@@ -203,12 +262,14 @@ func TestLongKubectlEngineKilledTwice(t *testing.T) {
 func TestLongKubectlEngineKilledAtFailpoints(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	deaths := kubectlDeaths(t)
-	var few []kubectlDeath
+	dieByKubectl(t, oneInEleven(kubectlDeaths(t)))
+}
+
+func oneInEleven(deaths []kubectlDeath) (few []kubectlDeath) {
 	for n := 0; n < len(deaths); n += fewLanes {
 		few = append(few, deaths[n])
 	}
-	dieByKubectl(t, few)
+	return few
 }
 
 // The engine dies at every failpoint that a life without a death comes by, each time once.

@@ -38,15 +38,18 @@ var paths = []string{"/mutate-unified-workload", "/validate-rollouts-kruise-io-r
 // leaseDefault is how long a lease holds that doesn't say it.
 const leaseDefault = 15 * time.Second
 
-// Part is one object of Kruise Rollouts, and the command that takes it away.
-type Part struct{ What, Remove string }
+// Part is one object of Kruise Rollouts, and the command that takes it away. Runs says that it is a controller.
+type Part struct {
+	What, Remove string
+	Runs         bool
+}
 
 // Webhooks is a webhook configuration as a part of Kruise Rollouts; false when it is another product's. Kind is the configuration's.
 func Webhooks(kind, name string, clients []admission.WebhookClientConfig) (Part, bool) {
 	if !slices.Contains(configurations, name) && !slices.ContainsFunc(clients, isWebhook) {
 		return Part{}, false
 	}
-	return Part{kind + " " + name, "kubectl delete " + strings.ToLower(kind) + " " + name}, true
+	return Part{What: kind + " " + name, Remove: "kubectl delete " + strings.ToLower(kind) + " " + name}, true
 }
 
 func isWebhook(c admission.WebhookClientConfig) bool {
@@ -59,7 +62,7 @@ func Controller(d *appsv1.Deployment) (Part, bool) {
 	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return Part{}, false
 	}
-	return Part{fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name), fmt.Sprintf("kubectl -n %s delete deployment %s", d.Namespace, d.Name)}, true
+	return Part{fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name), fmt.Sprintf("kubectl -n %s delete deployment %s", d.Namespace, d.Name), true}, true
 }
 
 // Leader is a lease by which its controllers elect one as a part; false when no controller has renewed it in time: what is removed leaves its
@@ -77,12 +80,24 @@ func Leader(l *coordination.Lease, now time.Time) (Part, bool) {
 		return Part{}, false
 	}
 	pod, _, _ := strings.Cut(*s.HolderIdentity, "_")
-	return Part{fmt.Sprintf("its controller, pod %s/%s", l.Namespace, pod), fmt.Sprintf("delete the Deployment of that pod in namespace %s", l.Namespace)}, true
+	return Part{fmt.Sprintf("its controller, pod %s/%s", l.Namespace, pod), fmt.Sprintf("delete the Deployment of that pod in namespace %s", l.Namespace), true}, true
 }
 
 // ForeignDefinition is why Slipway leaves Rollouts alone whose definition another product has brought, and what to do about that.
 var ForeignDefinition = fmt.Sprintf("the definition of Rollouts on this cluster is another product's. To let Slipway take it over: "+
 	"kubectl label crd %s %s=%s --overwrite", definition.Name, definition.LabelManagedBy, definition.ManagedBySlipway)
+
+// Beside is what else releases what Rollouts name on a cluster: Says names it and how it is removed, "" for nothing. Runs says that a controller of it is
+// at work, which does what its objects are to have done.
+type Beside struct {
+	Says string
+	Runs bool
+}
+
+// BesideOf is what was found, as whoever releases has to know it.
+func BesideOf(found []Part) Beside {
+	return Beside{Refusal(found), slices.ContainsFunc(found, func(p Part) bool { return p.Runs })}
+}
 
 // Refusal says what was found and how it is removed; "" for nothing.
 func Refusal(found []Part) string {

@@ -63,7 +63,7 @@ func TestItsControllerRunsWhileItHasPodsOrItsLeaseIsRenewed(t *testing.T) {
 func TestARefusalSaysWhatToRemove(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, Refusal(nil), "without it nothing is refused")
-	text := Refusal([]Part{{"Deployment a/b", "kubectl -n a delete deployment b"}, {"MutatingWebhookConfiguration c", "kubectl delete mutatingwebhookconfiguration c"}})
+	text := Refusal([]Part{{"Deployment a/b", "kubectl -n a delete deployment b", true}, {"MutatingWebhookConfiguration c", "kubectl delete mutatingwebhookconfiguration c", false}})
 	require.Equal(t, "Kruise Rollouts is installed on this cluster (Deployment a/b, MutatingWebhookConfiguration c), and two controllers can't release the "+
 		"same workloads. To remove it: kubectl -n a delete deployment b; kubectl delete mutatingwebhookconfiguration c", text)
 }
