@@ -58,7 +58,12 @@ type loop[C any] struct {
 	dismissed string
 	// tooLarge says that what is to be remembered does not fit into the input of a next run: it ends in this one.
 	tooLarge bool
+	// settlesFirst says that what has ended is known before commands are heard, as it was not in histories of before.
+	settlesFirst bool
 }
+
+// changeSettlesFirst is the version gate of loop.settlesFirst.
+const changeSettlesFirst = "settles-before-commands"
 
 type runningTimer struct {
 	until  time.Time
@@ -68,7 +73,8 @@ type runningTimer struct {
 
 func newLoop[C any](ctx workflow.Context, menu menu[C], stop C) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	return &loop[C]{root: ctx, ctx: detached, info: workflow.GetInfo(ctx), box: inboxOf(ctx), menu: menu, stop: stop}
+	return &loop[C]{root: ctx, ctx: detached, info: workflow.GetInfo(ctx), box: inboxOf(ctx), menu: menu, stop: stop,
+		settlesFirst: workflow.GetVersion(ctx, changeSettlesFirst, workflow.DefaultVersion, 1) > workflow.DefaultVersion}
 }
 
 // run runs the machine until nothing is left to be done; again says that another run goes on with the driver's next.
@@ -103,6 +109,9 @@ func (l *loop[C]) hasNews() bool {
 
 // serve tells the machine what has ended and everything that was sent, oldest first.
 func (l *loop[C]) serve() {
+	if l.settlesFirst {
+		l.letRun()
+	}
 	now := workflow.Now(l.ctx)
 	fired := l.timer != nil && l.timer.fired
 	if fired {
@@ -123,6 +132,17 @@ func (l *loop[C]) serve() {
 		l.cancelled = true
 		l.handle(&envelope[C]{command: l.stop})
 	}
+}
+
+// letRun lets everything run that can. The coroutine of an Update runs first of all, and that of an activity which has ended after the loop's: when a
+// workflow task is made again after a crash, who has approved what was shown would be answered as if that were still under way.
+func (l *loop[C]) letRun() {
+	passed := false
+	_ = workflow.Await(l.ctx, func() bool {
+		was := passed
+		passed = true
+		return was
+	})
 }
 
 // handle hands a command to the machine, unless it cannot be read.

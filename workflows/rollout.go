@@ -97,7 +97,6 @@ func (r *rolloutRun) hasNews() bool { return r.running != nil && r.running.ended
 
 // settle tells the machine what came out of the running activity.
 func (r *rolloutRun) settle(now time.Time, _ bool) {
-	r.object.letRun()
 	r.object.settle(now)
 	a := r.running
 	if a == nil || !a.ended {

@@ -73,21 +73,6 @@ func newObjectPublisher(ctx workflow.Context, m *machine.Machine) *objectPublish
 
 func (p *objectPublisher) hasNews() bool { return p.running && p.ended || p.woken }
 
-// letRun lets everything run that can, before commands are heard. The coroutine of an Update runs first of all, and that of an activity which has ended
-// after the loop's: who has approved what the object showed would be answered as if that were still under way. (Without an object a release does as
-// it always did, which its histories on record want.)
-func (p *objectPublisher) letRun() {
-	if p.object == nil {
-		return
-	}
-	passed := false
-	_ = workflow.Await(p.ctx, func() bool {
-		was := passed
-		passed = true
-		return was
-	})
-}
-
 // idle says that the object shows the release as it is, or cannot.
 func (p *objectPublisher) idle() bool {
 	return p.object == nil || p.gone || !p.running && !p.wanted()
