@@ -91,6 +91,10 @@ func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, e
 	if left == nil {
 		return nil, nil
 	}
+	if left.extra && !s.activities.notifier.rests(t, left.claim) {
+		s.forget(t, left) // its rollout deletes it, or is looking at it
+		return nil, nil
+	}
 	o, err := s.find(ctx, t, left)
 	if err != nil {
 		return nil, err

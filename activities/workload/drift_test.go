@@ -26,6 +26,7 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/kruise"
 )
@@ -200,6 +201,36 @@ func TestDriftDetectorTellsEachDifferenceOnce(t *testing.T) {
 	w.hears("another edit is another difference", "scaled", "edited", "edited")
 	require.NoError(t, w.kube.AppsV1().Deployments(w.namespace).Delete(t.Context(), "w", metav1.DeleteOptions{}))
 	w.hears("and the end of it", "scaled", "edited", "edited", "deleted")
+}
+
+// The extra workload of a canary goes with its release. Only who deletes it while that rests is somebody else.
+func TestDriftDetectorKnowsWhoDeletesAnExtraWorkload(t *testing.T) {
+	w := newWatched(t)
+	w.deployment("w", 2, nil)
+	w.restAt(deploymentsForTest, 2)
+	w.start()
+	extra := func() {
+		w.deployment("w-canary", 1, nil)
+		note := rollout.Rest{Template: "t", Replicas: 1}
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q},"annotations":{%q:%q,%q:%q,%q:"t"}}}`, workloadops.LabelClaimed, strategy.LabelCanaryOf, strategy.CanaryOf("w"),
+			workloadops.AnnotationClaimedBy, w.claim(), rollout.AnnotationRest, note.String(), rollout.AnnotationWritten)
+		_, err := w.dynamic.Resource(deploymentsForTest).Namespace(w.namespace).Patch(t.Context(), "w-canary", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	remove := func() {
+		require.NoError(t, w.kube.AppsV1().Deployments(w.namespace).Delete(t.Context(), "w-canary", metav1.DeleteOptions{}))
+	}
+	extra()
+	w.hears("its template is not the one that it rests with", "edited")
+	remove()
+	w.hears("somebody deletes it while the release rests", "edited", "deleted")
+	extra()
+	w.hears("it is there again", "edited", "deleted", "edited")
+	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationRest, rollout.Rest{}.String()))
+	remove()
+	require.Eventually(t, func() bool { return w.calls.count(http.MethodGet, "/deployments/w-canary") == 1 }, patience, tick, "it was looked for the first time only")
+	w.restAt(deploymentsForTest, 3)
+	w.hears("at its end the release does it itself: the next to be told is the size", "edited", "deleted", "edited", "scaled")
 }
 
 // Anybody who may edit a workload can write a claim onto it: the workflow that it names is told nothing unless it can be the workload's, and

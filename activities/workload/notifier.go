@@ -144,6 +144,20 @@ func (n *notifier) find(t target) *resting {
 	return r
 }
 
+// rests says whether the workload beside which an extra one stands rests under the same claim.
+func (n *notifier) rests(extra target, claim string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.watches[n.covering(extra.kind, extra.namespace)]
+	if w == nil {
+		return false
+	}
+	return slices.ContainsFunc(w.Informer.GetStore().List(), func(obj any) bool {
+		r, is := obj.(*resting)
+		return is && !r.extra && r.Namespace == extra.namespace && r.claim == claim && r.rest != nil && r.rest.Template != ""
+	})
+}
+
 func (n *notifier) prepare(s scope, w *kube.SharedWatch) error {
 	tell := func(obj any) { n.tell(s.kind, obj) }
 	_, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -83,9 +83,6 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		return err
 	}
 	if object != nil {
-		if err := s.alone(ctx); err != nil {
-			return err
-		}
 		ref := kruise.RefOf(object)
 		s.object, s.undo.object = &ref, true
 	}
@@ -110,6 +107,11 @@ func (s *rolloutStart) alone(ctx context.Context) error {
 }
 
 func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) error {
+	if object != nil {
+		if err := s.alone(ctx); err != nil {
+			return err
+		}
+	}
 	past, err := s.past(ctx)
 	if err != nil {
 		return err

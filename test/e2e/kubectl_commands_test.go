@@ -51,6 +51,22 @@ var clientDeeds = []clientDeed{
 		d.takeBack("alice", harness.StableImage(d.rollout.Name))
 		d.endsStable()
 	}, nil},
+	{"so it is at each later step", func(d *declared) {
+		for last := 2; last <= len(d.rollout.Strategy.Steps) && d.waits(last); last++ {
+			if last > 2 { // a version that was taken back is not released by itself
+				d.follow()
+				d.rollout.Image = fmt.Sprintf("registry.test/%s:v%d", d.rollout.Name, last)
+				d.setImage("bob", d.rollout.Image)
+			}
+			for step := 1; step < last; step++ {
+				d.approve(step)
+			}
+			d.waitStep(last)
+			d.watch.Resting(d.t, last)
+			d.takeBack("alice", harness.StableImage(d.rollout.Name))
+			d.endsStable()
+		}
+	}, nil},
 	{"nextStepIndex jumps forwards", func(d *declared) {
 		d.watch.GoTo(d.t, len(d.rollout.Strategy.Steps))
 		d.patchStatus("bob", map[string]any{"nextStepIndex": len(d.rollout.Strategy.Steps)})
@@ -127,7 +143,18 @@ var clientDeeds = []clientDeed{
 		d.endsNew()
 	}, func(c cell) string {
 		if c.style == strategy.StyleBlueGreen {
-			return "it has no room for a third version: TestLongKubectlThirdVersionOfABlueGreen"
+			return "it has no room for a third version"
+		}
+		return ""
+	}},
+	{"a third version of a blue-green: nothing moves until the second stands there again", func(d *declared) {
+		d.declareThirdOfBlueGreen()
+		d.setImage("alice", d.rollout.NewestImage())
+		d.toTheEnd()
+		d.endsNew()
+	}, func(c cell) string {
+		if c.style != strategy.StyleBlueGreen {
+			return "only a blue-green keeps two versions whole"
 		}
 		return ""
 	}},
@@ -162,12 +189,7 @@ func TestLongKubectlThirdVersionOfABlueGreen(t *testing.T) {
 			d := declare(t, e, g, deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), nil)
 			d.setImage("alice", d.rollout.NewestImage())
 			d.waitStep(1)
-			d.watch.Resting(t, 1)
-			d.setImage("carol", "registry.test/order:v3")
-			stalled := d.waitObject("stalled", func(r *v1beta1.Rollout) bool { return conditionOf(r, v1beta1.ConditionStalled).Status == "True" })
-			require.Contains(t, stalled.Status.Message, "no room for a third version", "it says so")
-			require.NotEqual(t, "StepPaused", common(stalled).CurrentStepState, "nobody can approve it now")
-			d.watch.RequirePromises(t)
+			d.declareThirdOfBlueGreen()
 			if back {
 				d.takeBack("alice", harness.StableImage(d.rollout.Name))
 				d.endsStable()
@@ -272,6 +294,17 @@ func (d *declared) declareThird(user string) {
 		return r.Status.Slipway.Release != second && common(r).CurrentStepState == "StepPaused"
 	})
 	d.watch.GoTo(d.t, 1)
+}
+
+// declareThirdOfBlueGreen has somebody declare a third version in the middle of a blue-green release, and returns when the object says what it waits for.
+func (d *declared) declareThirdOfBlueGreen() {
+	d.t.Helper()
+	d.watch.Resting(d.t, 1)
+	d.setImage("carol", "registry.test/"+d.rollout.Name+":v3")
+	stalled := d.waitObject("stalled", func(r *v1beta1.Rollout) bool { return conditionOf(r, v1beta1.ConditionStalled).Status == "True" })
+	require.Contains(d.t, stalled.Status.Message, "no room for a third version", "it says so")
+	require.NotEqual(d.t, "StepPaused", common(stalled).CurrentStepState, "nobody can approve it now")
+	d.watch.RequirePromises(d.t)
 }
 
 func (d *declared) scale(size int32) {

@@ -143,7 +143,7 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 	}
 	if r.CanaryHash != "" {
 		s.PodTemplateHash = r.CanaryHash
-		if m.s.Stage != stageFinal { // at the end it is the workload's own; the routes are those of the pods that the steps have brought
+		if m.s.Stage != stageFinal || m.s.CanaryHash == "" { // at the end it is the workload's own; the routes are those of the pods that the steps have brought
 			m.s.CanaryHash = r.CanaryHash
 		}
 	}

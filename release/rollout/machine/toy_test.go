@@ -98,8 +98,11 @@ func (w *world) perform(a Action) (r Result) {
 	case ActFinish:
 		w.finish(*a.Finish)
 		r.Pods = w.numbers()
-		if a.Finish.Action == rollout.FinishAutoscalers {
+		switch {
+		case a.Finish.Action == rollout.FinishAutoscalers:
 			r.Pods = rollout.MoveResult{}
+		case a.Finish.To == rollout.SideNew && w.m.setup.Spec.Strategy.Style == strategy.StyleCanary:
+			r.Pods.Canary, r.Pods.CanaryHash = "own", "own"
 		}
 	case ActComplete:
 		w.actions = append(w.actions, "record")
@@ -149,6 +152,7 @@ func (w *world) route(a Action) rollout.RouteResult {
 		return rollout.RouteResult{Modified: true, GraceSeconds: 3}
 	}
 	w.actions = append(w.actions, string(a.Route.Action))
+	require.NotEqual(w.t, "own", a.Route.CanaryHash, "routes go by the pods that the steps have brought")
 	switch a.Route.Action {
 	case rollout.RoutePin:
 		require.False(w.t, w.m.setup.Spec.Strategy.Style == strategy.StylePartition && w.updated >= w.size, "a Service is pinned to pods that are there")

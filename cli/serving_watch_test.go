@@ -1,0 +1,147 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
+	cliserving "slipway.io/slipway/cli/serving"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+)
+
+// watchedServingAPI answers the serving, and then these states as events; the connection then hangs.
+func watchedServingAPI(t *testing.T, first serving.View, states ...serving.View) *fakeAPI {
+	t.Helper()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, first) })
+	api.streams["GET /api/v1/servings/serving-01/events"] = func(w http.ResponseWriter, r *http.Request) {
+		for n, s := range states {
+			sendEvent(t, w, "state", fmt.Sprintf("run-1.%d", n), s)
+		}
+		<-r.Context().Done()
+	}
+	return api
+}
+
+func TestServingWatchExitCodes(t *testing.T) {
+	t.Parallel()
+	asked := ended(kuscia.PhaseAvailable, "")
+	asked.Generation = 3
+	away := updating()
+	away.Parties[1].Phase, away.Parties[1].Unreachable = kuscia.PhaseUnknown, "no worker polls slipway.party.bob"
+	putRight := ended(kuscia.PhaseAvailable, serving.ReasonPartyFailed)
+	putRight.Reason = ""
+	stuck := updating()
+	stuck.Phase, stuck.Operation.Reason = kuscia.PhaseFailed, serving.ReasonUpdateRolledBack
+	cases := map[string]struct {
+		reason string
+		states []serving.View
+		args   []string
+		code   int
+	}{
+		"Available": {"Every party has all replicas.", []serving.View{ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"Failed": {"A party cannot be brought to it.", []serving.View{ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil,
+			app.ExitFailure},
+		"Refused": {"What was asked cannot be run, though something else serves.",
+			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonValidateFailed)}, nil, app.ExitFailure},
+		"RolledBack": {"The update failed, and the version before it serves.",
+			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack)}, nil, app.ExitStopped},
+		"PutRight":  {"It failed, and came to be all the same.", []serving.View{putRight}, nil, app.ExitOK},
+		"NoWayBack": {"The way back fails: it is tried again, and nobody waits for it.", []serving.View{stuck}, nil, app.ExitFailure},
+		"Partial": {"Pods are still to come.", []serving.View{ended(kuscia.PhasePartialAvailable, ""),
+			ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"NotBegun": {"The operation of before says nothing about what is asked now.",
+			[]serving.View{asked, ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil, app.ExitFailure},
+		"Away":     {"A party that is away is waited for.", []serving.View{away, ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"AwayEnds": {"Unless told otherwise.", []serving.View{away}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
+		"Asks":     {"A person who is to approve is waited for.", []serving.View{asking(), ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"AsksEnds": {"Unless told otherwise.", []serving.View{asking()}, []string{"--exit-on-paused"}, app.ExitPaused},
+		"Timeout":  {"Nothing comes.", nil, []string{"--timeout", "100ms"}, app.ExitTimeout},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := watchedServingAPI(t, updating(), c.states...)
+			got := slipway(t, api, append([]string{"serving", "watch", "serving-01"}, c.args...)...)
+			require.Equal(t, c.code, got.code, "%s\n%s%s", c.reason, got.out, got.err)
+		})
+	}
+}
+
+func TestServingWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	failed := updating()
+	failed.Phase, failed.Reason, failed.Message, failed.AvailableParties = kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack,
+		"party bob/server: 15 s passed", 2
+	failed.Operation.Done, failed.Operation.Reason, failed.Operation.Message = true, failed.Reason, failed.Message
+	failed.Parties = twoParties().Parties
+	got := slipway(t, watchedServingAPI(t, updating(), updating(), failed), "serving", "watch", "serving-01")
+	require.Equal(t, `11:59:00  update of generation 2 runs
+12:00:00    alice: Available, 2 of 2 available
+12:00:00    bob/server: Progressing, 1 of 2 available, 1 new: ImagePullBackOff: manifest unknown
+12:00:00  serving serving-01 is Progressing: ImagePullBackOff: party bob/server: manifest unknown
+12:00:00  update of generation 2 failed: UpdateRolledBack: party bob/server: 15 s passed
+12:00:00    bob/server: Available, 2 of 2 available
+12:00:00  serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
+serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
+2 of 2 parties serve
+To see more: slipway serving get serving-01
+To try again: correct what failed, and slipway serving update -f FILE
+`, got.out)
+	require.Equal(t, app.ExitStopped, got.code)
+}
+
+func TestADeletionIsFollowedUntilTheServingIsGone(t *testing.T) {
+	t.Parallel()
+	deleted := twoParties()
+	deleted.DeletedAt = beforeP(time.Second)
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, deleted) })
+	api.on("GET /api/v1/servings/serving-01/events",
+		func(request) answer { return problem(http.StatusNotFound, "serving serving-01 does not exist") })
+	got := slipway(t, api, "serving", "watch", "serving-01")
+	require.Equal(t, app.ExitOK, got.code)
+	require.Equal(t, "serving serving-01 is gone\n", got.err)
+	deleted.DeletedAt = nil
+	deleted.Operation.Done = false
+	got = slipway(t, api, "serving", "watch", "serving-01")
+	require.Equal(t, app.ExitFailure, got.code, "one that nobody was seen to delete is missing")
+}
+
+func TestServingCreateAndWatch(t *testing.T) {
+	t.Parallel()
+	path := write(t, "serving.json", documentText(t, "create.json"))
+	api := watchedServingAPI(t, updating(), ended(kuscia.PhaseAvailable, ""))
+	api.on("POST /api/v1/serving/create", func(request) answer { return kusciaOK(nil) })
+	got := slipway(t, api, "serving", "create", "-f", path, "--watch")
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	require.Equal(t, "serving serving-01 created\n", got.err)
+	require.Contains(t, got.out, "serving serving-01 is Available\n2 of 2 parties serve\n")
+	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "--timeout", "1m").code,
+		"what is not watched has no time")
+	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "-f", path, "-w").code, "one at a time")
+}
+
+func TestAServingOnATerminalLeavesOutWhatIsWell(t *testing.T) {
+	t.Parallel()
+	v := updating()
+	for range 30 {
+		v.Parties = append(v.Parties, twoParties().Parties[0])
+	}
+	d := render.Drawing{Now: func() time.Time { return noon }}
+	require.Equal(t, []string{
+		"serving serving-01 of alice, generation 2",
+		"Progressing: ImagePullBackOff: party bob/server: manifest unknown",
+		"update of generation 2 runs, 1m00s since it began; generation 1 serves",
+		"",
+		"  bob/server   Progressing   1 of 2 available, 1 new   ImagePullBackOff: manifest unknown",
+		"  … and 31 parties Available",
+	}, cliserving.Fit(d, v, 120, 10))
+	require.Len(t, cliserving.Fit(d, v, 120, 4), 4, "and it fits at any rate")
+}
