@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -201,7 +202,15 @@ func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Hol
 	loose := r.rest == nil && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
 		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService,
-		Loose: loose || r.rest != nil && r.rest.Loosened(r.disturbed, edited)}
+		Loose: loose || r.rest != nil && r.rest.Loosened(beyondTheGate(o, r.disturbed), edited)}
+}
+
+// beyondTheGate are the changed fields but for the one by which the gate holds a template that somebody has declared: that moves no pod.
+func beyondTheGate(o *unstructured.Unstructured, disturbed []string) []string {
+	gvk := o.GroupVersionKind()
+	return slices.DeleteFunc(slices.Clone(disturbed), func(path string) bool {
+		return hold.Holds(gvk.Group, gvk.Kind, o.Object, path)
+	})
 }
 
 // changed is what somebody else has done to it, nil when nothing. A rest without a size is that of an object whose size is not compared.

@@ -109,7 +109,7 @@ func undoLife(beforeUndo func()) kubectlLife {
 		beforeUndo()
 		path := "/api/v1/rollouts/" + d.Apps + "/" + d.rollout.Name + "/undo"
 		require.Eventually(d.t, func() bool {
-			a, err := d.TryCall(http.MethodPost, path, `{"actor":"ann","reason":"errors","key":"click"}`)
+			a, err := d.TryCall(http.MethodPost, path, fmt.Sprintf(`{"actor":"ann","reason":"errors","key":%q}`, d.Apps))
 			return err == nil && a.Status == http.StatusAccepted
 		}, harness.Patience, harness.Tick, "the undo never begins")
 		d.approve(1)

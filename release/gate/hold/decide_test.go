@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -97,4 +98,25 @@ func TestDecideStatus(t *testing.T) {
 	}
 	never := object(t, `{status: {slipway: {by: anna}}}`)
 	require.Equal(t, object(t, `{status: {}}`), jsonpatch.Apply(never, DecideStatus(object(t, `{}`), never, "anna")), "what the engine has never written is nobody's to write")
+}
+
+// A partition that holds every pod is no change that moves one, whoever has set it.
+func TestWhatTheGateSetsMovesNoPod(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason, group, kind, path, spec string
+		want                            bool
+	}{
+		{"a CloneSet whose partition is the whole", "apps.kruise.io", "CloneSet", "/spec/updateStrategy", `{"updateStrategy":{"partition":"100%","maxSurge":"100%"}}`, true},
+		{"one that lets half of the pods go", "apps.kruise.io", "CloneSet", "/spec/updateStrategy", `{"updateStrategy":{"partition":"50%"}}`, false},
+		{"a paused Deployment", "apps", "Deployment", "/spec/paused", `{"paused":true}`, true},
+		{"one that was resumed", "apps", "Deployment", "/spec/paused", `{}`, false},
+		{"another field of a paused one", "apps", "Deployment", "/spec/minReadySeconds", `{"paused":true,"minReadySeconds":0}`, false},
+		{"the partition that holds a StatefulSet", "apps", "StatefulSet", "/spec/updateStrategy/rollingUpdate/partition", `{"updateStrategy":{"rollingUpdate":{"partition":2147483647}}}`, true},
+		{"a kind that no Rollout names", "batch", "Job", "/spec/paused", `{"paused":true}`, false},
+	} {
+		var spec map[string]any
+		require.NoError(t, json.Unmarshal([]byte(c.spec), &spec))
+		require.Equal(t, c.want, Holds(c.group, c.kind, map[string]any{"spec": spec}, c.path), c.reason)
+	}
 }

@@ -3,9 +3,11 @@
 package hold
 
 import (
+	"reflect"
 	"strings"
 
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // Kind is a kind of workload, and the field that keeps its own controller from moving pods to a changed template.
@@ -53,6 +55,19 @@ func Of(group, resource string) (Kind, bool) {
 		}
 	}
 	return Kind{}, false
+}
+
+// Holds says whether an object stands as the gate sets it to hold a changed template, as far as the field at a path goes, or what is in it: no pod moves by
+// that. kind is of a group, path a JSON Pointer.
+func Holds(group, kind string, object map[string]any, path string) bool {
+	for _, k := range kinds {
+		if k.Group != group || k.Kind != kind || k.Pointer != path && !strings.HasPrefix(k.Pointer, path+"/") {
+			continue
+		}
+		value, _ := jsonpatch.At(object, k.Pointer)
+		return reflect.DeepEqual(jsonpatch.Normalise(value), k.Value)
+	}
+	return false
 }
 
 // parents are the pointers of the objects that the field is in, from the outside, without spec.
