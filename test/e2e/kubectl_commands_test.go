@@ -63,7 +63,8 @@ var clientDeeds = []clientDeed{
 			}
 			d.waitStep(last)
 			d.watch.Resting(d.t, last)
-			if d.rollout.Strategy.Style == strategy.StyleBlueGreen { // its own controller takes all new pods at once, whatever holds it: docs/kruise.md
+			if d.rollout.Strategy.Style == strategy.StyleBlueGreen && d.rollout.Kind.Kind == "Deployment" {
+				// its own controller takes all new pods at once, whatever holds it: docs/kruise.md
 				d.watch.SomebodyElse(d.t)
 			}
 			d.takeBack("alice", harness.StableImage(d.rollout.Name))
