@@ -151,7 +151,8 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 	return pruned, s.dropOldKeys(ctx, subject)
 }
 
-// completeRecords are the completed records of a subject, newest first, without their bodies.
+// completeRecords are the completed records of a subject, newest first, without their bodies. Creation timestamps are of whole seconds: of
+// releases within one, their numbers tell which is older.
 func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]metav1.PartialObjectMetadata, error) {
 	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind, v1alpha1.LabelSubject: subject}).String() + "," +
 		v1alpha1.LabelState
@@ -162,7 +163,8 @@ func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]me
 		return nil, failed(err, "the list of records")
 	}
 	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(v1alpha1.RevisionOf(&b), v1alpha1.RevisionOf(&a)),
+			cmp.Compare(b.Name, a.Name))
 	})
 	return list.Items, nil
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -433,6 +434,33 @@ func TestParties(t *testing.T) {
 	requireKind(t, store.DeleteParty(ctx, stale), failure.Conflict, "it was changed since it was read")
 	require.NoError(t, store.DeleteParty(ctx, &all[0]))
 	requireKind(t, store.DeleteParty(ctx, &all[0]), failure.NotFound, "it is gone")
+}
+
+func TestPruningKnowsTheOrderOfReleasesWithinASecond(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ctx := testContext(t)
+	names := []string{"z", "y", "x", "w", "v"} // against the order in which they come
+	subject := ""
+	for i, name := range names {
+		r := record(t, name, time.Now().UTC())
+		r.Labels[v1alpha1.LabelRevision] = strconv.Itoa(9 + i) // of one digit, and of two
+		subject = r.Spec.Subject
+		require.NoError(t, store.CreateRecord(ctx, r))
+	}
+	for _, name := range names {
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, name), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+	}
+	pruned, err := store.PruneRecords(ctx, v1alpha1.KindTask, subject, "", 2)
+	require.NoError(t, err)
+	require.Equal(t, 3, pruned)
+	left, err := store.FindRecords(ctx, nil)
+	require.NoError(t, err)
+	var kept []string
+	for _, r := range left {
+		kept = append(kept, r.Labels[v1alpha1.LabelRevision])
+	}
+	require.ElementsMatch(t, []string{"12", "13"}, kept, "the last two of the five")
 }
 
 func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {

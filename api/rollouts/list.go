@@ -199,7 +199,7 @@ func newHistory(h *Handlers, key rolloutKey, records []v1alpha1.ReleaseRecord) *
 func recordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
 	for i := range records {
 		if !isBringHome(&records[i]) {
-			numbers = append(numbers, numberOf(&records[i]))
+			numbers = append(numbers, v1alpha1.RevisionOf(&records[i]))
 		}
 	}
 	return numbers

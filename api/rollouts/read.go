@@ -208,7 +208,7 @@ func (h *Handlers) asAsked(workflowID string, asked machine.Asked) rollout.Statu
 // askedOf is the release that a record is of; what is released is told beside it.
 func askedOf(record *v1alpha1.ReleaseRecord, spec strategy.Spec) machine.Asked {
 	return machine.Asked{Spec: spec, Record: record.Name, CreatedAt: record.Spec.CreatedAt.UTC(), Actor: record.Spec.Actor,
-		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record), Revision: numberOf(record)}
+		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record), Revision: v1alpha1.RevisionOf(record)}
 }
 
 // specOf is what a rollout was asked.

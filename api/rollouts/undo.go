@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -58,12 +57,6 @@ func (u *undoing) digest() *undoDigest {
 		return nil
 	}
 	return &undoDigest{u.toRevision}
-}
-
-// numberOf is a release's number in the history of its name as it was recorded; 0: it has none.
-func numberOf(record *v1alpha1.ReleaseRecord) int64 {
-	n, _ := strconv.ParseInt(record.Labels[v1alpha1.LabelRevision], 10, 64)
-	return n
 }
 
 // count gives the release its number.

@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/catalog"
 )
@@ -45,6 +48,12 @@ func RolloutSubject(party, namespace, name string) string {
 
 // RecordName is the name of the ReleaseRecord of a release: "task-<task ID>", "serving-<run ID>".
 func RecordName(kind, id string) string { return kind + "-" + id }
+
+// RevisionOf is the number of a release in the history of its name as its record, of which no more than the metadata is needed, has it; 0: none.
+func RevisionOf(record metav1.Object) int64 {
+	n, _ := strconv.ParseInt(record.GetLabels()[LabelRevision], 10, 64)
+	return n
+}
 
 // EncodeBody is a value as gzip-compressed JSON, the same bytes for the same value.
 func EncodeBody(value any) ([]byte, error) {
