@@ -336,6 +336,30 @@ func TestPodsOfAStepAreCounted(t *testing.T) {
 	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "then the release knows")
 }
 
+// Which revisions a release is about stays visible until the release itself knows them: nothing that was shown goes out for a moment.
+func TestWhatWasAnnouncedStaysUntilTheReleaseKnows(t *testing.T) {
+	t.Parallel()
+	r := object(announced)
+	r.Status.CanaryStatus.CanaryRevision, r.Status.CanaryStatus.PodTemplateHash, r.Status.CanaryStatus.ObservedRolloutID = "r2", "r2", "r2"
+	first := rollout.View{Template: "new", Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, Steps: make([]rollout.StepStatus, 2)}}
+	shows := func(v rollout.View) []string {
+		s := Showing(v, r, noon).CanaryStatus
+		return []string{s.CanaryRevision, s.PodTemplateHash, s.ObservedRolloutID, s.StableRevision}
+	}
+	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first), "it claims the workload yet")
+	r.Status = Showing(first, r, noon)
+	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first), "and takes longer")
+	second := first
+	second.Status.Record = "two"
+	require.Equal(t, []string{"", "", "", ""}, shows(second), "another release takes its place: what it will be of is not known yet")
+	known := first
+	known.Status.CanaryRevision, known.Status.PodTemplateHash, known.Status.StableRevision = "r3", "r3", "r0"
+	require.Equal(t, []string{"r3", "r3", "r3", "r0"}, shows(known), "the workload was changed once more before it was claimed")
+	ended := first
+	ended.Status.FinishedAt = &noon
+	require.Empty(t, Showing(ended, r, noon).CanaryStatus.CanaryRevision, "it ended before it had begun")
+}
+
 func TestStepPausedIsNeverShownWithoutSomebodyToWaitFor(t *testing.T) {
 	t.Parallel()
 	view := func(wait rollout.WaitKind, stalled string, ending rollout.Ending) rollout.View {

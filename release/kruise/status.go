@@ -47,15 +47,16 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
 	common.ObservedRolloutID = s.RolloutID
 	common.RolloutHash = StrategyHash(object.Spec.Strategy)
-	common.StableRevision = s.StableRevision
-	common.PodTemplateHash = s.PodTemplateHash
+	told, revision := announcedFor(was, s)
+	common.StableRevision = orElse(s.StableRevision, told.StableRevision)
+	common.PodTemplateHash = orElse(s.PodTemplateHash, told.PodTemplateHash)
 	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
 	common.CurrentStepState = stepState(v)
 	common.FinalisingStep = s.FinalisingStep
 	common.Message = s.Reason
 	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
 	common.LastUpdateTime = &at
-	numbers := numbers{revision: s.CanaryRevision, replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
+	numbers := numbers{revision: orElse(s.CanaryRevision, revision), replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
 	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex && before.CurrentStepState == common.CurrentStepState &&
 		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil && was.Slipway.Release == s.Record {
 		replicas, ready := countsOf(was) // the release counts them when they are there
@@ -89,6 +90,17 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 		}
 	}
 	return status
+}
+
+// announcedFor is what an object told before of a release under way: until that has claimed its workload, it doesn't know its revisions itself. It
+// is empty where another release stands there.
+func announcedFor(was v1beta1.RolloutStatus, s rollout.Status) (common v1beta1.CommonStatus, revision string) {
+	_, announced := announcedAt(was)
+	its := announced || was.Slipway != nil && was.Slipway.Release == s.Record
+	if !its || s.FinishedAt != nil {
+		return v1beta1.CommonStatus{}, ""
+	}
+	return commonOf(was), revisionOf(was)
 }
 
 // numbers are what the two styles tell under names of their own.
