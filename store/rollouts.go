@@ -59,9 +59,9 @@ func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 	return &r, nil
 }
 
-// SetRolloutStatus replaces the status of a Rollout as it was read; one that was changed since is a Conflict. It is a state of its own, by its
-// number.
-func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
+// SetRolloutStatus replaces the status of a Rollout as it was read, and returns the Rollout as it is then; one that was changed since is a Conflict.
+// It is a state of its own, by its number.
+func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) (*v1beta1.Rollout, error) {
 	engine := v1beta1.EngineStatus{}
 	if status.Slipway != nil {
 		engine = *status.Slipway
@@ -73,7 +73,7 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, sta
 	status.Slipway = &engine
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
 	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.Kind))
@@ -81,8 +81,12 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, sta
 	object.SetResourceVersion(read.ResourceVersion)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err = s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
-	return failed(err, RolloutObject(read.Namespace, read.Name))
+	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return nil, failed(err, RolloutObject(read.Namespace, read.Name))
+	}
+	unstructured.RemoveNestedField(written.Object, "metadata", "managedFields")
+	return ReadRollout(written)
 }
 
 // GuardRollout puts the finalizer on a Rollout as it was read, and names the engine that looks after it; without an engine it takes the

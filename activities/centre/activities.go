@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -27,6 +28,8 @@ type Activities struct {
 
 	mu        sync.Mutex
 	snapshots map[string]plan.Snapshot
+	// published are Rollouts as this process wrote them last, by their UID.
+	published *lru.Cache
 }
 
 // inputs reads what operations on servings were started with, as versions.Reader does.
@@ -38,7 +41,8 @@ type inputs interface {
 // NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of
 // each subject are kept.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
-	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{}}
+	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{},
+		published: lru.New(mostPublished)}
 }
 
 // Register makes the activities known to a worker of the centre's queue.

@@ -8,37 +8,68 @@ import (
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/store"
 )
+
+// mostPublished is how many Rollouts are remembered, at some 10 KB each.
+const mostPublished = 500
 
 // PublishRollout writes what a release is like to the Rollout object that asked for it. A command that a client has left there, and that the
 // release has not heard, is not written over, unless the release is over: then nobody can hear it any more.
 func (a *Activities) PublishRollout(ctx context.Context, in rollout.PublishRequest) (result rollout.PublishResult, err error) {
-	object := in.Object
-	err = untilNoConflict("Rollout "+object.Namespace+"/"+object.Name, func() error {
-		result = rollout.PublishResult{}
-		stored, err := a.store.GetRollout(ctx, object.Namespace, object.Name)
-		if failure.Is(err, failure.NotFound) || err == nil && string(stored.UID) != object.UID {
-			result.Gone = true
-			return nil
+	err = untilNoConflict(store.RolloutObject(in.Object.Namespace, in.Object.Name), func() error {
+		if remembered := a.remembered(in.Object.UID); remembered != nil {
+			if status := kruise.Showing(in.View, remembered, time.Now()); mayPublish(in.View, remembered) && !kruise.Same(status, remembered.Status) {
+				return a.publish(ctx, remembered, status)
+			}
 		}
-		if err != nil {
-			return err
-		}
-		if in.View.Status.FinishedAt == nil && !kruise.MayWrite(stored.Status, in.View.Answered) {
-			result.Pending = true
-			return nil
-		}
-		status := kruise.Showing(in.View, stored, time.Now())
-		if kruise.Same(status, stored.Status) {
-			return nil
-		}
-		failpoint.Hit("rollout.publish.before")
-		if err := a.store.SetRolloutStatus(ctx, stored, status); err != nil {
-			return err
-		}
-		failpoint.Hit("rollout.publish.after")
-		return nil
+		result, err = a.publishOnto(ctx, in)
+		return err
 	})
 	return result, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
+}
+
+// remembered is a Rollout as this process wrote it last, nil if it is not known. It is taken once: if somebody has changed the object since, it is read.
+func (a *Activities) remembered(uid string) *v1beta1.Rollout {
+	found, is := a.published.Get(uid)
+	if !is {
+		return nil
+	}
+	a.published.Remove(uid)
+	return found.(*v1beta1.Rollout)
+}
+
+func mayPublish(v rollout.View, stored *v1beta1.Rollout) bool {
+	return v.Status.FinishedAt != nil || kruise.MayWrite(stored.Status, v.Answered)
+}
+
+// publishOnto writes onto the object as it is stored.
+func (a *Activities) publishOnto(ctx context.Context, in rollout.PublishRequest) (result rollout.PublishResult, err error) {
+	stored, err := a.store.GetRollout(ctx, in.Object.Namespace, in.Object.Name)
+	switch {
+	case failure.Is(err, failure.NotFound), err == nil && string(stored.UID) != in.Object.UID:
+		return rollout.PublishResult{Gone: true}, nil
+	case err != nil:
+		return result, err
+	case !mayPublish(in.View, stored):
+		return rollout.PublishResult{Pending: true}, nil
+	}
+	status := kruise.Showing(in.View, stored, time.Now())
+	if kruise.Same(status, stored.Status) {
+		return result, nil
+	}
+	return result, a.publish(ctx, stored, status)
+}
+
+func (a *Activities) publish(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
+	failpoint.Hit("rollout.publish.before")
+	now, err := a.store.SetRolloutStatus(ctx, read, status)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("rollout.publish.after")
+	a.published.Add(string(now.UID), now)
+	return nil
 }

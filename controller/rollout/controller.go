@@ -29,7 +29,7 @@ type homeStore interface {
 	NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error)
 	GuardRollout(ctx context.Context, read *v1beta1.Rollout, engine string) error
 	AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key, value string) error
-	SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) error
+	SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) (*v1beta1.Rollout, error)
 }
 
 // Releases starts and steers releases.
@@ -77,6 +77,7 @@ type Controller struct {
 	answers   answers
 	beside    beside
 	looked    looked
+	written   writes
 	// namespaces are the engines that namespaces name.
 	namespaces namespaces
 	cancel     context.CancelFunc

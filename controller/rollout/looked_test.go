@@ -36,10 +36,12 @@ func TestAnObjectThatIsGoneIsForgotten(t *testing.T) {
 	c.refusals.note(name, r, w, "Ingress web does not exist", now)
 	c.beside.tell(name, "Kruise Rollouts itself is on this cluster", now)
 	c.looked.due(r, now)
+	c.written.note(r, now)
 	_, err := c.reconcile(t.Context(), name)
 	require.NoError(t, err)
 	require.Empty(t, c.answers.known)
 	require.Empty(t, c.refusals.known)
 	require.Empty(t, c.beside.told.known)
 	require.Empty(t, c.looked.known)
+	require.Empty(t, c.written.known)
 }

@@ -30,7 +30,11 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 		c.answers.forget(name)
 		c.beside.told.forget(name)
 		c.looked.forget(name)
+		c.written.forget(name)
 		return 0, nil
+	}
+	if unseen := c.written.unseen(name, r, time.Now()); unseen > 0 {
+		return unseen, nil
 	}
 	engine, err := c.home.Engine(ctx)
 	if err != nil {
@@ -98,7 +102,7 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 	case kruise.DoHash:
 		return c.home.AnnotateRollout(ctx, r, kruise.AnnotationHash, kruise.StrategyHash(r.Spec.Strategy))
 	case kruise.DoShow:
-		return c.home.SetRolloutStatus(ctx, r, *next.Status)
+		return c.show(ctx, r, *next.Status)
 	case kruise.DoMark:
 		return c.mark(ctx, r, next.Workload)
 	case kruise.DoRelease, kruise.DoLetGo:
@@ -111,6 +115,14 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 		return c.replan(ctx, r, next)
 	}
 	return fmt.Errorf("%q is not known as something to be done about a Rollout", next.Do)
+}
+
+func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
+	now, err := c.home.SetRolloutStatus(ctx, r, status)
+	if err == nil {
+		c.written.note(now, time.Now())
+	}
+	return err
 }
 
 func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload) error {
@@ -233,7 +245,7 @@ func (c *Controller) close(ctx context.Context, r *v1beta1.Rollout) error {
 	}
 	status.Slipway.Open = false
 	failpoint.Hit("controller.close.before")
-	err := c.home.SetRolloutStatus(ctx, r, status)
+	err := c.show(ctx, r, status)
 	if err == nil {
 		failpoint.Hit("controller.close.after")
 	}
