@@ -1,0 +1,144 @@
+package centre_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/activities/centre"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
+)
+
+// published is a release that keeps its Rollout object.
+type published struct {
+	t          *testing.T
+	objects    dynamic.ResourceInterface
+	activities *centre.Activities
+	ref        rollout.ObjectRef
+	view       rollout.View
+	// reads counts how often the engine has read Rollouts.
+	reads atomic.Int32
+}
+
+func newPublished(t *testing.T) *published {
+	t.Helper()
+	stack := harness.SharedStack(t)
+	namespace := stack.Namespace(t, "centre")
+	p := &published{t: t, objects: dynamic.NewForConfigOrDie(stack.REST).Resource(v1beta1.Resource).Namespace(namespace)}
+	counted := rest.CopyConfig(stack.REST)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &p.reads} })
+	home, err := store.New(counted, namespace, namespace)
+	require.NoError(t, err)
+	require.NoError(t, home.EnsureCRDs(testContext(t)))
+	p.activities = centre.NewActivities(home, nil, startedWith{}, 1)
+	p.view = rollout.View{Gate: "g", Template: "new", Generation: 1, Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing,
+		CurrentStepIndex: 1, NextStepIndex: 2, CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}}}
+	p.create()
+	return p
+}
+
+// counting counts reads of Rollouts.
+type counting struct {
+	next  http.RoundTripper
+	reads *atomic.Int32
+}
+
+func (c counting) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method == http.MethodGet && strings.Contains(q.URL.Path, "/rollouts/") {
+		c.reads.Add(1)
+	}
+	return c.next.RoundTrip(q)
+}
+
+func (p *published) create() {
+	p.t.Helper()
+	step := map[string]any{"replicas": "50%"}
+	made, err := p.objects.Create(testContext(p.t), &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1beta1.GroupVersion.String(),
+		"kind": v1beta1.Kind, "metadata": map[string]any{"name": "web"}, "spec": map[string]any{
+			"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+			"strategy":    map[string]any{"canary": map[string]any{"steps": []any{step, step}}}}}}, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+	p.ref = rollout.ObjectRef{Namespace: made.GetNamespace(), Name: made.GetName(), UID: string(made.GetUID())}
+}
+
+// publish writes the release with this reason, and returns how often the object was read for it.
+func (p *published) publish(reason string) (rollout.PublishResult, int) {
+	p.t.Helper()
+	p.view.Status.Reason, p.view.Status.LastUpdateTime = reason, time.Now()
+	before := p.reads.Load()
+	result, err := p.activities.PublishRollout(testContext(p.t), rollout.PublishRequest{Object: p.ref, View: p.view})
+	require.NoError(p.t, err)
+	return result, int(p.reads.Load() - before)
+}
+
+func (p *published) patch(body string, subresource ...string) {
+	p.t.Helper()
+	_, err := p.objects.Patch(testContext(p.t), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{}, subresource...)
+	require.NoError(p.t, err)
+}
+
+// shows is a field of the object's canaryStatus.
+func (p *published) shows(field string) string {
+	p.t.Helper()
+	found, err := p.objects.Get(testContext(p.t), "web", metav1.GetOptions{})
+	require.NoError(p.t, err)
+	text, _, _ := unstructured.NestedString(found.Object, "status", "canaryStatus", field)
+	return text
+}
+
+func TestAReleaseWritesItsObjectAsItHasLeftIt(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	_, reads := p.publish("first")
+	require.Equal(t, 1, reads)
+	_, reads = p.publish("second")
+	require.Zero(t, reads, "nobody has changed it since: it is written without a look")
+	require.Equal(t, "second", p.shows("message"))
+
+	p.patch(`{"metadata":{"labels":{"a":"b"}}}`)
+	_, reads = p.publish("third")
+	require.Equal(t, 1, reads, "somebody has changed it since")
+	require.Equal(t, "third", p.shows("message"))
+	_, reads = p.publish("third")
+	require.Equal(t, 1, reads, "it seems to be so already: only a look tells")
+}
+
+func TestACommandThatCameBetweenTwoWritesIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	p.publish("first")
+	p.patch(`{"status":{"canaryStatus":{"currentStepState":"StepReady"}}}`, "status")
+	result, _ := p.publish("second")
+	require.True(t, result.Pending, "the release has to hear it first")
+	require.Equal(t, "StepReady", p.shows("currentStepState"))
+	require.Equal(t, "first", p.shows("message"))
+	p.view.Answered = 1
+	result, _ = p.publish("third")
+	require.False(t, result.Pending, "it was the answer to the first state, and is heard")
+	require.Equal(t, "third", p.shows("message"))
+}
+
+func TestAnotherObjectOfTheNameIsNotWritten(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	p.publish("first")
+	require.NoError(t, p.objects.Delete(testContext(t), "web", metav1.DeleteOptions{}))
+	asked := p.ref
+	p.create()
+	p.ref = asked
+	result, _ := p.publish("second")
+	require.True(t, result.Gone)
+	require.Empty(t, p.shows("message"))
+}
