@@ -151,12 +151,20 @@ func TestAServiceOfAnotherEngineIsLeftAlone(t *testing.T) {
 	w.mail.nobody = true
 	w.mail.mu.Unlock()
 	before := w.wire.count()
+	refused := func(times int) func() bool {
+		return func() bool {
+			w.mail.mu.Lock()
+			defer w.mail.mu.Unlock()
+			return w.mail.refused >= times
+		}
+	}
 	w.takePods("stable-1", "stable-2")
-	require.Eventually(t, func() bool {
-		w.mail.mu.Lock()
-		defer w.mail.mu.Unlock()
-		return w.mail.refused > 1 // it was asked again by the next change
-	}, patience, tick)
+	require.Eventually(t, refused(1), patience, tick)
+	w.mail.mu.Lock()
+	so := w.mail.refused
+	w.mail.mu.Unlock()
+	w.held.loosen()
+	require.Eventually(t, refused(so+1), patience, tick, "it is asked again by the next change")
 	require.True(t, w.pinned())
 	require.Equal(t, before, w.wire.count())
 }
