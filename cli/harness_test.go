@@ -313,3 +313,17 @@ func sendEvent(t *testing.T, w http.ResponseWriter, name, id string, data any) {
 	_, _ = fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n\n", name, id, text)
 	w.(http.Flusher).Flush()
 }
+
+// watchedStates answers what is watched, and then these states as events; the connection then hangs.
+func watchedStates[S any](t *testing.T, path string, first S, states []S) *fakeAPI {
+	t.Helper()
+	api := newFakeAPI(t)
+	api.on("GET "+path, func(request) answer { return answerJSON(http.StatusOK, first) })
+	api.streams["GET "+path+"/events"] = func(w http.ResponseWriter, r *http.Request) {
+		for n, s := range states {
+			sendEvent(t, w, "state", fmt.Sprintf("run-1.%d", n), s)
+		}
+		<-r.Context().Done()
+	}
+	return api
+}

@@ -1,8 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +13,9 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// watchedRolloutAPI answers the rollout, and then these states as events; the connection then hangs.
 func watchedRolloutAPI(t *testing.T, first rollout.Status, states ...rollout.Status) *fakeAPI {
 	t.Helper()
-	api := newFakeAPI(t)
-	api.on("GET /api/v1/rollouts/shop/web", func(request) answer { return answerJSON(http.StatusOK, first) })
-	api.streams["GET /api/v1/rollouts/shop/web/events"] = func(w http.ResponseWriter, r *http.Request) {
-		for n, s := range states {
-			sendEvent(t, w, "state", fmt.Sprintf("run-1.%d", n), s)
-		}
-		<-r.Context().Done()
-	}
-	return api
+	return watchedStates(t, "/api/v1/rollouts/shop/web", first, states)
 }
 
 // waiting is the rollout when it waits for that.

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -15,18 +14,9 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// watchedServingAPI answers the serving, and then these states as events; the connection then hangs.
 func watchedServingAPI(t *testing.T, first serving.View, states ...serving.View) *fakeAPI {
 	t.Helper()
-	api := newFakeAPI(t)
-	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, first) })
-	api.streams["GET /api/v1/servings/serving-01/events"] = func(w http.ResponseWriter, r *http.Request) {
-		for n, s := range states {
-			sendEvent(t, w, "state", fmt.Sprintf("run-1.%d", n), s)
-		}
-		<-r.Context().Done()
-	}
-	return api
+	return watchedStates(t, "/api/v1/servings/serving-01", first, states)
 }
 
 func TestServingWatchExitCodes(t *testing.T) {

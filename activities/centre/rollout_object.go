@@ -16,13 +16,12 @@ import (
 // mostPublished is how many Rollouts are remembered, at some 10 KB each.
 const mostPublished = 500
 
-// PublishRollout writes what a release is like to the Rollout object that asked for it. A command that a client has left there, and that the
-// release has not heard, is not written over, unless the release is over: then nobody can hear it any more.
+// PublishRollout writes what a release is like to the Rollout object that asked for it, where kruise.MayWrite lets it.
 func (a *Activities) PublishRollout(ctx context.Context, in rollout.PublishRequest) (result rollout.PublishResult, err error) {
 	err = untilNoConflict(store.RolloutObject(in.Object.Namespace, in.Object.Name), func() error {
-		if remembered := a.remembered(in.Object.UID); remembered != nil {
-			if status := kruise.Showing(in.View, remembered, time.Now()); mayPublish(in.View, remembered) && !kruise.Same(status, remembered.Status) {
-				return a.publish(ctx, remembered, status)
+		if last := a.remembered(in.Object.UID); last != nil && kruise.MayWrite(in.View, last.Status) {
+			if status := kruise.Showing(in.View, last, time.Now()); !kruise.Same(status, last.Status) {
+				return a.publish(ctx, last, status)
 			}
 		}
 		result, err = a.publishOnto(ctx, in)
@@ -41,10 +40,6 @@ func (a *Activities) remembered(uid string) *v1beta1.Rollout {
 	return found.(*v1beta1.Rollout)
 }
 
-func mayPublish(v rollout.View, stored *v1beta1.Rollout) bool {
-	return v.Status.FinishedAt != nil || kruise.MayWrite(stored.Status, v.Answered)
-}
-
 // publishOnto writes onto the object as it is stored.
 func (a *Activities) publishOnto(ctx context.Context, in rollout.PublishRequest) (result rollout.PublishResult, err error) {
 	stored, err := a.store.GetRollout(ctx, in.Object.Namespace, in.Object.Name)
@@ -53,7 +48,7 @@ func (a *Activities) publishOnto(ctx context.Context, in rollout.PublishRequest)
 		return rollout.PublishResult{Gone: true}, nil
 	case err != nil:
 		return result, err
-	case !mayPublish(in.View, stored):
+	case !kruise.MayWrite(in.View, stored.Status):
 		return rollout.PublishResult{Pending: true}, nil
 	}
 	status := kruise.Showing(in.View, stored, time.Now())

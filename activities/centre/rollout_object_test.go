@@ -3,7 +3,6 @@ package centre_test
 import (
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ type published struct {
 	ref        rollout.ObjectRef
 	view       rollout.View
 	// reads counts how often the engine has read Rollouts.
-	reads atomic.Int32
+	reads harness.Counter
 }
 
 func newPublished(t *testing.T) *published {
@@ -38,7 +37,10 @@ func newPublished(t *testing.T) *published {
 	namespace := stack.Namespace(t, "centre")
 	p := &published{t: t, objects: dynamic.NewForConfigOrDie(stack.REST).Resource(v1beta1.Resource).Namespace(namespace)}
 	counted := rest.CopyConfig(stack.REST)
-	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &p.reads} })
+	p.reads.Match = func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/rollouts/")
+	}
+	counted.Wrap(p.reads.Wrap)
 	home, err := store.New(counted, namespace, namespace)
 	require.NoError(t, err)
 	require.NoError(t, home.EnsureCRDs(testContext(t)))
@@ -47,19 +49,6 @@ func newPublished(t *testing.T) *published {
 		CurrentStepIndex: 1, NextStepIndex: 2, CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}}}
 	p.create()
 	return p
-}
-
-// counting counts reads of Rollouts.
-type counting struct {
-	next  http.RoundTripper
-	reads *atomic.Int32
-}
-
-func (c counting) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method == http.MethodGet && strings.Contains(q.URL.Path, "/rollouts/") {
-		c.reads.Add(1)
-	}
-	return c.next.RoundTrip(q)
 }
 
 func (p *published) create() {
@@ -77,10 +66,10 @@ func (p *published) create() {
 func (p *published) publish(reason string) (rollout.PublishResult, int) {
 	p.t.Helper()
 	p.view.Status.Reason, p.view.Status.LastUpdateTime = reason, time.Now()
-	before := p.reads.Load()
+	before := p.reads.Count()
 	result, err := p.activities.PublishRollout(testContext(p.t), rollout.PublishRequest{Object: p.ref, View: p.view})
 	require.NoError(p.t, err)
-	return result, int(p.reads.Load() - before)
+	return result, p.reads.Count() - before
 }
 
 func (p *published) patch(body string, subresource ...string) {

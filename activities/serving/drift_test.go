@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +15,7 @@ import (
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/harness"
 )
 
 func (s *site) deployment() *appsv1.Deployment {
@@ -46,24 +46,18 @@ func digest(t *testing.T, d *appsv1.Deployment) string {
 	return digest
 }
 
-// counting counts the patches of Deployments.
-type counting struct {
-	next    http.RoundTripper
-	patches *atomic.Int32
-}
-
-func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/") {
-		c.patches.Add(1)
-	}
-	return c.next.RoundTrip(r)
+// patchesOfDeployments counts them.
+func patchesOfDeployments() *harness.Counter {
+	return &harness.Counter{Match: func(r *http.Request) bool {
+		return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/")
+	}}
 }
 
 func TestWhatIsAppliedIsOwned(t *testing.T) {
 	s := newSite(t)
-	patches := &atomic.Int32{}
-	require.NoError(t, s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper { return counting{next, patches} }))
-	require.Equal(t, int32(2), patches.Load(), "one write makes the Deployment and owns its fields, one gives the claim back: what the API server holds is what was sent")
+	patches := patchesOfDeployments()
+	require.NoError(t, s.apply(s.step(1, false), patches.Wrap))
+	require.Equal(t, 2, patches.Count(), "one write makes the Deployment and owns its fields, one gives the claim back: what the API server holds is what was sent")
 	d := s.deployment()
 	var ours []metav1.ManagedFieldsOperationType
 	for _, entry := range d.ManagedFields {

@@ -37,6 +37,12 @@ func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) err
 	return nil
 }
 
+func (m *mailbox) refusals() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refused
+}
+
 func (m *mailbox) empty() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,20 +157,11 @@ func TestAServiceOfAnotherEngineIsLeftAlone(t *testing.T) {
 	w.mail.nobody = true
 	w.mail.mu.Unlock()
 	before := w.wire.count()
-	refused := func(times int) func() bool {
-		return func() bool {
-			w.mail.mu.Lock()
-			defer w.mail.mu.Unlock()
-			return w.mail.refused >= times
-		}
-	}
 	w.takePods("stable-1", "stable-2")
-	require.Eventually(t, refused(1), patience, tick)
-	w.mail.mu.Lock()
-	so := w.mail.refused
-	w.mail.mu.Unlock()
+	require.Eventually(t, func() bool { return w.mail.refusals() > 0 }, patience, tick)
+	first := w.mail.refusals()
 	w.held.loosen()
-	require.Eventually(t, refused(so+1), patience, tick, "it is asked again by the next change")
+	require.Eventually(t, func() bool { return w.mail.refusals() > first }, patience, tick, "it is asked again by the next change")
 	require.True(t, w.pinned())
 	require.Equal(t, before, w.wire.count())
 }

@@ -38,9 +38,9 @@ func Pending(s v1beta1.RolloutStatus) *Command {
 	return c
 }
 
-// MayWrite says whether a status that is stored may be replaced: it carries no command that has not been heard. answered is the newest state
-// that a command was the answer to.
-func MayWrite(stored v1beta1.RolloutStatus, answered int64) bool {
+// MayWrite says whether a status that is stored may be replaced by that of a release: it carries no command that the release has not heard, or the
+// release is over, so that nobody can hear it any more.
+func MayWrite(v rollout.View, stored v1beta1.RolloutStatus) bool {
 	pending := Pending(stored)
-	return pending == nil || pending.State <= answered
+	return pending == nil || pending.State <= v.Answered || v.Status.FinishedAt != nil
 }
