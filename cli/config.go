@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 func configCommand(a *app.App) *cobra.Command {
@@ -70,11 +72,11 @@ func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error
 		return given, nil
 	}
 	group := settings.Group(forCommand)
+	if !slices.Contains(settings.Groups, group) {
+		return nil, app.Usagef("--for %q is none of the commands with settings: %s", forCommand, strictyaml.List(settings.Groups))
+	}
 	own := pflag.NewFlagSet(forCommand, pflag.ContinueOnError)
 	settings.Register(own, group)
-	if own.Lookup("api") == nil && own.Lookup("namespace") == nil {
-		return nil, app.Usagef("--for %q is none of the commands with settings: server, worker, dev, client", forCommand)
-	}
 	var err error
 	given.Visit(func(f *pflag.Flag) {
 		if f.Name == "for" || f.Name == "output" || err != nil {

@@ -14,52 +14,62 @@ import (
 // Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command
 // does not take (Register) holds its default.
 type Settings struct {
-	Listen                 string
-	APITokenFile           string
-	APICertFile            string
-	APIKeyFile             string
-	APICAFile              string
-	AllowedHosts           []string
-	MaxEventStreams        int
-	KusciaListen           string
-	KusciaGRPCListen       string
-	KusciaProtocol         string
-	KusciaInsecure         bool
-	KusciaCertFile         string
-	KusciaKeyFile          string
-	KusciaCAFile           string
-	KusciaTokenFile        string
-	WebhookListen          string
-	WebhookURL             string
-	WebhookService         string
-	WebhookCertFile        string
-	WebhookKeyFile         string
-	Gate                   string
-	MetricsListen          string
-	TemporalAddress        string
-	TemporalNamespace      string
-	TemporalUI             string
-	Kubeconfig             string
-	Context                string
-	Namespace              string
-	EngineName             string
-	ServingNamespace       string
-	KubeQPS                float32
-	KubeBurst              int
-	InstallCRDs            bool
-	InstallGuard           bool
-	Parties                []string
-	WatchNamespaces        []string
-	ServingsInAnyNamespace bool
-	ServingPolicyFile      string
-	MaxConcurrentServices  int
-	MaxConcurrentWorkloads int
-	UnreachableBudget      time.Duration
-	RecordLimit            int
-	LogLevel               string
-	LogFormat              string
-	ShutdownTimeout        time.Duration
-	API                    string
+	Listen                  string
+	APITokenFile            string
+	APICertFile             string
+	APIKeyFile              string
+	APICAFile               string
+	AllowedHosts            []string
+	MaxEventStreams         int
+	KusciaListen            string
+	KusciaGRPCListen        string
+	KusciaProtocol          string
+	KusciaInsecure          bool
+	KusciaCertFile          string
+	KusciaKeyFile           string
+	KusciaCAFile            string
+	KusciaTokenFile         string
+	WebhookListen           string
+	WebhookURL              string
+	WebhookService          string
+	WebhookCertFile         string
+	WebhookKeyFile          string
+	Gate                    string
+	MetricsListen           string
+	TemporalAddress         string
+	TemporalNamespace       string
+	TemporalUI              string
+	Kubeconfig              string
+	Context                 string
+	Namespace               string
+	EngineName              string
+	ServingNamespace        string
+	KubeQPS                 float32
+	KubeBurst               int
+	InstallCRDs             bool
+	InstallGuard            bool
+	Parties                 []string
+	WatchNamespaces         []string
+	ServingsInAnyNamespace  bool
+	ServingPolicyFile       string
+	PackageListen           string
+	PackageDir              string
+	PackageTokenFile        string
+	PackageCertFile         string
+	PackageKeyFile          string
+	PackageStore            string
+	PackageStoreTokenFile   string
+	PackageMaxBytes         int64
+	PackageMaxUnpackedBytes int64
+	Image                   string
+	MaxConcurrentServices   int
+	MaxConcurrentWorkloads  int
+	UnreachableBudget       time.Duration
+	RecordLimit             int
+	LogLevel                string
+	LogFormat               string
+	ShutdownTimeout         time.Duration
+	API                     string
 }
 
 // Group is a command, or a family of commands, that takes settings.
@@ -71,10 +81,13 @@ const (
 	Worker Group = "worker"
 	Dev    Group = "dev"
 	Client Group = "client"
+	// PackageServe and PackagePush are `slipway package serve` and `slipway package push`.
+	PackageServe Group = "package-serve"
+	PackagePush  Group = "package-push"
 )
 
 // Groups are all groups, in the order in which people read them.
-var Groups = []Group{Server, Worker, Dev, Client}
+var Groups = []Group{Server, Worker, Dev, Client, PackageServe, PackagePush}
 
 // definition says everything about one setting. Values travel as text until they are applied; a list's parts are separated by commas.
 type definition struct {
@@ -101,6 +114,8 @@ func (d definition) kind() string {
 		return kindList
 	case *int:
 		return "int"
+	case *int64:
+		return "size"
 	case *float32:
 		return "number"
 	case *time.Duration:
@@ -137,6 +152,8 @@ func (d definition) apply(text string) error {
 		}
 	case *int:
 		*into, err = positive(text)
+	case *int64:
+		*into, err = size(text)
 	case *float32:
 		*into, err = rate(text)
 	case *time.Duration:
@@ -154,6 +171,11 @@ var (
 	workers  = []Group{Worker, Dev}
 	// bothEnds are the settings that server and client have to agree about.
 	bothEnds = []Group{Server, Dev, Client}
+	// logging are the processes that run until they are asked to end.
+	logging      = []Group{Server, Worker, Dev, PackageServe}
+	packageStore = []Group{PackageServe, Dev}
+	// packageUsers are those that read or write the store of packages.
+	packageUsers = []Group{Worker, Dev, PackagePush}
 )
 
 // The values of Gate.
@@ -166,7 +188,7 @@ const (
 
 // definitions are all settings, in the order of the documentation, with their values in s.
 func definitions(s *Settings) []definition {
-	return slices.Concat(frontDoors(s), webhooks(s), behindThem(s))
+	return slices.Concat(frontDoors(s), webhooks(s), packages(s), behindThem(s))
 }
 
 // frontDoors are the settings of what listens for requests.
@@ -228,6 +250,33 @@ func webhooks(s *Settings) []definition {
 	}
 }
 
+// packages are the settings of the store of packages, and of those that use it.
+func packages(s *Settings) []definition {
+	return []definition{
+		{name: "package-listen", fallback: "127.0.0.1:8085", groups: packageStore, check: listening, into: &s.PackageListen,
+			description: "address of the package store; port 0 takes a free one"},
+		{name: "package-dir", groups: packageStore, into: &s.PackageDir,
+			description: "folder in which the package store keeps packages; empty: none, and slipway dev then serves no store"},
+		{name: "package-token-file", groups: packageStore, into: &s.PackageTokenFile,
+			description: "file of the token that uploads to the package store show, and everything else but downloads; made when it does not " +
+				"exist, read again when it changes; empty: the file token in --package-dir"},
+		{name: "package-cert-file", groups: packageStore, into: &s.PackageCertFile,
+			description: "certificate of the package store, for TLS"},
+		{name: "package-key-file", groups: packageStore, into: &s.PackageKeyFile,
+			description: "key of that certificate"},
+		{name: "package-store", groups: packageUsers, check: orNone(aURL), into: (*baseURL)(&s.PackageStore),
+			description: "base URL of the party's package store, as its pods reach it; empty: none, pods download packages from their source"},
+		{name: "package-store-token-file", groups: packageUsers, into: &s.PackageStoreTokenFile,
+			description: "file of that store's token; read again when it changes"},
+		{name: "package-max-bytes", fallback: "2Gi", groups: slices.Concat(packageUsers, []Group{PackageServe}), into: &s.PackageMaxBytes,
+			description: "how large a package may be at most, in bytes or as 500Mi or 2Gi"},
+		{name: "package-max-unpacked-bytes", fallback: "8Gi", groups: packageUsers, into: &s.PackageMaxUnpackedBytes,
+			description: "how large the files of a package may be in all at most"},
+		{name: "image", inDev: "slipway:local", groups: workers, into: &s.Image,
+			description: "Slipway's own image, with which pods download and unpack packages; empty: items that deploy packages are refused"},
+	}
+}
+
 // behindThem are the settings of all else.
 func behindThem(s *Settings) []definition {
 	return []definition{
@@ -275,11 +324,11 @@ func behindThem(s *Settings) []definition {
 			description: "requests per second to one Kubernetes API server"},
 		{name: "kube-burst", fallback: "400", groups: engine, into: &s.KubeBurst,
 			description: "requests to one Kubernetes API server that may go out at once"},
-		{name: "log-level", fallback: "info", groups: engine, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,
+		{name: "log-level", fallback: "info", groups: logging, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,
 			description: "least severe level that is logged: debug, info, warn or error"},
-		{name: "log-format", fallback: "text", groups: engine, choices: []string{"text", "json"}, into: &s.LogFormat,
+		{name: "log-format", fallback: "text", groups: logging, choices: []string{"text", "json"}, into: &s.LogFormat,
 			description: "format of the log: text or json"},
-		{name: "shutdown-timeout", fallback: "20s", groups: engine, into: &s.ShutdownTimeout,
+		{name: "shutdown-timeout", fallback: "20s", groups: logging, into: &s.ShutdownTimeout,
 			description: "how long a process that is asked to end waits for what it has begun"},
 		{name: "api", fallback: "http://127.0.0.1:8080", groups: []Group{Client}, check: aURL, into: (*baseURL)(&s.API),
 			description: "base URL of the Slipway API"},

@@ -128,6 +128,14 @@ func TestPrecedenceAndProvenance(t *testing.T) {
 			reason: "Dev's own default of install-crds is true.",
 			groups: []Group{Dev}, setting: "install-crds", value: "true", source: "default",
 		},
+		"DevHasItsOwnImage": {
+			reason: "Dev's image is the one that is built here.",
+			groups: []Group{Dev}, setting: "image", value: "slipway:local", source: "default",
+		},
+		"WorkerHasNoImage": {
+			reason: "A worker has to be told its image.",
+			groups: []Group{Worker}, setting: "image", value: "", source: "default",
+		},
 		"ServerDoesNot": {
 			reason: "A server does not install definitions unless told.",
 			groups: []Group{Server}, setting: "install-crds", value: "false", source: "default",
@@ -202,6 +210,16 @@ party: [alice]
 watch-namespaces: shop, bank
 servings-in-any-namespace: true
 serving-policy-file: /etc/slipway/servings.yaml
+package-listen: 0.0.0.0:5
+package-dir: /var/lib/packages
+package-token-file: /etc/packages/token
+package-cert-file: /etc/packages/crt
+package-key-file: /etc/packages/key
+package-store: https://packages.example/
+package-store-token-file: /etc/store/token
+package-max-bytes: 500Mi
+package-max-unpacked-bytes: 1000000
+image: registry.example/slipway:2
 max-concurrent-services: 7
 max-concurrent-workloads: 11
 unreachable-budget: 30s
@@ -223,6 +241,9 @@ api: http://slipway.example:80/
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
 		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
+		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageTokenFile: "/etc/packages/token",
+		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", PackageStore: "https://packages.example",
+		PackageStoreTokenFile: "/etc/store/token", PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
 		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
@@ -368,6 +389,13 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 			reason: "A party's worker would take the engine's work and fail at it.",
 			groups: []Group{Worker}, file: "party: [alice=slipway]\n",
 			want: `a setting is wrong: party (file slipway.yaml:1): "alice=slipway" names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object`,
+		},
+		"NoSizes": {
+			reason: "A size is a number of bytes with or without a unit, and more than nothing.",
+			groups: []Group{Worker}, args: []string{"--package-max-bytes", "2 GB"}, env: map[string]string{"SLIPWAY_PACKAGE_MAX_UNPACKED_BYTES": "0"},
+			want: `2 settings are wrong:
+  package-max-bytes (flag --package-max-bytes): "2 GB" is not a size; examples are 500Mi, 2Gi and 1048576
+  package-max-unpacked-bytes (env SLIPWAY_PACKAGE_MAX_UNPACKED_BYTES): 0 is too small: want at least 1 byte`,
 		},
 		"NotABool": {
 			reason: "Only true and false are.",

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/workflows"
@@ -110,6 +111,19 @@ func positive(text string) (int, error) {
 	}
 	if n < 1 {
 		return 0, fmt.Errorf("%d is too small: want at least 1", n)
+	}
+	return n, nil
+}
+
+// size reads a number of bytes, alone or with a unit as Kubernetes has them.
+func size(text string) (int64, error) {
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a size; examples are 500Mi, 2Gi and 1048576", text)
+	}
+	n := quantity.Value()
+	if n < 1 {
+		return 0, fmt.Errorf("%s is too small: want at least 1 byte", text)
 	}
 	return n, nil
 }
