@@ -1,0 +1,233 @@
+// Package source decides from where packages and code may be fetched, and with what: allowed addresses, credentials and limits. It knows
+// no HTTP; activities/source acts on what is decided here.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slipway.io/slipway/release/failure"
+)
+
+// AllowSetting is the environment variable that carries an Allow; errors name it.
+const AllowSetting = "SLIPWAY_SOURCE_ALLOW"
+
+// EntryPublic is the entry of every public address.
+const EntryPublic = "public"
+
+// Allow is the complete list of what sources may be fetched from. The zero value allows nothing.
+type Allow struct{ entries []entry }
+
+// entry is one of three: public, a network, or a name. Port 0 is any port.
+type entry struct {
+	public  bool
+	network netip.Prefix
+	// name is a host; below says that it stands for the names under it, itself not included.
+	name  string
+	below bool
+	port  uint16
+}
+
+// ParseAllow reads entries: `public`, a host name, `*.example.com`, an IP address or a network, each with a port or without. No entry at all
+// means `public`. Blank entries are skipped.
+func ParseAllow(entries []string) (Allow, error) {
+	var allow Allow
+	for _, text := range entries {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		parsed, err := parseEntry(strings.TrimSpace(text))
+		if err != nil {
+			return Allow{}, failure.New(failure.Refused, "entry %q of %s: %v", text, AllowSetting, err)
+		}
+		if !slices.Contains(allow.entries, parsed) {
+			allow.entries = append(allow.entries, parsed)
+		}
+	}
+	if len(allow.entries) == 0 {
+		allow.entries = []entry{{public: true}}
+	}
+	return allow, nil
+}
+
+func parseEntry(text string) (entry, error) {
+	if strings.Contains(text, "://") {
+		return entry{}, errors.New("this is a URL: write the host, with a port or without")
+	}
+	host, portText, err := splitPort(text)
+	if err != nil {
+		return entry{}, err
+	}
+	parsed := entry{}
+	if portText != "" {
+		if parsed.port, err = parsePort(portText); err != nil {
+			return entry{}, err
+		}
+	}
+	if strings.EqualFold(host, EntryPublic) {
+		parsed.public = true
+		return parsed, nil
+	}
+	if strings.Contains(host, "/") {
+		parsed.network, err = parseNetwork(host)
+		return parsed, err
+	}
+	return parsed.withHost(host)
+}
+
+// splitPort takes the port off an entry; "" if it has none. What contains colons itself stands in brackets if a port follows.
+func splitPort(text string) (host, port string, err error) {
+	if inside, bracketed := strings.CutPrefix(text, "["); bracketed {
+		host, after, closed := strings.Cut(inside, "]")
+		port, hasPort := strings.CutPrefix(after, ":")
+		if !closed || after != "" && (!hasPort || port == "") || !strings.Contains(host, ":") {
+			return "", "", errors.New("write an IPv6 address as [::1] or [::1]:80, and a network as [fd00::/8]:80")
+		}
+		return host, port, nil
+	}
+	if strings.Count(text, ":") > 1 {
+		return text, "", nil
+	}
+	host, port, hasPort := strings.Cut(text, ":")
+	if hasPort && port == "" {
+		return "", "", errors.New("the port is missing behind the colon")
+	}
+	return host, port, nil
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, errors.New("this is not a network: write it as 10.0.0.0/8, 10.0.0.0/8:443, fd00::/8 or [fd00::/8]:443")
+	case network.Masked() != network:
+		return netip.Prefix{}, fmt.Errorf("the address has bits behind the length of the network: write %s", network.Masked())
+	}
+	return network, checkCarried(network)
+}
+
+// checkCarried refuses networks that would never match, because their addresses are judged as the IPv4 addresses that they carry.
+func checkCarried(network netip.Prefix) error {
+	for _, form := range []netip.Prefix{mapped, nat64, sixToIV} {
+		if form.Bits() <= network.Bits() && form.Overlaps(network) {
+			return fmt.Errorf("addresses of %s are judged as the IPv4 address that they carry: write that", form)
+		}
+	}
+	return nil
+}
+
+func (e entry) withHost(host string) (entry, error) {
+	host, e.below = strings.CutPrefix(host, "*.")
+	name, ip, err := canonicalHost(host)
+	switch {
+	case err != nil:
+		return entry{}, err
+	case ip.IsValid() && e.below:
+		return entry{}, errors.New("an address has no names under it: write a network, as in 10.0.0.0/8")
+	case ip.IsValid():
+		e.network = netip.PrefixFrom(ip, ip.BitLen())
+		return e, checkCarried(e.network)
+	case isLocalhost(name):
+		return entry{}, errors.New("a name never allows loopback addresses: write 127.0.0.1 or [::1], and the port")
+	}
+	e.name = name
+	return e, nil
+}
+
+// isLocalhost says whether a name means this machine, whatever DNS says (RFC 6761).
+func isLocalhost(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+func (e entry) String() string {
+	host := e.name
+	switch {
+	case e.public:
+		host = EntryPublic
+	case e.network.IsValid() && e.network.IsSingleIP():
+		host = e.network.Addr().String()
+	case e.network.IsValid():
+		host = e.network.String()
+	case e.below:
+		host = "*." + e.name
+	}
+	if strings.Contains(host, ":") && (e.port != 0 || e.network.IsSingleIP()) {
+		host = "[" + host + "]"
+	}
+	if e.port == 0 {
+		return host
+	}
+	return host + ":" + strconv.Itoa(int(e.port))
+}
+
+func (e entry) hasPort(port uint16) bool { return e.port == 0 || e.port == port }
+
+func (e entry) hasName(name string) bool {
+	if e.below {
+		return strings.HasSuffix(name, "."+e.name)
+	}
+	return e.name != "" && e.name == name
+}
+
+// Entries are the entries in canonical spelling, each once, in the order in which they were given.
+func (a Allow) Entries() []string {
+	entries := make([]string, len(a.entries))
+	for i, entry := range a.entries {
+		entries[i] = entry.String()
+	}
+	return entries
+}
+
+// CheckHost is the quick look before a name is resolved: it refuses a host that no entry can allow, whatever it resolves to. Only CheckAddress
+// says that a connection is allowed.
+func (a Allow) CheckHost(host string, port uint16) error {
+	name, ip, err := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	if err != nil {
+		return failure.New(failure.Refused, "%v", err)
+	}
+	if ip.IsValid() {
+		return a.CheckAddress(host, netip.AddrPortFrom(ip, port))
+	}
+	for _, entry := range a.entries {
+		if entry.hasPort(port) && (entry.public || entry.network.IsValid() || entry.hasName(name)) {
+			return nil
+		}
+	}
+	return failure.New(failure.Refused, "host %s with port %d is not an allowed source: allow it with %s", name, port, AllowSetting)
+}
+
+// CheckAddress says whether a connection that is made for a host may go to this address. Call it with the address that is really connected
+// to: what a name resolved to before may be something else.
+func (a Allow) CheckAddress(host string, to netip.AddrPort) error {
+	name, literal, err := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	if err != nil {
+		return failure.New(failure.Refused, "%v", err)
+	}
+	ip := judged(to.Addr())
+	reach, kind := classify(ip)
+	for _, entry := range a.entries {
+		switch {
+		case !entry.hasPort(to.Port()):
+		case entry.network.IsValid() && entry.network.Contains(ip),
+			entry.public && reach == public,
+			reach != special && !literal.IsValid() && entry.hasName(name):
+			return nil
+		}
+	}
+	return a.refuse(name, literal.IsValid(), to, kind)
+}
+
+func (a Allow) refuse(name string, literal bool, to netip.AddrPort, kind string) error {
+	address := to.String()
+	if ip := judged(to.Addr()); ip.Is4() && !to.Addr().Unmap().Is4() {
+		kind = fmt.Sprintf("%s, as it means %s", kind, ip)
+	}
+	if literal {
+		return failure.New(failure.Refused, "address %s (%s) is not an allowed source: allow it with %s", address, kind, AllowSetting)
+	}
+	return failure.New(failure.Refused, "host %s resolves to %s (%s), which is not an allowed source: allow it with %s", name, address, kind, AllowSetting)
+}

@@ -1,0 +1,137 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"slipway.io/slipway/release/failure"
+)
+
+const (
+	schemeHTTP  = "http"
+	schemeHTTPS = "https"
+	// The longest name and label that DNS carries.
+	longestName  = 253
+	longestLabel = 63
+)
+
+// ParseURL reads the URL of a source: http or https, with a host and without user info, which belongs into a Secret. Its errors are of kind
+// Refused and show the URL redacted.
+func ParseURL(rawURL string) (*url.URL, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// The parser's error quotes what it could not read, secrets included.
+		return nil, failure.New(failure.Refused, "the address is not a valid URL: write https://host/path")
+	}
+	if err := CheckURL(u); err != nil {
+		return nil, failure.New(failure.Refused, "%s: %v", Redact(rawURL), err)
+	}
+	return u, nil
+}
+
+// CheckURL says why a URL, of a source or of a redirect, can't be fetched from whatever is allowed. The error doesn't show the URL.
+func CheckURL(u *url.URL) error {
+	switch {
+	case u.Scheme != schemeHTTP && u.Scheme != schemeHTTPS:
+		return errors.New("only http and https are supported")
+	case u.Opaque != "" || u.Hostname() == "":
+		return errors.New("the URL names no host: write https://host/path")
+	case u.User != nil:
+		return errors.New("the URL contains a user name or password: put them into a Secret and name it as the credentials")
+	}
+	_, _, err := Authority(u)
+	return err
+}
+
+// Authority is whom an http or https URL addresses: the host in canonical spelling, and the port, the scheme's own if the URL names none.
+func Authority(u *url.URL) (string, uint16, error) {
+	host, _, err := canonicalHost(u.Hostname())
+	if err != nil {
+		return "", 0, err
+	}
+	if u.Port() == "" {
+		return host, defaultPort(u.Scheme), nil
+	}
+	port, err := parsePort(u.Port())
+	return host, port, err
+}
+
+func defaultPort(scheme string) uint16 {
+	if scheme == schemeHTTP {
+		return 80
+	}
+	return 443
+}
+
+func parsePort(text string) (uint16, error) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, errors.New("the port is not a number from 1 to 65535")
+	}
+	return uint16(port), nil
+}
+
+// canonicalHost is a host as hosts are compared: names in lower case and in ASCII, without the final dot; addresses in their shortest form,
+// which are also returned as such. Spellings of an address that only some resolvers understand (octal, hexadecimal, one number) are refused,
+// so that nothing reads them differently from the check.
+func canonicalHost(host string) (string, netip.Addr, error) {
+	if strings.Contains(host, "%") {
+		return "", netip.Addr{}, errors.New("IPv6 zones are not supported in hosts")
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String(), ip, nil
+	}
+	name := strings.ToLower(host)
+	if !isASCII(host) {
+		var err error
+		if name, err = idna.Lookup.ToASCII(host); err != nil {
+			return "", netip.Addr{}, fmt.Errorf("host %q is not a valid internationalised name", host)
+		}
+	}
+	name = strings.TrimSuffix(name, ".")
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().String(), ip, nil
+	}
+	return name, netip.Addr{}, checkName(host, name)
+}
+
+func checkName(host, name string) error {
+	if name == "" || len(name) > longestName {
+		return fmt.Errorf("host %q is empty or too long", host)
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > longestLabel || hasOther(label) {
+			return fmt.Errorf("host %q is not a valid name", host)
+		}
+	}
+	if isNumber(labels[len(labels)-1]) {
+		return fmt.Errorf("host %q is an address in a notation that is not supported: write four decimal numbers", host)
+	}
+	return nil
+}
+
+// hasOther says whether a label has a character that host names don't have. Underscores are no part of the standard, but are in use.
+func hasOther(label string) bool {
+	return strings.ContainsFunc(label, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	})
+}
+
+// isNumber says whether the last label of a name makes resolvers take the whole for an address; no top-level domain is a number.
+func isNumber(label string) bool {
+	digits, hexadecimal := strings.CutPrefix(label, "0x")
+	return !strings.ContainsFunc(digits, func(r rune) bool {
+		return (r < '0' || r > '9') && (!hexadecimal || r < 'a' || r > 'f')
+	})
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f })
+}
