@@ -13,7 +13,7 @@ const Unreadable = "(unreadable URL)"
 // signatures. What isn't a URL with a host is not shown at all.
 func Redact(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Host == "" || !strings.HasPrefix(u.Path+"/", "/") {
+	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Hostname() == "" || !strings.HasPrefix(u.Path+"/", "/") {
 		return Unreadable
 	}
 	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
