@@ -1,0 +1,124 @@
+package download_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/activities/source/download"
+)
+
+func TestUnchanged(t *testing.T) {
+	const date, later = "Mon, 23 Nov 2026 10:00:00 GMT", "Mon, 23 Nov 2026 10:00:01 GMT"
+	type version struct {
+		etag, modified, body string
+		// deaf: the server ignores conditions. chunked: it tells no length. target: it redirects there first.
+		deaf, chunked bool
+		target        string
+	}
+	for _, c := range []struct {
+		reason   string
+		was, now version
+		want     download.Answer
+	}{
+		{"a strong ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a"}, download.Unchanged},
+		{"a weak ETag", version{etag: `W/"1"`, body: "a"}, version{etag: `W/"1"`, body: "a"}, download.Unchanged},
+		{"a balancer that weakens", version{etag: `"1"`, body: "a"}, version{etag: `W/"1"`, body: "a", deaf: true}, download.Unchanged},
+		{"another ETag and length", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "bb"}, download.Changed},
+		{"another ETag alone proves nothing", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "b"}, download.Unknown},
+		{"a date", version{modified: date, body: "a"}, version{modified: date, body: "a"}, download.Unchanged},
+		{"another date alone proves nothing", version{modified: date, body: "a"}, version{modified: later, body: "b"}, download.Unknown},
+		{"another date and length", version{modified: date, body: "a"}, version{modified: later, body: "bb"}, download.Changed},
+		{"an ETag counts more than a date", version{etag: `"1"`, modified: date, body: "a"}, version{etag: `"2"`, modified: date, body: "b"}, download.Unknown},
+		{"conditions ignored, same ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true}, download.Unchanged},
+		{"conditions ignored, same date and length", version{modified: date, body: "a"}, version{modified: date, body: "a", deaf: true}, download.Unchanged},
+		{"conditions ignored, same date, no length", version{modified: date, body: "a"}, version{modified: date, body: "a", deaf: true, chunked: true}, download.Unknown},
+		{"conditions ignored, same ETag, no length", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true, chunked: true}, download.Unchanged},
+		{"nothing to compare", version{body: "a"}, version{body: "a"}, download.Unknown},
+		{"nothing to compare but the length", version{body: "a"}, version{body: "bb"}, download.Changed},
+		{"nothing to compare and no length", version{body: "a"}, version{body: "bb", chunked: true}, download.Unknown},
+		{"a redirect to the same place", version{etag: `"1"`, body: "a", target: "/v1?sig=1"}, version{etag: `"1"`, body: "a", target: "/v1?sig=2"}, download.Unchanged},
+		{"a redirect to another place with the same ETag", version{etag: `"1"`, body: "a", target: "/v1"}, version{etag: `"1"`, body: "a", target: "/v2"}, download.Unknown},
+		{"the same, conditions ignored", version{etag: `"1"`, body: "a", target: "/v1"}, version{etag: `"1"`, body: "a", target: "/v2", deaf: true}, download.Unknown},
+		{"a redirect by query, told apart by a date alone", version{modified: date, body: "a", target: "/v?1"}, version{modified: date, body: "a", target: "/v?2"}, download.Unknown},
+	} {
+		now := c.was
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if now.target != "" && r.URL.Path == "/latest.zip" {
+				http.Redirect(w, r, now.target, http.StatusFound)
+				return
+			}
+			for name, value := range map[string]string{"ETag": now.etag, "Last-Modified": now.modified} {
+				if value != "" {
+					w.Header().Set(name, value)
+				}
+			}
+			if now.deaf {
+				r.Header.Del("If-None-Match")
+				r.Header.Del("If-Modified-Since")
+			}
+			if !now.chunked && r.Header.Get("If-None-Match") == "" && r.Header.Get("If-Modified-Since") == "" {
+				w.Header().Set("Content-Length", strconv.Itoa(len(now.body)))
+			}
+			if now.chunked {
+				w.(http.Flusher).Flush()
+				io.WriteString(w, now.body) //nolint:errcheck // the client notices
+				return
+			}
+			conditional(w, r, now.body)
+		})
+		client := download.New(download.Options{Allow: loopback(t)})
+		was, err := client.Fetch(context.Background(), server.URL+"/latest.zip", newFile(t))
+		require.NoError(t, err, c.reason)
+		now = c.now
+		answer, err := client.Unchanged(context.Background(), server.URL+"/latest.zip", was)
+		require.NoError(t, err, c.reason)
+		require.Equal(t, c.want, answer, c.reason)
+	}
+}
+
+// conditional answers as the standard library's file server does.
+func conditional(w http.ResponseWriter, r *http.Request, body string) {
+	modified, _ := http.ParseTime(w.Header().Get("Last-Modified"))
+	http.ServeContent(w, r, "app.zip", modified, strings.NewReader(body))
+}
+
+func TestUnchangedOfWhatIsGone(t *testing.T) {
+	status := http.StatusNotFound
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	client := download.New(download.Options{Allow: loopback(t)})
+	answer, err := client.Unchanged(context.Background(), server.URL+"/app.zip?s3cret", download.Download{ETag: `"1"`})
+	require.True(t, download.Is(err, download.Gone))
+	require.EqualError(t, err, server.URL+"/app.zip?…: the server answered 404 Not Found: check the URL")
+	require.Equal(t, download.Unknown, answer)
+	status = http.StatusServiceUnavailable
+	_, err = client.Unchanged(context.Background(), server.URL, download.Download{ETag: `"1"`})
+	require.True(t, download.Is(err, download.Temporary))
+	_, err = download.New(download.Options{Allow: allow(t)}).Unchanged(context.Background(), server.URL, download.Download{ETag: `"1"`})
+	require.True(t, download.Is(err, download.Refused))
+}
+
+// The body of a large package isn't read to learn that it is the same.
+func TestUnchangedReadsNoBody(t *testing.T) {
+	ended := make(chan error, 1)
+	block := make([]byte, 1<<20)
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		for {
+			if _, err := w.Write(block); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})
+	answer, err := download.New(download.Options{Allow: loopback(t)}).Unchanged(context.Background(), server.URL,
+		download.Download{ETag: `"1"`, FinalURL: server.URL})
+	require.NoError(t, err)
+	require.Equal(t, download.Unchanged, answer)
+	require.Error(t, <-ended, "the connection is closed")
+}
