@@ -25,7 +25,7 @@ type Options struct {
 	Allow source.Allow
 	// Credentials are sent to the hosts that they name; nil: none.
 	Credentials *source.Credentials
-	// MaxBytes is the largest size of a download; 0: 2 GiB.
+	// MaxBytes is the largest size of a download; 0: that of source.DefaultLimits.
 	MaxBytes int64
 	// Trusted are base URLs of Slipway's own package store. URLs under them are not held against Allow, get no credentials, and may not
 	// redirect. A redirect from elsewhere to one of them is not trusted.
@@ -44,7 +44,6 @@ type Options struct {
 }
 
 const (
-	maxBytes         = 2 << 30
 	idleTimeout      = 30 * time.Second
 	headerTimeout    = 2 * time.Minute
 	connectTimeout   = 15 * time.Second
@@ -63,7 +62,7 @@ type Client struct {
 // New makes a client.
 func New(options Options) *Client {
 	if options.MaxBytes <= 0 {
-		options.MaxBytes = maxBytes
+		options.MaxBytes = source.DefaultLimits.Bytes
 	}
 	if options.IdleTimeout <= 0 {
 		options.IdleTimeout = idleTimeout
