@@ -49,7 +49,7 @@ type docsOperation struct {
 func (p docsPage) operations(tag string) (tagged []docsOperation) {
 	for _, path := range slices.Sorted(maps.Keys(p.Paths.Map())) {
 		item := p.Paths.Value(path)
-		for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
+		for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
 			if operation := item.GetOperation(method); operation != nil && slices.Contains(operation.Tags, tag) {
 				tagged = append(tagged, docsOperation{method, path, operation, slices.Concat(item.Parameters, operation.Parameters)})
 			}

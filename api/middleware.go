@@ -102,12 +102,17 @@ func openOperations(spec *openapi3.T) map[string]bool {
 	open := map[string]bool{}
 	for path, item := range spec.Paths.Map() {
 		for method, operation := range item.Operations() {
-			if operation.Security != nil && len(*operation.Security) == 0 {
+			if servedHere(operation) && operation.Security != nil && len(*operation.Security) == 0 {
 				open[method+" "+echoPath(path)] = true
 			}
 		}
 	}
 	return open
+}
+
+// servedHere says whether an operation is the engine's. The store of packages has a listener of its own, mostly in a process of its own.
+func servedHere(operation *openapi3.Operation) bool {
+	return !slices.Contains(operation.Tags, "packages")
 }
 
 // knownQuery refuses query parameters that the operation does not have, and repeats of one that has a single value: they would be ignored.

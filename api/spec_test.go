@@ -56,7 +56,9 @@ func TestRoutesAndDescriptionAgree(t *testing.T) {
 	var described, served []string
 	for path, item := range loadSpec(t).Paths.Map() {
 		for method, operation := range item.Operations() {
-			described = append(described, method+" "+echoPath(path))
+			if servedHere(operation) {
+				described = append(described, method+" "+echoPath(path))
+			}
 			require.NotEmpty(t, operation.Summary, "%s %s needs a summary", method, path)
 		}
 	}

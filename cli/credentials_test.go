@@ -42,7 +42,7 @@ func TestTheTokenOfTheEngine(t *testing.T) {
 		"None": {"What to do is said.", nil, app.ExitFailure, "error: the token is wrong: send what the engine's --api-token-file contains\n" +
 			"Name the file of the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, a client certificate with --api-cert-file and --api-key-file.\n"},
 		"Wrong":   {"Of a wrong one too.", []string{"--api-token-file", file("other")}, app.ExitFailure, "Name the file of the engine's token"},
-		"Empty":   {"An empty file is a slip.", []string{"--api-token-file", file("")}, app.ExitFailure, "is empty: give the file of the engine's token, or none"},
+		"Empty":   {"An empty file is a slip.", []string{"--api-token-file", file("")}, app.ExitFailure, "is empty: give a file with a token in it, or none"},
 		"Missing": {"A file that isn't there is named.", []string{"--api-token-file", missing}, app.ExitFailure, "--api-token-file: open " + missing},
 		"NoCert": {"A certificate that isn't there.", []string{"--api-cert-file", "c", "--api-key-file", "k"}, app.ExitFailure,
 			"--api-cert-file: the client certificate cannot be used: open c"},

@@ -78,17 +78,23 @@ func (g Guard) AdmitCall(authority string, values func(header string) []string, 
 
 // Authenticate refuses a request without the credentials that are asked for. If both a token and a certificate are, both have to be shown.
 func (g Guard) Authenticate(r *http.Request) error {
+	if g.Certificate && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		return refuse(Unauthenticated, "this engine asks for a client certificate: show one of the CA that the engine has as --api-ca-file")
+	}
+	return g.Token.Authenticate(r, "this engine", "the engine's --api-token-file")
+}
+
+// Authenticate refuses a request that doesn't show the token in its header Authorization. The error names the API that asks for it, and
+// where the token is written.
+func (t Token) Authenticate(r *http.Request, api, source string) error {
 	shown := bearer(r.Header.Get("Authorization"))
 	switch {
-	case g.Certificate && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
-		return refuse(Unauthenticated, "this engine asks for a client certificate: show one of the CA that the engine has as --api-ca-file")
-	case shown == "" && !g.Token.Matches(shown):
-		return refuse(Unauthenticated, "this engine asks for a token: send the header `Authorization: Bearer TOKEN` with what the engine's "+
-			"--api-token-file contains")
-	case !g.Token.Matches(shown):
-		return refuse(Unauthenticated, "the token is wrong: send what the engine's --api-token-file contains")
+	case t.Matches(shown):
+		return nil
+	case shown == "":
+		return refuse(Unauthenticated, "%s asks for a token: send the header `Authorization: Bearer TOKEN` with what %s contains", api, source)
 	}
-	return nil
+	return refuse(Unauthenticated, "the token is wrong: send what %s contains", source)
 }
 
 // bearer is the token of a header Authorization; "" when it has none.

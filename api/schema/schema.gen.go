@@ -815,6 +815,31 @@ type ServingVerbRequest struct {
 // ServingWaitingFor The person whom an operation waits for, however long; absent when it waits for nobody.
 type ServingWaitingFor = kuscia.WaitingFor
 
+// StoredPackage A package of a store.
+type StoredPackage struct {
+	// Bytes How large it is.
+	//
+	// Example: 20971520
+	Bytes int64 `json:"bytes"`
+
+	// SHA256 The SHA-256 of its bytes.
+	SHA256 string `json:"sha256"`
+
+	// StoredAt When it was stored.
+	StoredAt time.Time `json:"storedAt"`
+
+	// UsedAt When it was stored or last used.
+	UsedAt time.Time `json:"usedAt"`
+}
+
+// StoredPackageList A page of the packages of a store.
+type StoredPackageList struct {
+	Items []StoredPackage `json:"items"`
+
+	// Next The digest after which the next page begins; absent on the last one.
+	Next string `json:"next,omitempty"`
+}
+
 // Task One execution of a plan.
 type Task = plan.Task
 
@@ -967,6 +992,9 @@ type Limit = int
 // Namespace defines model for Namespace.
 type Namespace = string
 
+// PackageDigest defines model for PackageDigest.
+type PackageDigest = string
+
 // Party defines model for Party.
 type Party = string
 
@@ -1024,6 +1052,12 @@ type NotFound = Problem
 
 // Other An error, as RFC 9457 has it.
 type Other = Problem
+
+// PackageAbsent An error, as RFC 9457 has it.
+type PackageAbsent = Problem
+
+// PackageToken An error, as RFC 9457 has it.
+type PackageToken = Problem
 
 // Refused An error, as RFC 9457 has it.
 type Refused = Problem
@@ -1342,6 +1376,21 @@ type ListTrafficRoutingsParams struct {
 
 	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListPackagesParams defines parameters for ListPackages.
+type ListPackagesParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After Where the page begins; `next` of the page before, or any digest.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// DeletePackageParams defines parameters for DeletePackage.
+type DeletePackageParams struct {
+	// UnusedSince The package is deleted only if it was stored and last used before this time. The clock that counts is the store's: a time just after the `usedAt` of a list says "unless it was used since".
+	UnusedSince time.Time `form:"unusedSince" json:"unusedSince"`
 }
 
 // BatchQueryKusciaAppImagesJSONRequestBody defines body for BatchQueryKusciaAppImages for application/json ContentType.

@@ -4,8 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/cli/settings"
@@ -38,13 +36,6 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("--api-token-file: %w", err)
-	}
-	token := strings.TrimRight(string(text), "\r\n")
-	if token == "" {
-		return "", fmt.Errorf("--api-token-file: %s is empty: give the file of the engine's token, or none", path)
-	}
-	return token, nil
+	token, err := auth.ReadToken("--api-token-file", path)
+	return string(token), err
 }

@@ -78,10 +78,14 @@ func (a *App) calling(command *cobra.Command, check func(args []string) error, c
 func RegisterSettings(command *cobra.Command, groups ...settings.Group) {
 	settings.Register(command.Flags(), groups...)
 	_ = command.MarkFlagFilename(settings.FlagConfig, "yaml", "yml")
-	for _, name := range []string{"kubeconfig", "api-token-file", "api-cert-file", "api-key-file", "api-ca-file"} {
+	for _, name := range []string{"kubeconfig", "api-token-file", "api-cert-file", "api-key-file", "api-ca-file",
+		"package-token-file", "package-cert-file", "package-key-file", "package-store-token-file"} {
 		if command.Flags().Lookup(name) != nil {
 			_ = command.MarkFlagFilename(name)
 		}
+	}
+	if command.Flags().Lookup("package-dir") != nil {
+		_ = command.MarkFlagDirname("package-dir")
 	}
 	for _, name := range []string{"kuscia-protocol", "log-level", "log-format"} {
 		if command.Flags().Lookup(name) != nil {

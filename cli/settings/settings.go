@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slipway.io/slipway/release/source"
 )
 
 // Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command
@@ -57,6 +59,7 @@ type Settings struct {
 	PackageTokenFile        string
 	PackageCertFile         string
 	PackageKeyFile          string
+	SourceAllow             []string
 	PackageStore            string
 	PackageStoreTokenFile   string
 	PackageMaxBytes         int64
@@ -264,13 +267,15 @@ func packages(s *Settings) []definition {
 			description: "certificate of the package store, for TLS"},
 		{name: "package-key-file", groups: packageStore, into: &s.PackageKeyFile,
 			description: "key of that certificate"},
+		{name: "source-allow", fallback: "public", groups: workers, check: sourceAllow, into: &s.SourceAllow,
+			description: "where packages may be downloaded from: public, and hosts, *.domains, addresses and networks, each with or without a port"},
 		{name: "package-store", groups: packageUsers, check: orNone(aURL), into: (*baseURL)(&s.PackageStore),
 			description: "base URL of the party's package store, as its pods reach it; empty: none, pods download packages from their source"},
 		{name: "package-store-token-file", groups: packageUsers, into: &s.PackageStoreTokenFile,
 			description: "file of that store's token; read again when it changes"},
-		{name: "package-max-bytes", fallback: "2Gi", groups: slices.Concat(packageUsers, []Group{PackageServe}), into: &s.PackageMaxBytes,
+		{name: "package-max-bytes", fallback: inBytes(source.DefaultLimits.Bytes), groups: slices.Concat(packageUsers, []Group{PackageServe}), into: &s.PackageMaxBytes,
 			description: "how large a package may be at most, in bytes or as 500Mi or 2Gi"},
-		{name: "package-max-unpacked-bytes", fallback: "8Gi", groups: packageUsers, into: &s.PackageMaxUnpackedBytes,
+		{name: "package-max-unpacked-bytes", fallback: inBytes(source.DefaultLimits.UnpackedBytes), groups: packageUsers, into: &s.PackageMaxUnpackedBytes,
 			description: "how large the files of a package may be in all at most"},
 		{name: "image", inDev: "slipway:local", groups: workers, into: &s.Image,
 			description: "Slipway's own image, with which pods download and unpack packages; empty: items that deploy packages are refused"},

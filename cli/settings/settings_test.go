@@ -215,6 +215,7 @@ package-dir: /var/lib/packages
 package-token-file: /etc/packages/token
 package-cert-file: /etc/packages/crt
 package-key-file: /etc/packages/key
+source-allow: [public, "10.0.0.0/8:443"]
 package-store: https://packages.example/
 package-store-token-file: /etc/store/token
 package-max-bytes: 500Mi
@@ -242,7 +243,7 @@ api: http://slipway.example:80/
 		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageTokenFile: "/etc/packages/token",
-		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", PackageStore: "https://packages.example",
+		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
 		PackageStoreTokenFile: "/etc/store/token", PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
@@ -389,6 +390,11 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 			reason: "A party's worker would take the engine's work and fail at it.",
 			groups: []Group{Worker}, file: "party: [alice=slipway]\n",
 			want: `a setting is wrong: party (file slipway.yaml:1): "alice=slipway" names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object`,
+		},
+		"NoSource": {
+			reason: "An entry that allows nothing, or more than it says, is refused.",
+			groups: []Group{Worker}, args: []string{"--source-allow", "public", "--source-allow", "http://a.example"},
+			want: `a setting is wrong: source-allow (flag --source-allow): entry "http://a.example" of SLIPWAY_SOURCE_ALLOW: this is a URL: write the host, with a port or without`,
 		},
 		"NoSizes": {
 			reason: "A size is a number of bytes with or without a unit, and more than nothing.",

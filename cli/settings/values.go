@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/workflows"
 )
 
@@ -128,6 +129,9 @@ func size(text string) (int64, error) {
 	return n, nil
 }
 
+// inBytes writes a size as people do.
+func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
 func atMost(most int) func(string) error {
 	return func(text string) error {
 		if n, err := positive(text); err == nil && n > most {
@@ -184,6 +188,12 @@ func namespaceName(text string) error {
 		return fmt.Errorf("%q is not a namespace: want lower-case letters, digits and -, at most 63", text)
 	}
 	return nil
+}
+
+// sourceAllow checks the entries of a list of allowed sources.
+func sourceAllow(text string) error {
+	_, err := source.ParseAllow(splitList(text))
+	return err
 }
 
 // hostName checks the name of a host, or an IP address; ports don't matter.

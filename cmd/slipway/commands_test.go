@@ -21,11 +21,11 @@ func slipway(t *testing.T, args ...string) (out, errs string, code int) {
 
 func TestEngineCommandsCheckTheirSettingsFirst(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"server", "worker", "dev"} {
-		_, errs, code := slipway(t, command, "--log-level", "loud", "--kube-burst", "0")
+	for _, command := range [][]string{{"server"}, {"worker"}, {"dev"}, {"package", "serve"}} {
+		_, errs, code := slipway(t, append(command, "--log-level", "loud", "--shutdown-timeout", "0")...)
 		require.Equal(t, app.ExitUsage, code, "%s does not start with wrong settings", command)
 		require.Contains(t, errs, "error: 2 settings are wrong:\n")
-		_, _, code = slipway(t, command, "now")
+		_, _, code = slipway(t, append(command, "now")...)
 		require.Equal(t, app.ExitUsage, code, "%s takes no arguments", command)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/cli"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/packages"
 	"slipway.io/slipway/cli/settings"
 )
 
@@ -28,8 +29,17 @@ func engineCommands(a *app.App) []*cobra.Command {
 them out, so at least one has to run as well. Any number of servers may run side by side: they keep nothing of their own.`),
 		engineCommand(settings.Worker, runWorker, "Carry releases out", `Carry releases out. A worker needs Temporal and the cluster that it
 works on, and connects outwards only. With --party it serves only that party's queue, with that party's kubeconfig.`),
-		devCommand(), scriptCommand(a),
+		devCommand(), packages.Command(a, packageServeCommand()), scriptCommand(a),
 	}
+}
+
+func packageServeCommand() *cobra.Command {
+	command := engineCommand(settings.PackageServe, runPackageServe, "Serve a store of packages", `Serve a store of packages from a folder. A
+party runs one beside its cluster, where both its worker and its pods reach it; the folder belongs on a volume that outlives the process, and
+one process serves it at a time. Downloads need the digest of a package and nothing else; everything that changes the store needs the token.`)
+	command.Use = "serve"
+	command.Example = `  slipway package serve --package-dir /var/lib/slipway-packages --package-listen 0.0.0.0:8085`
+	return command
 }
 
 func devCommand() *cobra.Command {
@@ -41,7 +51,7 @@ identity.`)
 	return command
 }
 
-// engineCommand runs a part of the engine until its context ends. It is called as the group of its settings.
+// engineCommand runs a part of the engine until its context ends. It is called as the group of its settings, unless it is given another name.
 func engineCommand(group settings.Group, run func(context.Context, settings.Settings) error, short, long string) *cobra.Command {
 	command := &cobra.Command{Use: string(group), Short: short, Long: long + settingsHelp, Args: cobra.NoArgs}
 	app.RegisterSettings(command, group)

@@ -46,7 +46,7 @@ func runServer(ctx context.Context, s settings.Settings) error {
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, guardModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule,
+	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, guardModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule,
 		servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 

@@ -1,0 +1,260 @@
+package packages
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serve serves a store that asks for a token.
+func serve(t *testing.T, s *Store) (address string) {
+	t.Helper()
+	server := httptest.NewServer(NewHandler(s, HandlerOptions{Log: slog.New(slog.DiscardHandler), Authenticate: func(r *http.Request) error {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			return errors.New("show the token")
+		}
+		return nil
+	}}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func secret() string { return "secret" }
+
+// ask sends a request with the token and these headers, "Name: value" each.
+func ask(t *testing.T, method, address string, body io.Reader, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, body)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer secret")
+	for _, header := range headers {
+		if name, value, given := strings.Cut(header, ": "); given {
+			r.Header.Set(name, value)
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer, string(text)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	content, absent := "a package", "/packages/sha256/"+strings.Repeat("0", 64)
+	there, other := "/packages/sha256/"+digestOf([]byte(content)), "/packages/sha256/"+digestOf([]byte("other"))
+	address := serve(t, open(t, t.TempDir(), Options{MaxBytes: 20}))
+	first, said := ask(t, "PUT", address+there, strings.NewReader(content))
+	require.Equal(t, http.StatusCreated, first.StatusCode, said)
+	for _, c := range []struct {
+		reason, method, path, body string
+		header                     string
+		status                     int
+		says                       string
+	}{
+		{"All of it.", "GET", there, "", "", 200, content},
+		{"No token is asked for.", "GET", there, "", "Authorization: ", 200, content},
+		{"A part of it.", "GET", there, "", "Range: bytes=2-5", 206, "pack"},
+		{"The rest of a download, if it is the same package.", "GET", there, "", `Range: bytes=2-`, 206, "package"},
+		{"A part that isn't there.", "GET", there, "", "Range: bytes=90-", 416, ""},
+		{"It can't have changed.", "GET", there, "", `If-None-Match: "` + digestOf([]byte(content)) + `"`, 304, ""},
+		{"Only whether it is there.", "HEAD", there, "", "", 200, ""},
+		{"Or not.", "HEAD", absent, "", "", 404, ""},
+		{"What isn't there.", "GET", absent, "", "", 404, "the store has no such package"},
+		{"What is no digest.", "GET", "/packages/sha256/..%2f..%2flock", "", "", 404, "the store has no such package"},
+		{"Nor here.", "PUT", "/packages/sha256/ABC", "x", "", 400, "64 hexadecimal digits in lower case"},
+		{"It is there already.", "PUT", there, content, "", 200, `"bytes":9`},
+		{"The bytes of what is there are not looked at.", "PUT", there, "?", "", 200, `"bytes":9`},
+		{"Other bytes.", "PUT", other, content, "", 422, "these 9 bytes have the SHA-256 " + digestOf([]byte(content))},
+		{"They are not there either.", "GET", other, "", "", 404, ""},
+		{"Too many.", "PUT", other, strings.Repeat("x", 21), "", 413, "20 bytes at most"},
+		{"Nobody writes without the token.", "PUT", other, "other", "Authorization: Bearer wrong", 401, "show the token"},
+		{"Nobody sees the others' digests.", "GET", "/packages", "", "Authorization: ", 401, "show the token"},
+		{"Nobody keeps what is unused.", "POST", there + "/use", "", "Authorization: ", 401, "show the token"},
+		{"Nobody deletes.", "DELETE", there + "?unusedSince=2100-01-01T00:00:00Z", "", "Authorization: ", 401, "show the token"},
+		{"A use.", "POST", there + "/use", "", "", 204, ""},
+		{"Of nothing.", "POST", absent + "/use", "", "", 404, "no such package"},
+		{"A deletion says since when.", "DELETE", there, "", "", 400, "unusedSince"},
+		{"As a time.", "DELETE", there + "?unusedSince=yesterday", "", "", 400, `is no time as RFC 3339 has it`},
+		{"It was used since.", "DELETE", there + "?unusedSince=2020-01-01T00:00:00Z", "", "", 409, "used since 2020-01-01T00:00:00Z, at 20"},
+		{"The list.", "GET", "/packages", "", "", 200, `"sha256":"` + digestOf([]byte(content)) + `"`},
+		{"The list behind it.", "GET", "/packages?after=" + strings.Repeat("f", 64), "", "", 200, `{"items":[]}`},
+		{"No page.", "GET", "/packages?limit=501", "", "", 400, "from 1 to 500"},
+		{"A slip.", "GET", "/packages?afer=1", "", "", 400, `is no query parameter of this address`},
+		{"Twice.", "GET", "/packages?limit=1&limit=2", "", "", 400, "more than once"},
+		{"The end.", "DELETE", there + "?unusedSince=2100-01-01T00:00:00Z", "", "", 204, ""},
+		{"There is no second.", "DELETE", there + "?unusedSince=2100-01-01T00:00:00Z", "", "", 404, "no such package"},
+	} {
+		answer, said := ask(t, c.method, address+c.path, strings.NewReader(c.body), c.header)
+		require.Equal(t, c.status, answer.StatusCode, "%s %s: %s", c.reason, c.path, said)
+		require.Contains(t, said, c.says, c.reason)
+		if c.status >= 400 && c.status != 416 {
+			require.Equal(t, typeProblem, answer.Header.Get("Content-Type"), c.reason)
+		}
+	}
+	headers, _ := ask(t, "PUT", address+there, strings.NewReader(content))
+	require.Equal(t, http.StatusCreated, headers.StatusCode)
+	headers, _ = ask(t, "GET", address+there, nil)
+	require.Equal(t, `"`+digestOf([]byte(content))+`"`, headers.Header.Get("ETag"))
+	require.Contains(t, headers.Header.Get("Cache-Control"), "immutable")
+	require.Equal(t, "nosniff", headers.Header.Get("X-Content-Type-Options"))
+}
+
+func TestTheClient(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	address := serve(t, open(t, folder, Options{MaxBytes: 100}))
+	c, ctx := NewClient(address+"/", secret), t.Context()
+	var digests []string
+	for _, content := range []string{"", "one", "two", "three"} {
+		digest := digestOf([]byte(content))
+		digests = append(digests, digest)
+		had, err := c.Has(ctx, digest)
+		require.NoError(t, err)
+		require.False(t, had)
+		used, err := c.Use(ctx, digest)
+		require.NoError(t, err)
+		require.False(t, used)
+		for range 2 {
+			require.NoError(t, c.Put(ctx, digest, strings.NewReader(content), int64(len(content))))
+		}
+		had, err = c.Has(ctx, digest)
+		require.NoError(t, err)
+		require.True(t, had)
+		_, said := ask(t, "GET", c.URL(digest), nil, "Authorization: ")
+		require.Equal(t, content, said)
+	}
+	page, next, err := c.List(ctx, 3, "")
+	require.NoError(t, err)
+	require.Len(t, page, 3)
+	rest, last, err := c.List(ctx, 3, next)
+	require.NoError(t, err)
+	require.Len(t, rest, 1)
+	require.Empty(t, last)
+	seen := page[0]
+	used, err := c.Use(ctx, seen.SHA256)
+	require.NoError(t, err)
+	require.True(t, used)
+	justAfter := time.Nanosecond
+	require.ErrorIs(t, c.Delete(ctx, seen.SHA256, seen.UsedAt.Add(justAfter)), ErrUsed, "it was used since it was listed")
+	now, _, err := c.List(ctx, 1, "")
+	require.NoError(t, err)
+	require.NoError(t, c.Delete(ctx, seen.SHA256, now[0].UsedAt.Add(justAfter)), "the time reaches the store whole")
+	require.ErrorIs(t, c.Delete(ctx, seen.SHA256, time.Now()), ErrAbsent)
+	require.ErrorIs(t, c.Put(ctx, digestOf([]byte("x")), strings.NewReader("y"), 1), ErrWrongBytes)
+	require.ErrorIs(t, c.Put(ctx, digestOf([]byte("x")), bytes.NewReader(make([]byte, 101)), 101), ErrTooLarge)
+	require.ErrorContains(t, c.Put(ctx, digestOf([]byte("x")), strings.NewReader("x"), 2), "does not answer", "a file that shrinks while it is sent")
+	require.Eventually(t, func() bool { return len(partials(t, folder)) == 0 }, 10*time.Second, 5*time.Millisecond,
+		"the server notices in its own time that the client is gone")
+}
+
+// counted counts what is read of a package.
+type counted struct {
+	io.Reader
+	n atomic.Int64
+}
+
+func (c *counted) Read(into []byte) (int, error) {
+	n, err := c.Reader.Read(into)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func TestNoBytesAreSentInVain(t *testing.T) {
+	t.Parallel()
+	content := make([]byte, 4<<20)
+	s := open(t, t.TempDir(), Options{MaxBytes: 5 << 20})
+	_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+	require.NoError(t, err)
+	address := serve(t, s)
+	for reason, c := range map[string]struct {
+		token  string
+		digest string
+		size   int64
+		says   string
+	}{
+		"the token is wrong":   {"wrong", digestOf(content), int64(len(content)), "answered 401 Unauthorized: show the token"},
+		"it is there":          {"secret", digestOf(content), int64(len(content)), ""},
+		"it is far too large":  {"secret", strings.Repeat("1", 64), 6 << 20, "answered 413 Request Entity Too Large"},
+		"its digest is no one": {"secret", "abc", 6 << 20, "answered 400 Bad Request"},
+	} {
+		body := &counted{Reader: bytes.NewReader(content)}
+		err := NewClient(address, func() string { return c.token }).Put(t.Context(), c.digest, body, c.size)
+		if c.says == "" {
+			require.NoError(t, err, reason)
+		} else {
+			require.ErrorContains(t, err, c.says, reason)
+		}
+		require.Zero(t, body.n.Load(), reason)
+	}
+}
+
+func TestAnotherServerIsNoStore(t *testing.T) {
+	t.Parallel()
+	asked := false
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/elsewhere") {
+			asked = true
+		}
+		if r.Method == http.MethodPost {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(stranger.Close)
+	c, digest := NewClient(stranger.URL, secret), strings.Repeat("0", 64)
+	_, err := c.Has(t.Context(), digest)
+	require.ErrorContains(t, err, "answered 404 Not Found: is this the address of a package store?", "it is not said that the package is absent")
+	_, err = c.Use(t.Context(), digest)
+	require.ErrorContains(t, err, "answered 307")
+	require.False(t, asked, "the token is not carried elsewhere")
+	stranger.Close()
+	_, err = c.Has(t.Context(), digest)
+	require.ErrorContains(t, err, "the package store "+stranger.URL+" does not answer")
+}
+
+// endless is a package that nobody holds in memory.
+type endless struct{ *rand.ChaCha8 }
+
+func TestPackagesAreNeverHeldInMemory(t *testing.T) {
+	const size = 96 << 20
+	folder := t.TempDir()
+	s := open(t, folder, Options{MaxBytes: size})
+	from := func() io.Reader { return io.LimitReader(endless{rand.NewChaCha8([32]byte{})}, size) }
+	file, err := os.CreateTemp(t.TempDir(), "package")
+	require.NoError(t, err)
+	defer file.Close()
+	digest, err := sum(io.TeeReader(from(), file))
+	require.NoError(t, err)
+	c := NewClient(serve(t, s), secret)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = file.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	require.NoError(t, c.Put(t.Context(), digest, file, size))
+	answer, err := http.Get(c.URL(digest))
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	have, err := sum(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, digest, have)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size/8), "what it took in all, up and down")
+	_, err = file.Stat()
+	require.NoError(t, err, "the file is the caller's, and stays open")
+}

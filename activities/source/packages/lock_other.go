@@ -1,0 +1,8 @@
+//go:build !unix
+
+package packages
+
+import "os"
+
+// lockFile does nothing where files have no locks that end with their process.
+func lockFile(*os.File) error { return nil }

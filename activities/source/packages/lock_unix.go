@@ -1,0 +1,13 @@
+//go:build unix
+
+package packages
+
+import (
+	"os"
+	"syscall"
+)
+
+// lockFile keeps other processes out, for as long as the file is open.
+func lockFile(file *os.File) error {
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}

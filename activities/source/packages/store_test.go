@@ -1,0 +1,326 @@
+package packages
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func digestOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func open(t *testing.T, folder string, options Options) *Store {
+	t.Helper()
+	if options.MaxBytes == 0 {
+		options.MaxBytes = 1 << 20
+	}
+	s, err := Open(folder, options)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func partials(t *testing.T, folder string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder, partial, "*"))
+	require.NoError(t, err)
+	return found
+}
+
+// model is what a store is to be: a map.
+type model struct {
+	t     *testing.T
+	store *Store
+	clock time.Time
+	// whole are the bytes of every package that a step may name.
+	whole map[string][]byte
+	has   map[string]Package
+}
+
+func (m *model) step(random *rand.Rand) {
+	m.clock = m.clock.Add(time.Duration(random.IntN(5)-1) * time.Second) // a clock may stand still, or be set back
+	digests := slices.Sorted(maps.Keys(m.whole))
+	digest := digests[random.IntN(len(digests))]
+	was, there := m.has[digest]
+	switch random.IntN(6) {
+	case 0:
+		m.put(digest, was, there)
+	case 1:
+		_, _, err := m.store.Put(digest, strings.NewReader("other bytes"))
+		require.ErrorIs(m.t, err, ErrWrongBytes)
+	case 2:
+		_, _, err := m.store.Put(digest, io.MultiReader(bytes.NewReader(m.whole[digest][:1]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		require.ErrorIs(m.t, err, io.ErrUnexpectedEOF)
+	case 3:
+		found, err := m.store.Use(digest)
+		m.used(digest, was, there, found, err)
+	default:
+		m.remove(digest, was, there, m.clock.Add(time.Duration(random.IntN(5)-2)*time.Second))
+	}
+}
+
+func (m *model) put(digest string, was Package, there bool) {
+	found, created, err := m.store.Put(digest, bytes.NewReader(m.whole[digest]))
+	require.NoError(m.t, err)
+	require.Equal(m.t, !there, created)
+	if there {
+		m.used(digest, was, there, found, err)
+		return
+	}
+	m.has[digest] = Package{SHA256: digest, Bytes: int64(len(m.whole[digest])), StoredAt: m.clock, UsedAt: m.clock}
+	require.Equal(m.t, m.has[digest], found)
+}
+
+func (m *model) used(digest string, was Package, there bool, found Package, err error) {
+	if !there {
+		require.ErrorIs(m.t, err, ErrAbsent)
+		return
+	}
+	require.NoError(m.t, err)
+	require.True(m.t, found.UsedAt.After(was.UsedAt), "a use is later than the one before, also by a clock that was set back")
+	require.False(m.t, found.UsedAt.Before(m.clock))
+	was.UsedAt = found.UsedAt
+	require.Equal(m.t, was, found)
+	m.has[digest] = was
+}
+
+func (m *model) remove(digest string, was Package, there bool, since time.Time) {
+	err := m.store.Delete(digest, since)
+	switch {
+	case !there:
+		require.ErrorIs(m.t, err, ErrAbsent)
+	case !was.UsedAt.Before(since):
+		require.ErrorIs(m.t, err, ErrUsed)
+	default:
+		require.NoError(m.t, err)
+		delete(m.has, digest)
+	}
+}
+
+// agree compares the whole store with the map, through pages of different sizes.
+func (m *model) agree(folder string) {
+	want := slices.SortedFunc(maps.Values(m.has), func(a, b Package) int { return strings.Compare(a.SHA256, b.SHA256) })
+	for _, limit := range []int{1, 3, 100} {
+		all, after := []Package{}, ""
+		for {
+			page, next, err := m.store.List(limit, after)
+			require.NoError(m.t, err)
+			require.LessOrEqual(m.t, len(page), limit)
+			all, after = append(all, page...), next
+			if next == "" {
+				break
+			}
+		}
+		require.Equal(m.t, append([]Package{}, want...), all, "pages of %d", limit)
+	}
+	for digest, content := range m.whole {
+		file, _, err := m.store.Open(digest)
+		if _, there := m.has[digest]; !there {
+			require.ErrorIs(m.t, err, ErrAbsent)
+			continue
+		}
+		require.NoError(m.t, err)
+		have, err := io.ReadAll(file)
+		require.NoError(m.t, errors.Join(err, file.Close()))
+		require.Equal(m.t, content, have)
+	}
+	require.Empty(m.t, partials(m.t, folder), "nothing is left of uploads that failed")
+}
+
+func TestTheStoreIsAMap(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random, folder := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
+			m := &model{t: t, clock: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC), whole: map[string][]byte{}, has: map[string]Package{}}
+			for n := range 6 {
+				content := bytes.Repeat([]byte{byte(n), byte(seed)}, 1+random.IntN(2000))
+				m.whole[digestOf(content)] = content
+			}
+			options := Options{Now: func() time.Time { return m.clock }}
+			m.store = open(t, folder, options)
+			for n := range 150 {
+				m.step(random)
+				if n%25 == 24 {
+					m.agree(folder)
+					require.NoError(t, m.store.Close())
+					m.store = open(t, folder, options) // all of it outlives the process
+					m.agree(folder)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyDigestsAreNames(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := open(t, filepath.Join(folder, "store"), Options{})
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte("x"), 0o600))
+	for _, name := range []string{"", "..", "../../secret", "/etc/passwd", strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 63) + "/",
+		strings.Repeat("a", 65), strings.Repeat("a", 32) + "/" + strings.Repeat("a", 31)} {
+		_, _, err := s.Open(name)
+		require.ErrorIs(t, err, ErrAbsent, name)
+		_, _, err = s.Put(name, strings.NewReader("x"))
+		require.ErrorContains(t, err, "is no SHA-256", name)
+		require.ErrorIs(t, s.Delete(name, time.Now().Add(time.Hour)), ErrAbsent, name)
+		_, err = s.Use(name)
+		require.ErrorIs(t, err, ErrAbsent, name)
+	}
+}
+
+func TestUploadsOfOnePackageAtOnce(t *testing.T) {
+	t.Parallel()
+	folder, content := t.TempDir(), bytes.Repeat([]byte("package"), 50_000)
+	s, digest := open(t, folder, Options{}), digestOf(content)
+	var group sync.WaitGroup
+	var made atomic.Int32
+	for n := range 12 {
+		group.Go(func() {
+			sent := content
+			if n%3 == 0 {
+				sent = content[:len(content)-1]
+			}
+			_, created, err := s.Put(digest, iotest.HalfReader(bytes.NewReader(sent)))
+			if created {
+				made.Add(1)
+			}
+			if n%3 == 0 && !errors.Is(err, ErrWrongBytes) || n%3 != 0 && err != nil {
+				t.Errorf("upload %d: %v", n, err)
+			}
+			if file, _, err := s.Open(digest); err == nil {
+				have, err := io.ReadAll(file)
+				if err = errors.Join(err, file.Close()); err != nil || !bytes.Equal(have, content) {
+					t.Errorf("upload %d: other bytes were visible (%v)", n, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.EqualValues(t, 1, made.Load(), "one of them made it, the others found it there")
+	require.Empty(t, partials(t, folder))
+}
+
+func TestAReaderOutlivesTheDeletion(t *testing.T) {
+	t.Parallel()
+	content := bytes.Repeat([]byte("x"), 1<<20)
+	s := open(t, t.TempDir(), Options{})
+	_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+	require.NoError(t, err)
+	file, _, err := s.Open(digestOf(content))
+	require.NoError(t, err)
+	defer file.Close()
+	first := make([]byte, 1000)
+	_, err = io.ReadFull(file, first)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(digestOf(content), time.Now().Add(time.Hour)))
+	rest, err := io.ReadAll(file)
+	require.NoError(t, err)
+	require.Equal(t, content, append(first, rest...), "a pod that downloads gets all of it")
+	_, _, err = s.Put(digestOf(content), bytes.NewReader(content))
+	require.NoError(t, err, "it can come back")
+}
+
+func TestWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := open(t, folder, Options{MaxBytes: 10})
+	for size, want := range map[int]error{0: nil, 10: nil, 11: ErrTooLarge, 5000: ErrTooLarge} {
+		content := make([]byte, size)
+		_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+		require.ErrorIs(t, err, want, "%d bytes", size)
+	}
+	_, _, err := s.Put(digestOf([]byte("a")), iotest.ErrReader(&fs.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}))
+	require.ErrorIs(t, err, ErrFull, "a full disk is told from other errors")
+	require.Empty(t, partials(t, folder))
+}
+
+func TestOneProcessServesAFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	first := open(t, folder, Options{})
+	_, err := Open(folder, Options{})
+	require.ErrorContains(t, err, "another process serves the packages in "+folder, "it would clear the uploads of the first one away")
+	require.NoError(t, first.Ready())
+	require.NoError(t, first.Close())
+	open(t, folder, Options{})
+}
+
+func TestWhatAKilledProcessLeavesIsCleared(t *testing.T) {
+	t.Parallel()
+	folder, content := t.TempDir(), []byte("package")
+	s := open(t, folder, Options{})
+	_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+	require.NoError(t, err)
+	_, err = s.Use(digestOf(content))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	gone := strings.Repeat("0", 64)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, partial, gone+".ABC"), []byte("half"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, used, gone), nil, 0o600))
+	s = open(t, folder, Options{})
+	require.Empty(t, partials(t, folder))
+	require.NoFileExists(t, filepath.Join(folder, used, gone), "what was deleted has no use")
+	found, err := s.Stat(digestOf(content))
+	require.NoError(t, err)
+	require.True(t, found.UsedAt.After(found.StoredAt), "what is there keeps its own")
+}
+
+// suicidal ends the process where an upload is half done.
+type suicidal struct{}
+
+func (suicidal) Read([]byte) (int, error) {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// TestKilledInAnUpload is run again as the process that is killed.
+func TestKilledInAnUpload(t *testing.T) {
+	content, folder := bytes.Repeat([]byte("package"), 100_000), os.Getenv("PACKAGES_KILLED_FOLDER")
+	if folder != "" {
+		_, _, _ = open(t, folder, Options{}).Put(digestOf(content), io.MultiReader(bytes.NewReader(content[:500_000]), suicidal{}))
+		return
+	}
+	folder = t.TempDir()
+	inner := exec.Command(os.Args[0], "-test.run=TestKilledInAnUpload$")
+	inner.Env = append(os.Environ(), "PACKAGES_KILLED_FOLDER="+folder)
+	var exit *exec.ExitError
+	require.ErrorAs(t, inner.Run(), &exit)
+	require.Len(t, partials(t, folder), 1, "it left what it had")
+	s := open(t, folder, Options{})
+	require.Empty(t, partials(t, folder), "the folder is not locked any more, and tidied up")
+	_, err := s.Stat(digestOf(content))
+	require.ErrorIs(t, err, ErrAbsent)
+	_, created, err := s.Put(digestOf(content), bytes.NewReader(content))
+	require.NoError(t, err)
+	require.True(t, created)
+}
+
+// sum is the digest of all that is read.
+func sum(from io.Reader) (string, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, from)
+	return hex.EncodeToString(h.Sum(nil)), err
+}

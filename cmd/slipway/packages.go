@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"slipway.io/slipway/activities/source/packages"
+	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/worker"
+)
+
+// thisStore is the package store in errors.
+const thisStore = "the package store"
+
+func runPackageServe(ctx context.Context, s settings.Settings) error {
+	if s.PackageDir == "" {
+		return app.Usagef("no folder is named in which the store keeps packages: give --package-dir")
+	}
+	return runEngine(ctx, s, packageStoreModule)
+}
+
+// withOwnStore has the worker of a process that serves a store use it, unless another is named.
+func withOwnStore(s settings.Settings) settings.Settings {
+	_, port, err := net.SplitHostPort(s.PackageListen)
+	if s.PackageDir == "" || s.PackageStore != "" || err != nil || port == "0" {
+		return s
+	}
+	scheme := "http://"
+	if s.PackageCertFile != "" {
+		scheme = "https://"
+	}
+	s.PackageStore, s.PackageStoreTokenFile = scheme+s.PackageListen, cmp.Or(s.PackageStoreTokenFile, packageTokenFile(s))
+	return s
+}
+
+// packageTokenFile is where the store's token is.
+func packageTokenFile(s settings.Settings) string {
+	return cmp.Or(s.PackageTokenFile, filepath.Join(s.PackageDir, "token"))
+}
+
+// packageStoreModule serves the store of packages, where --package-dir says so.
+var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p packageParts) error {
+	if p.Settings.PackageDir == "" {
+		return nil
+	}
+	server, err := newPackageServer(p)
+	if err != nil {
+		return err
+	}
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+	return nil
+}))
+
+type packageParts struct {
+	fx.In
+
+	Settings settings.Settings
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
+
+func newPackageServer(p packageParts) (*listener, error) {
+	encryption, err := newPackageTLS(p.Settings)
+	if err != nil {
+		return nil, err
+	}
+	store, err := packages.Open(p.Settings.PackageDir, packages.Options{MaxBytes: p.Settings.PackageMaxBytes})
+	if err != nil {
+		return nil, fmt.Errorf("--package-dir: %w", err)
+	}
+	file := packageTokenFile(p.Settings)
+	token, err := auth.NewTokenFile(file, func() (auth.Token, error) { return auth.LoadToken(thisStore, file) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--package-token-file: %w", err), store.Close())
+	}
+	address, err := net.Listen("tcp", p.Settings.PackageListen)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot serve packages: %w; choose another address with --package-listen", err), store.Close())
+	}
+	server := packageLimits(p.Settings.PackageMaxBytes).Server(packageHandler(p, store, token))
+	scheme := "https://"
+	if encryption == nil {
+		scheme = "http://"
+		if !isLoopback(p.Settings.PackageListen) {
+			p.Log.Warn("the package store is not encrypted: its token and packages can be read on the way, unless a proxy encrypts them (--package-cert-file)")
+		}
+	}
+	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "folder", p.Settings.PackageDir},
+		Listener: address, serve: serveHTTP(server, encryption), log: p.Log, down: p.Down, end: func(ctx context.Context) error {
+			err := server.Shutdown(ctx)
+			if err != nil {
+				err = errors.Join(err, server.Close()) // transfers that take longer begin anew
+			}
+			return errors.Join(err, store.Close())
+		}}, nil
+}
+
+// packageHandler answers for the store and its health. It knows no hosts: a page of another site has neither a digest nor the token.
+func packageHandler(p packageParts, store *packages.Store, token *auth.TokenFile) http.Handler {
+	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: func(r *http.Request) error {
+		now, err := token.Token()
+		if err != nil {
+			p.Log.ErrorContext(r.Context(), "nobody can write to the package store", "error", err)
+			return errors.New("the package store can't read its token: see its log")
+		}
+		return now.Authenticate(r, thisStore, "the store's --package-token-file")
+	}})
+	checks := []worker.Check{{Name: "packages", Probe: func(context.Context) error { return store.Ready() }}}
+	mux := http.NewServeMux()
+	mux.Handle("/packages", handler)
+	mux.Handle("/packages/", handler)
+	mux.Handle("/", worker.HealthHandler(checks, p.Registry))
+	return mux
+}
+
+// packageLimits are those of a listener whose bodies are packages. The handler has the time for a body and an answer begin anew with every
+// part of it, and the size of a package refused with an explanation.
+func packageLimits(most int64) limits.Limits {
+	l := limits.Default
+	l.Body, l.BodyBytes = time.Minute, most+1<<20
+	return l
+}
+
+// newPackageTLS is how the store is encrypted; nil: not at all.
+func newPackageTLS(s settings.Settings) (*tls.Config, error) {
+	switch {
+	case (s.PackageCertFile == "") != (s.PackageKeyFile == ""):
+		return nil, errors.New("--package-cert-file and --package-key-file belong together: give both, or neither")
+	case s.PackageCertFile == "":
+		return nil, nil
+	}
+	return auth.LoadTLS(thisStore, s.PackageCertFile, s.PackageKeyFile, "", tls.NoClientCert)
+}
