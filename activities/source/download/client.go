@@ -57,6 +57,8 @@ type Client struct {
 	// Two transports, so that no connection to the store that Allow doesn't know of serves any other request.
 	checked, unchecked http.RoundTripper
 	trusted            []*url.URL
+	// pause waits; tests don't.
+	pause func(context.Context, time.Duration) error
 }
 
 // New makes a client.
@@ -73,7 +75,7 @@ func New(options Options) *Client {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{options: options}
+	c := &Client{options: options, pause: pause}
 	c.checked, c.unchecked = c.transport(c.dialChecked), c.transport(c.dial)
 	for _, base := range options.Trusted {
 		u, err := source.ParseURL(base)
@@ -84,6 +86,15 @@ func New(options Options) *Client {
 		c.trusted = append(c.trusted, u)
 	}
 	return c
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 type dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -33,29 +33,52 @@ type Download struct {
 
 const bufferBytes = 256 << 10
 
-// transfer is one call of Fetch.
+// transfer is one call of Fetch. It is several requests if a body breaks off and the server can continue it.
 type transfer struct {
 	client *Client
+	rawURL string
 	into   *os.File
 	hash   hash.Hash
 	bytes  int64
+	// told is what the answer said whose body is in the file, and size how long that is; -1: it didn't say.
+	told Download
+	size int64
 }
 
-// Fetch downloads a URL into a file, which it empties first. It returns an *Error for what the server or the network did, the context's
-// error when that has ended, and any other error for trouble with the file. The file's content is of no use after an error.
+// Fetch downloads a URL into a file, which it empties first. A body that breaks off is continued where it ended, a few times, if the server
+// tells versions of the file apart. Fetch returns an *Error for what the server or the network did, the context's error when that has ended,
+// and any other error for trouble with the file. The file's content is of no use after an error.
 func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Download, error) {
-	t := &transfer{client: c, into: into, hash: sha256.New()}
-	if err := into.Truncate(0); err != nil {
-		return Download{}, fmt.Errorf("empty the file for the download: %w", err)
+	t := &transfer{client: c, rawURL: rawURL, into: into}
+	if err := t.reset(); err != nil {
+		return Download{}, err
 	}
-	if _, err := into.Seek(0, io.SeekStart); err != nil {
-		return Download{}, fmt.Errorf("rewind the file for the download: %w", err)
+	for continued := 0; ; continued++ {
+		err := t.attempt(ctx)
+		if err == nil {
+			t.told.SHA256, t.told.Bytes = hex.EncodeToString(t.hash.Sum(nil)), t.bytes
+			return t.told, nil
+		}
+		if continued == maxContinuations || !t.continuable(err) {
+			return Download{}, named(err, rawURL)
+		}
+		pause, _ := RetryAfter(err, continued+1)
+		if err := c.pause(ctx, pause); err != nil {
+			return Download{}, err
+		}
 	}
-	done, err := t.run(ctx, rawURL)
-	if err != nil {
-		return Download{}, named(err, rawURL)
+}
+
+// reset empties the file, to begin anew.
+func (t *transfer) reset() error {
+	if err := t.into.Truncate(0); err != nil {
+		return fmt.Errorf("empty the file for the download: %w", err)
 	}
-	return done, nil
+	if _, err := t.into.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("rewind the file for the download: %w", err)
+	}
+	t.hash, t.bytes, t.told, t.size = sha256.New(), 0, Download{}, -1
+	return nil
 }
 
 // named puts the URL that was asked for into an error.
@@ -67,38 +90,56 @@ func named(err error, rawURL string) error {
 	return err
 }
 
-func (t *transfer) run(parent context.Context, rawURL string) (Download, error) {
+// attempt makes one request and takes its body.
+func (t *transfer) attempt(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	response, at, err := t.client.get(ctx, rawURL, nil)
+	response, at, err := t.client.get(ctx, t.rawURL, t.rest())
 	if err != nil {
-		return Download{}, err
+		return t.unlessUnsatisfiable(err)
 	}
 	defer response.Body.Close()
-	if err := t.client.accept(response, at); err != nil {
-		return Download{}, at.told(err)
+	if err := t.begin(response, at); err != nil {
+		return at.told(err)
 	}
 	if err := t.copy(ctx, cancel, response.Body); err != nil {
-		return Download{}, at.told(err)
+		return at.told(err)
 	}
-	return Download{
-		SHA256:       hex.EncodeToString(t.hash.Sum(nil)),
-		Bytes:        t.bytes,
+	// A chunked part may end before or behind what its header says.
+	if t.size >= 0 && t.bytes != t.size {
+		return t.spoiled()
+	}
+	return nil
+}
+
+// begin says whether the body of an answer is taken, and prepares the file for it.
+func (t *transfer) begin(response *http.Response, at hop) error {
+	if response.StatusCode == http.StatusPartialContent && t.bytes > 0 {
+		return t.resume(response, at)
+	}
+	if err := t.client.accept(response, at); err != nil {
+		return err
+	}
+	if err := t.reset(); err != nil {
+		return err
+	}
+	t.size = response.ContentLength
+	t.told = Download{
 		ETag:         response.Header.Get("ETag"),
 		LastModified: response.Header.Get("Last-Modified"),
 		FinalURL:     source.Redact(at.url.String()),
-	}, nil
+	}
+	return nil
 }
 
 // accept says whether the body of an answer is a package that we take.
 func (c *Client) accept(response *http.Response, at hop) error {
-	encoding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding")))
 	switch {
 	case response.StatusCode != http.StatusOK:
 		return refuse("the server answered %s: a download needs 200 OK", statusText(response.StatusCode))
 	case response.ContentLength > c.options.MaxBytes:
 		return c.tooLarge()
-	case !isLabel(encoding, at.url):
+	case !isLabel(encoding(response), at.url):
 		return refuse("the server compresses the body although it was asked not to: turn off compression for this path")
 	}
 	return nil
@@ -106,6 +147,10 @@ func (c *Client) accept(response *http.Response, at hop) error {
 
 func (c *Client) tooLarge() *Error {
 	return refuse("the package is larger than the limit of %d bytes", c.options.MaxBytes)
+}
+
+func encoding(response *http.Response) string {
+	return strings.ToLower(strings.TrimSpace(strings.Join(response.Header.Values("Content-Encoding"), ", ")))
 }
 
 // isLabel says whether a Content-Encoding only tells what kind of file it is. Some web servers label app.tar.gz as gzip, and send the file as

@@ -1,6 +1,7 @@
 package download_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -254,3 +255,5 @@ func rawServer(t *testing.T, answer func(request string) string) string {
 	}()
 	return "http://" + listener.Addr().String()
 }
+
+func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
