@@ -179,7 +179,7 @@ func (c *cutting) Write(bytes []byte) (int, error) {
 		c.left -= len(bytes)
 		return c.ResponseWriter.Write(bytes)
 	}
-	c.ResponseWriter.Write(bytes[:c.left])               //nolint:errcheck // broken anyway
-	http.NewResponseController(c.ResponseWriter).Flush() //nolint:errcheck // broken anyway
+	c.ResponseWriter.Write(bytes[:c.left])
+	http.NewResponseController(c.ResponseWriter).Flush()
 	panic(http.ErrAbortHandler)
 }
