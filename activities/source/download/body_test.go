@@ -27,10 +27,10 @@ func TestSizeLimit(t *testing.T) {
 			w.(http.Flusher).Flush() // no length
 		}
 		if r.URL.Path == "/exact" {
-			io.WriteString(w, "0123456789")
+			_, _ = io.WriteString(w, "0123456789")
 			return
 		}
-		io.WriteString(w, "0123456789x")
+		_, _ = io.WriteString(w, "0123456789x")
 	})
 	options := download.Options{Allow: loopback(t), MaxBytes: 10}
 	_, err := fetch(t, options, server.URL+"/exact")
@@ -64,7 +64,7 @@ func TestSilentServers(t *testing.T) {
 	stay := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
-			io.WriteString(w, "the beginning")
+			_, _ = io.WriteString(w, "the beginning")
 			w.(http.Flusher).Flush()
 		}
 		<-stay
@@ -92,7 +92,7 @@ func TestSilentServers(t *testing.T) {
 func TestSlowServer(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 6 {
-			io.WriteString(w, "x")
+			_, _ = io.WriteString(w, "x")
 			w.(http.Flusher).Flush()
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -199,7 +199,7 @@ func TestNetworkTroubleIsTemporary(t *testing.T) {
 }
 
 func TestFullDiskIsNotTheServersFault(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "package") })
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "package") })
 	file := newFile(t)
 	readOnly, err := os.Open(file.Name())
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestContentEncoding(t *testing.T) {
 	var encoding string
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", encoding)
-		io.WriteString(w, "\x1f\x8b as it is")
+		_, _ = io.WriteString(w, "\x1f\x8b as it is")
 	})
 	for _, c := range []struct {
 		reason, encoding, path string
@@ -246,7 +246,7 @@ func TestMemoryDoesNotGrowWithThePackage(t *testing.T) {
 	block := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 256 {
-			w.Write(block)
+			_, _ = w.Write(block)
 		}
 	}))
 	defer server.Close()

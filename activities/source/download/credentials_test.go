@@ -57,7 +57,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusFound)
 		return
 	}
-	io.WriteString(w, "package")
+	_, _ = io.WriteString(w, "package")
 }
 
 func port(server *httptest.Server) string {
@@ -261,7 +261,7 @@ func TestTrustedStore(t *testing.T) {
 			http.Redirect(w, r, redirect, http.StatusFound)
 			return
 		}
-		io.WriteString(w, "package")
+		_, _ = io.WriteString(w, "package")
 	})
 	credentials, err := source.ParseCredentials("shop/nexus", map[string][]byte{"token": []byte("t"), "hosts": []byte(store.URL)})
 	require.NoError(t, err)

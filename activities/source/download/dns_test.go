@@ -24,7 +24,7 @@ func resolve(t *testing.T, answer func() string) *net.Resolver {
 				return
 			}
 			if reply := answerDNS(packet[:n], answer); reply != nil {
-				server.WriteTo(reply, from)
+				_, _ = server.WriteTo(reply, from)
 			}
 		}
 	}()

@@ -67,7 +67,7 @@ func TestFetch(t *testing.T) {
 		told = r.Header
 		w.Header().Set("ETag", `"one"`)
 		w.Header().Set("Last-Modified", "Mon, 23 Nov 2026 10:00:00 GMT")
-		io.WriteString(w, body)
+		_, _ = io.WriteString(w, body)
 	})
 	file := newFile(t)
 	_, err := file.WriteString(strings.Repeat("longer content of an earlier attempt", 1<<17))

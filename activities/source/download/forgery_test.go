@@ -42,9 +42,9 @@ func TestNameThatChangesItsAddressBetweenCheckAndUse(t *testing.T) {
 	serveAt := func(listener net.Listener, count *atomic.Int32) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			count.Add(1)
-			io.WriteString(w, "package")
+			_, _ = io.WriteString(w, "package")
 		})}
-		go server.Serve(listener)
+		go func() { _ = server.Serve(listener) }()
 		t.Cleanup(func() { server.Close() })
 	}
 	serveAt(outside, &asked)
@@ -140,7 +140,7 @@ func TestRedirects(t *testing.T) {
 			status := []int{301, 302, 303, 307, 308}[left%5]
 			http.Redirect(w, r, fmt.Sprintf("%d", left-1), status)
 		default:
-			io.WriteString(w, "package")
+			_, _ = io.WriteString(w, "package")
 		}
 	})
 	options := download.Options{Allow: loopback(t)}
@@ -172,7 +172,7 @@ func TestProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(name, proxy.URL)
 	}
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "package") })
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "package") })
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
 	// A name, for the standard library never uses a proxy for loopback.
@@ -249,7 +249,7 @@ func rawServer(t *testing.T, answer func(request string) string) string {
 				defer connection.Close()
 				request := make([]byte, 4096)
 				n, _ := connection.Read(request)
-				io.WriteString(connection, answer(string(request[:n])))
+				_, _ = io.WriteString(connection, answer(string(request[:n])))
 			}()
 		}
 	}()

@@ -179,7 +179,7 @@ func (c *cutting) Write(bytes []byte) (int, error) {
 		c.left -= len(bytes)
 		return c.ResponseWriter.Write(bytes)
 	}
-	c.ResponseWriter.Write(bytes[:c.left])
-	http.NewResponseController(c.ResponseWriter).Flush()
+	_, _ = c.ResponseWriter.Write(bytes[:c.left])
+	_ = http.NewResponseController(c.ResponseWriter).Flush()
 	panic(http.ErrAbortHandler)
 }

@@ -67,7 +67,7 @@ func TestUnchanged(t *testing.T) {
 			}
 			if now.chunked {
 				w.(http.Flusher).Flush()
-				io.WriteString(w, now.body)
+				_, _ = io.WriteString(w, now.body)
 				return
 			}
 			conditional(w, r, now.body)
