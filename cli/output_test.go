@@ -44,7 +44,7 @@ func TestOutputForScripts(t *testing.T) {
 
 func TestHelpFitsATerminal(t *testing.T) {
 	t.Parallel()
-	commands := [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"version"}, {"plan", "run"},
+	commands := [][]string{{}, {"validate"}, {"config"}, {"repair"}, {"healthcheck"}, {"fetch"}, {"version"}, {"plan", "run"},
 		{"task", "watch"}, {"task", "report"},
 		{"rollout", "start"}, {"rollout", "wait"}, {"rollout", "history"}, {"serving", "create"}, {"serving", "update"}}
 	verbs := map[string]string{"plan": "", "service": "", "party": "", "trafficrouting": "", "appimage": "", "task": "pause resume stop watch",

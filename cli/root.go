@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/appimage"
+	"slipway.io/slipway/cli/fetch"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/healthcheck"
 	"slipway.io/slipway/cli/party"
@@ -76,7 +77,7 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 	}
 	add(groupRelease, plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a), rollout.Command(a),
 		serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a), repair.Command(a))
-	add(groupEngine, append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a))...)
+	add(groupEngine, append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a), fetch.Command(a))...)
 	add(groupOther, versionCommand(a))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
