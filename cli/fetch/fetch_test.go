@@ -55,6 +55,15 @@ func newPod(t *testing.T) *pod {
 	p := &pod{t: t, dir: t.TempDir(), ctx: t.Context()}
 	require.NoError(t, os.Mkdir(p.path("volume"), 0o777))
 	require.NoError(t, os.WriteFile(p.path("secret"), []byte("secret"), 0o600))
+	t.Cleanup(func() {
+		// Packages may lock folders, and only root deletes what is in them then.
+		_ = filepath.WalkDir(p.path("volume"), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				return os.Chmod(path, 0o700)
+			}
+			return err
+		})
+	})
 	return p
 }
 
@@ -466,7 +475,7 @@ func TestFetchKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	var many []tar.Header
 	want := map[string]string{".": "drwxr-xr-x"}
-	for i := range 5_000 {
+	for i := range 1_500 {
 		name := fmt.Sprintf("f%05d", i)
 		many = append(many, tar.Header{Name: name, Mode: 0o644, PAXRecords: text(name)})
 		want[name] = "-rw-r--r-- " + name
