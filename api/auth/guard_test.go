@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -186,4 +187,42 @@ func TestTheGuardOfAPlainHandler(t *testing.T) {
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://"+host+"/metrics", nil))
 		require.Equal(t, status, answer.Code, host)
 	}
+}
+
+func TestATokenFileIsReadAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	reads := 0
+	file, err := NewTokenFile(path, func() (Token, error) {
+		reads++
+		return ReadToken("--token-file", path)
+	})
+	require.ErrorContains(t, err, "--token-file: open "+path, "a file that isn't there is an error of the settings")
+	show := func(content string, mode func(string, []byte) error) (Token, error) {
+		require.NoError(t, mode(path, []byte(content)))
+		return file.Token()
+	}
+	inPlace := func(path string, text []byte) error { return os.WriteFile(path, text, 0o600) }
+	byRename := func(path string, text []byte) error {
+		return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
+	}
+	token, err := show("first\n", inPlace)
+	require.NoError(t, err)
+	require.Equal(t, Token("first"), token, "a new line at the end is no part of it")
+	reads = 0
+	for range 3 {
+		_, err = file.Token()
+		require.NoError(t, err)
+	}
+	require.Zero(t, reads, "what hasn't changed is not read")
+	token, err = show("other", byRename)
+	require.NoError(t, err)
+	require.Equal(t, Token("other"), token, "as Kubernetes changes files of a Secret")
+	_, err = show("", inPlace)
+	require.ErrorContains(t, err, "is empty")
+	_, err = file.Token()
+	require.Error(t, err, "a token that was taken away stays away")
+	token, err = show("third", inPlace)
+	require.NoError(t, err)
+	require.Equal(t, Token("third"), token)
 }

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/test/harness"
+)
+
+// storeOn serves a package store as the process does.
+func storeOn(t *testing.T, s settings.Settings) *listener {
+	t.Helper()
+	s.PackageListen, s.PackageMaxBytes = "127.0.0.1:0", 1<<20
+	l, err := newPackageServer(packageParts{Settings: s, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Down: shutdowner(func() error { return nil })})
+	require.NoError(t, err)
+	require.NoError(t, l.start(t.Context()))
+	t.Cleanup(func() { _ = l.end(context.Background()) })
+	return l
+}
+
+// write makes a file.
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+// anArchive is a tar with one file.
+func anArchive(t *testing.T, content string) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	archive := tar.NewWriter(&text)
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "index.html", Mode: 0o644, Size: int64(len(content))}))
+	_, err := archive.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, archive.Close())
+	return text.Bytes()
+}
+
+func TestAPackageIsPushed(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "packages")
+	address := "http://" + storeOn(t, settings.Settings{PackageDir: folder}).Addr().String()
+	token := filepath.Join(folder, "token")
+	content := anArchive(t, "hello")
+	sound, jar := write(t, "sound.tar", content), write(t, "shop.jar", []byte("a program"))
+	push := func(file string, args ...string) (string, string, int) {
+		return slipway(t, append([]string{"package", "push", file, "--store", address, "--token-file", token}, args...)...)
+	}
+	for n, there := range []string{"no", "yes"} {
+		out, errs, code := push(sound)
+		require.Equal(t, app.ExitOK, code, errs)
+		require.Regexp(t, `^SHA256 +BYTES +WAS THERE +URL\n[0-9a-f]{64} +2048 +`+there+` +`+address+`/packages/sha256/[0-9a-f]{64}\n$`, out, "push %d", n)
+	}
+	out, errs, code := push(sound, "-o", "json")
+	require.Equal(t, app.ExitOK, code, errs)
+	var said struct {
+		SHA256, URL string
+		WasThere    bool
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &said))
+	require.True(t, said.WasThere)
+	status, body := request(t, "GET", said.URL)
+	require.Equal(t, http.StatusOK, status, "a pod downloads it without a token")
+	require.Equal(t, string(content), body)
+
+	_, errs, code = push(jar)
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "shop.jar can't be unpacked: ")
+	require.Contains(t, errs, "--unpack=false is for packages that are kept whole")
+	_, errs, code = push(jar, "--unpack=false")
+	require.Equal(t, app.ExitOK, code, errs)
+	_, errs, code = push(sound, "--package-max-bytes", "2000")
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "sound.tar has 2048 bytes, and a package 2000 at most")
+	_, errs, code = slipway(t, "package", "push", sound)
+	require.Equal(t, app.ExitUsage, code)
+	require.Contains(t, errs, "no store is named: give --store URL, or set SLIPWAY_PACKAGE_STORE")
+	_, errs, code = slipway(t, "package", "push", t.TempDir(), "--store", address)
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "is no file")
+	_, errs, code = slipway(t, "package", "push", write(t, "new.tar", anArchive(t, "other")), "--store", address)
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "answered 401 Unauthorized: the package store asks for a token")
+	require.Contains(t, errs, "--package-token-file")
+}
+
+func TestTheTokenOfThePackageStoreChanges(t *testing.T) {
+	t.Parallel()
+	token := write(t, "token", []byte("first"))
+	address := "http://" + storeOn(t, settings.Settings{PackageDir: t.TempDir(), PackageTokenFile: token}).Addr().String() + "/packages"
+	require.NoFileExists(t, filepath.Join(filepath.Dir(token), "packages", "token"))
+	list := func(token string) int {
+		status, _ := request(t, "GET", address, "Authorization: Bearer "+token)
+		return status
+	}
+	require.Equal(t, http.StatusOK, list("first"))
+	require.Equal(t, http.StatusUnauthorized, list("second"))
+	require.NoError(t, os.WriteFile(token, []byte("the second"), 0o600))
+	require.Equal(t, http.StatusOK, list("the second"), "without a new start")
+	require.Equal(t, http.StatusUnauthorized, list("first"))
+	require.NoError(t, os.WriteFile(token, nil, 0o600))
+	require.Equal(t, http.StatusUnauthorized, list("the second"), "a token that is taken away opens nothing")
+	require.Equal(t, http.StatusUnauthorized, list(""), "and no token is not the token")
+}
+
+func TestThePackageStoreInItsProcess(t *testing.T) {
+	t.Parallel()
+	ours := harness.NewAuthority(t)
+	cert, key := ours.Issue()
+	l := storeOn(t, settings.Settings{PackageDir: t.TempDir(), PackageCertFile: cert, PackageKeyFile: key})
+	trusting := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(nil)}}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		answer, err := trusting.Get("https://" + l.Addr().String() + path)
+		require.NoError(t, err, path)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode, path)
+	}
+	_, err := newPackageTLS(settings.Settings{PackageCertFile: cert})
+	require.ErrorContains(t, err, "--package-cert-file and --package-key-file belong together")
+}
+
+func TestPackageServeRunsAndEnds(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := taken.Addr().String()
+	s := settings.Settings{PackageListen: address, PackageDir: folder, PackageMaxBytes: 1 << 20, LogLevel: "error", ShutdownTimeout: time.Minute}
+	require.ErrorContains(t, runPackageServe(t.Context(), s), "choose another address with --package-listen", "a port in use is an error at once")
+	require.NoError(t, taken.Close())
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- runPackageServe(ctx, s) }()
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + address + "/readyz")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+	require.ErrorContains(t, runPackageServe(ctx, s), "another process serves the packages in "+folder)
+	end()
+	require.NoError(t, <-ended, "it ends when it is asked to, without Temporal and without a cluster")
+	_, errs, code := slipway(t, "package", "serve")
+	require.Equal(t, app.ExitUsage, code)
+	require.Contains(t, errs, "give --package-dir")
+}
+
+func TestDevUsesItsOwnPackageStore(t *testing.T) {
+	t.Parallel()
+	serving := settings.Settings{PackageListen: "127.0.0.1:8085", PackageDir: "d"}
+	for name, c := range map[string]struct {
+		reason       string
+		change       func(*settings.Settings)
+		store, token string
+	}{
+		"Serves":  {"its worker uses what it serves", func(*settings.Settings) {}, "http://127.0.0.1:8085", filepath.Join("d", "token")},
+		"TLS":     {"as it is served", func(s *settings.Settings) { s.PackageCertFile = "c" }, "https://127.0.0.1:8085", filepath.Join("d", "token")},
+		"Token":   {"with the token it is served with", func(s *settings.Settings) { s.PackageTokenFile = "t" }, "http://127.0.0.1:8085", "t"},
+		"Another": {"unless another store is named", func(s *settings.Settings) { s.PackageStore = "http://a" }, "http://a", ""},
+		"None":    {"no folder, no store", func(s *settings.Settings) { s.PackageDir = "" }, "", ""},
+		"AnyPort": {"pods have to know the port", func(s *settings.Settings) { s.PackageListen = "127.0.0.1:0" }, "", ""},
+	} {
+		s := serving
+		c.change(&s)
+		s = withOwnStore(s)
+		require.Equal(t, []string{c.store, c.token}, []string{s.PackageStore, s.PackageStoreTokenFile}, "%s: %s", name, c.reason)
+	}
+}
