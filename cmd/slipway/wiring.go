@@ -46,8 +46,8 @@ func runServer(ctx context.Context, s settings.Settings) error {
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, guardModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, serverModule,
-		servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
+	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, guardModule, workloadModule, partyServingModule, driftModule,
+		centreQueues, worker.Module, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's

@@ -118,10 +118,8 @@ func TestTheClient(t *testing.T) {
 	folder := t.TempDir()
 	address := serve(t, open(t, folder, Options{MaxBytes: 100}))
 	c, ctx := NewClient(address+"/", secret), t.Context()
-	var digests []string
 	for _, content := range []string{"", "one", "two", "three"} {
 		digest := digestOf([]byte(content))
-		digests = append(digests, digest)
 		had, err := c.Has(ctx, digest)
 		require.NoError(t, err)
 		require.False(t, had)
