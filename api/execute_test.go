@@ -119,7 +119,7 @@ func TestWhatExecuteRefuses(t *testing.T) {
 	two := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity, "both are not in the catalogue")
 	require.Len(t, two.problem().Errors, 2, "every reason at once")
 
-	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://example.com/a.zip'}\n", yamlBody)
+	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: COMPILE_DEPLOY, compileRepoPath: 'http://example.com/a.git', compileRepoBranch: main}\n", yamlBody)
 	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity, "it is not built yet").reasons(), "not available yet")
 
 	stranger := strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: nobody-at-all", 1)

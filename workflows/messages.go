@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -113,6 +114,8 @@ type ServiceReleaseState struct {
 	// Abandoned says that the task has told it to give up when it is interrupted.
 	Abandoned bool      `json:"abandoned,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
+	// Package is the package that is deployed: what comes after gets the very same bytes.
+	Package *source.Fetched `json:"package,omitempty"`
 }
 
 // ServiceReleaseResult is how the release of one service ended.
@@ -122,6 +125,8 @@ type ServiceReleaseResult struct {
 	Workloads []plan.WorkloadStatus `json:"workloads"`
 	// Abandoned says that the item failed because it was given up while interrupted.
 	Abandoned bool `json:"abandoned,omitempty"`
+	// Package is the code package that was deployed; absent for other deployments.
+	Package *plan.PackageStatus `json:"package,omitempty"`
 }
 
 // VerbRequest is the payload of every verb, as Update and as Signal. All is optional: empty means "now, by whoever sent it".

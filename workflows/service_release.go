@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -58,6 +59,8 @@ type itemRun struct {
 	// held counts the workloads that system trouble holds up; round counts the resumes that came.
 	held, round int
 	abandoned   bool
+	// fetched is the package that is deployed; nil for other operations, and before it was fetched.
+	fetched *source.Fetched
 }
 
 // listen takes what the task sends.
@@ -83,6 +86,12 @@ func (r *itemRun) run() (result ServiceReleaseResult, leaves bool) {
 		result.Abandoned = errors.Is(err, errAbandoned)
 		return result, false
 	}
+	if err := r.fetch(); err != nil {
+		r.skipAll(message(err))
+		result := r.finish(plan.ItemFailed, message(err))
+		result.Abandoned = errors.Is(err, errAbandoned)
+		return result, false
+	}
 	if leaves := r.walk(); leaves {
 		return ServiceReleaseResult{}, true
 	}
@@ -92,7 +101,8 @@ func (r *itemRun) run() (result ServiceReleaseResult, leaves bool) {
 // again is the input of the run that goes on where this one is. Nothing is under way then.
 func (r *itemRun) again() ServiceReleaseInput {
 	in := r.in
-	in.State = &ServiceReleaseState{Workloads: r.works, GivenUp: r.givenUp, Abandoned: r.abandoned, StartedAt: r.startedAt()}
+	in.State = &ServiceReleaseState{Workloads: r.works, GivenUp: r.givenUp, Abandoned: r.abandoned, StartedAt: r.startedAt(),
+		Package: r.fetched}
 	return in
 }
 
@@ -166,13 +176,13 @@ func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResu
 	if r.works == nil {
 		r.works = []plan.WorkloadStatus{}
 	}
-	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.works}
+	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.works, Package: r.packageStatus()}
 }
 
 func (r *itemRun) status() plan.ServiceStatus {
 	started := r.startedAt()
 	return plan.ServiceStatus{ServiceID: r.in.Outline.ServiceID, Priority: r.in.Outline.Priority, Deployment: r.in.Outline.Deployment,
-		Method: r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.works}
+		Method: r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.works, Package: r.packageStatus()}
 }
 
 func (r *itemRun) show() {
@@ -248,6 +258,13 @@ func (r *itemRun) stops() int {
 		}
 	}
 	return -1
+}
+
+// skipAll ends the workloads of an item that failed before it began with any of them.
+func (r *itemRun) skipAll(why string) {
+	for i := range r.works {
+		r.works[i].State, r.works[i].Message = plan.ItemSkipped, "never begun: "+why
+	}
 }
 
 func (r *itemRun) skip(pending []int, failed int) {

@@ -22,20 +22,28 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
 	}
 	item := snap.Document.Items[in.Item-1]
-	service := snap.Services[item.ServiceID]
 	var result workloadops.LoadItemResult
-	for _, w := range snap.Selected(in.Item - 1) {
-		result.Workloads = append(result.Workloads, workloadops.WorkloadOrder{
-			Queue: snap.Queues[w.PartyOrDefault()],
-			Request: workloadops.Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(),
-				DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds},
-		})
+	for _, request := range workloadops.Requests(snap, in.Item-1) {
+		result.Workloads = append(result.Workloads,
+			workloadops.WorkloadOrder{Queue: snap.Queues[request.Workload.PartyOrDefault()], Request: request})
 	}
 	if len(result.Workloads) == 0 {
 		return result, attempt.ApplicationError(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects",
 			item.ServiceID, item.DeployLabel))
 	}
 	return result, nil
+}
+
+// PackageURL is the whole URL of the package that an item of a task deploys: its query stays out of histories.
+func (a *Activities) PackageURL(ctx context.Context, task string, item int) (string, error) {
+	snap, err := a.snapshot(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	if item < 1 || item > len(snap.Document.Items) {
+		return "", failure.New(failure.NotFound, "the record of task %s has no item %d", task, item)
+	}
+	return snap.Document.Items[item-1].HTTPSrcURI, nil
 }
 
 // BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task.

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -40,6 +41,18 @@ type Options struct {
 	Parties []string
 	// TrafficPreflight is the traffic's part of a rollout's preflight, of a namespace that is served; nil: a rollout that routes is refused.
 	TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error)
+	// Packages is where code packages come from; nil: deploys of packages are refused.
+	Packages Packages
+}
+
+// Packages is where a party's code packages come from.
+type Packages interface {
+	// Fetcher is how the party's pods fetch them.
+	Fetcher() source.Fetcher
+	// URL is the whole URL of a package, with its query.
+	URL(ctx context.Context, p source.Package) (string, error)
+	// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way.
+	Refuses(ctx context.Context, p source.Package, namespace string) (string, error)
 }
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.

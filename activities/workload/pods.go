@@ -22,8 +22,9 @@ type podList struct {
 	version  string
 }
 
-// pods reads the pods of a workload: those that its selector matches and that it owns.
-func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, error) {
+// pods reads the pods of a workload: those that its selector matches and that it owns. marker is the annotation by which the operation knows
+// its own (Request.MarkerName).
+func (a *Activities) pods(ctx context.Context, k kind, o *object, marker string) (podList, error) {
 	selector, err := selectorOf(o.Unstructured)
 	if err != nil {
 		return podList{}, err
@@ -32,7 +33,9 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 	minReady := int32(number(o.Unstructured, "spec", "minReadySeconds"))
 	out.version, err = a.cluster.Pods(ctx, o.GetNamespace(), selector, func(pod *corev1.Pod) {
 		if k.operated.owns(o.Unstructured, pod) {
-			out.pods = append(out.pods, podSeen(pod, minReady, a.options.Now()))
+			seen := podSeen(pod, minReady, a.options.Now())
+			seen.Marker = pod.Annotations[marker]
+			out.pods = append(out.pods, seen)
 		}
 	})
 	return out, err
@@ -42,7 +45,6 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object) (podList, erro
 func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.Pod {
 	seen := workloadops.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
-		Marker:    pod.Annotations[workloadops.AnnotationRestartedBy],
 		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
 		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
 		Ordinal:  -1,

@@ -113,6 +113,9 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 			return err
 		}
 		p.judge(i, kinds[s.kind], o, withoutNamespace)
+		if err := p.judgePackage(ctx, i, o); err != nil {
+			return err
+		}
 		if o != nil && p.reasons[i] == "" {
 			p.warn(i, kinds[s.kind].observe(o), covering)
 		}
@@ -149,6 +152,25 @@ func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNa
 		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload, workloadops.Told(req.Claim, seen.Claim),
 			workloadops.ForeignReason(workloadops.ParseHolder(seen.Claim)))
 	}
+}
+
+// judgePackage notes what keeps a package from a workload that is fit otherwise.
+func (p *preflight) judgePackage(ctx context.Context, i int, o *unstructured.Unstructured) error {
+	req := p.requests[i]
+	if req.Package == nil || o == nil || p.reasons[i] != "" {
+		return nil
+	}
+	reason := req.Package.Unfit(templateOf(o))
+	if reason == "" {
+		var err error
+		if reason, err = p.a.options.Packages.Refuses(ctx, *req.Package, req.Workload.Namespace); err != nil {
+			return err
+		}
+	}
+	if reason != "" {
+		p.reasons[i] = req.Workload.String() + ": " + reason
+	}
+	return nil
 }
 
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
@@ -50,6 +51,9 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 	}
 	if !a.cluster.Serves(req.Workload.Namespace) {
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
+	}
+	if req.Package != nil && a.options.Packages == nil {
+		return failure.New(failure.Refused, "%s: this party's worker does not deploy packages", req.Workload)
 	}
 	return nil
 }
@@ -107,10 +111,22 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 		if err != nil {
 			return nil, err
 		}
-		o = t.kind.observe(live)
+		o = t.observe(live)
 	}
 	t.Read()
 	return o, nil
+}
+
+// observe is what this operation sees of its workload.
+func (t *operationJob) observe(live *unstructured.Unstructured) *object {
+	o := t.kind.observe(live)
+	if p := t.req.Package; p != nil {
+		o.seen.Marker = ""
+		if p.StandsIn(templateOf(live)) {
+			o.seen.Marker = p.Marker()
+		}
+	}
+	return o
 }
 
 // decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
@@ -131,7 +147,7 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	if due {
 		t.lookWithin(lookEvery)
 	}
-	list, err := t.a.pods(ctx, t.kind, o)
+	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
 	if err != nil {
 		return d, err
 	}
@@ -205,12 +221,33 @@ func (t *operationJob) writes(ctx context.Context, o *object, d workloadops.Next
 }
 
 func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
-	after, err := t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, nil), "workload.patch",
+	template, err := t.template(ctx, o, w)
+	if err != nil {
+		return nil, err
+	}
+	after, err := t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, template), "workload.patch",
 		string(t.req.Operation) + "/" + w.Step})
 	if after == nil {
 		return nil, err
 	}
-	return t.kind.observe(after), nil
+	return t.observe(after), nil
+}
+
+// template is the pod template that a write sets, nil when it leaves the template.
+func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.Write) (map[string]any, error) {
+	if w.Template == nil {
+		return nil, nil
+	}
+	if reason := t.req.Package.Unfit(templateOf(o.Unstructured)); reason != "" {
+		return nil, failure.New(failure.Refused, "%s: %s", t.req.Workload, reason)
+	}
+	url, err := t.a.options.Packages.URL(ctx, *t.req.Package)
+	if err != nil {
+		return nil, err
+	}
+	template := templateOf(o.Unstructured)
+	t.req.Package.Put(template, t.a.options.Packages.Fetcher(), url)
+	return template, nil
 }
 
 // watchPods listens for changes of the workload, and of its pods from where they were last read.

@@ -131,12 +131,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 func (x *taskStart) places() []place {
 	var all []place
 	asking := workloadops.Holder{Engine: x.engine}.String()
-	for n, item := range x.snapshot.Document.Items {
-		deadline := x.snapshot.Services[item.ServiceID].Deadline()
-		for _, workload := range x.snapshot.Selected(n) {
-			all = append(all, place{n, workloadops.Request{
-				Claim: asking, Workload: workload, Operation: item.Deployment, Method: item.MethodOrDefault(),
-				DeadlineSeconds: deadline, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}})
+	for n := range x.snapshot.Document.Items {
+		for _, request := range workloadops.Requests(x.snapshot, n) {
+			request.Claim = asking
+			all = append(all, place{n, request})
 		}
 	}
 	return all

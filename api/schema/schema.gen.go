@@ -221,6 +221,9 @@ type Operation = plan.Operation
 // Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
 type Package = catalog.Package
 
+// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY), once it was fetched.
+type PackageStatus = plan.PackageStatus
+
 // PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
 type PartyDocument = v1alpha1.PartySpec
 

@@ -70,7 +70,12 @@ func describe(a *app.App, id string, s catalog.Service) error {
 	}
 	a.Printf(a.Out, "%s", table)
 	if s.Package != nil {
-		a.Printf(a.Out, "\ncode packages reach container %s at %s\n", render.OneLine(s.Package.Container), render.OneLine(s.Package.MountPath))
+		how := "unpacked"
+		if !s.Package.Unpacked() {
+			how = "kept whole"
+		}
+		a.Printf(a.Out, "\ncode packages are %s in container %s at %s\n", how, render.OneLine(s.Package.Container),
+			render.OneLine(s.Package.MountPath))
 	}
 	if s.Build != nil {
 		a.Printf(a.Out, "\nbuilt by a Job into %s\n", render.OneLine(s.Build.Image+s.Build.Package))

@@ -21,12 +21,14 @@ import (
 
 	"slipway.io/slipway/activities/centre"
 	partyservings "slipway.io/slipway/activities/serving"
+	partysource "slipway.io/slipway/activities/source"
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/packages"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
 	rolloutcontroller "slipway.io/slipway/controller/rollout"
@@ -36,6 +38,7 @@ import (
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving/admission"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
@@ -146,19 +149,52 @@ var workloadModule = fx.Module("workload",
 			}
 			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s), Logger: log})
 		},
-		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, s settings.Settings,
+		newSource,
+		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, packages *partysource.Activities, s settings.Settings,
 			log *slog.Logger) (*workload.Activities, error) {
 			typed, objects, err := kube.NewClients(config)
 			if err != nil {
 				return nil, err
 			}
-			activities := workload.New(typed, objects,
-				workload.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s), TrafficPreflight: routes.TrafficPreflight, Logger: log})
+			activities := workload.New(typed, objects, workload.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s),
+				TrafficPreflight: routes.TrafficPreflight, Packages: packages, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
 	),
 )
+
+// sourceParts are what fetching code packages needs.
+type sourceParts struct {
+	fx.In
+	Config   *rest.Config
+	Settings settings.Settings
+	Log      *slog.Logger
+	// Home reads what passes through no history; a party's own worker has no access to it.
+	Home *centre.Activities `optional:"true"`
+}
+
+func newSource(p sourceParts) (*partysource.Activities, error) {
+	typed, err := kubernetes.NewForConfig(p.Config)
+	if err != nil {
+		return nil, err
+	}
+	s := p.Settings
+	limits := source.DefaultLimits
+	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
+	options := partysource.Options{Logger: p.Log,
+		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
+	if p.Home != nil {
+		options.Recorded = p.Home.PackageURL
+	}
+	switch store, err := packages.NewClient(s); {
+	case err != nil:
+		return nil, err
+	case store != nil:
+		options.Store = store
+	}
+	return partysource.New(typed, options)
+}
 
 // partyServingModule is what the servings of this process's party run, and who watches it.
 var partyServingModule = fx.Module("party-servings",
@@ -287,18 +323,18 @@ var driftModule = fx.Module("drift",
 )
 
 var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities, routes *traffic.Activities,
-	servings *partyservings.Activities) []worker.Queue {
+	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
-		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings}},
+		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings, code}},
 	}
 })
 
 var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activities, routes *traffic.Activities,
-	servings *partyservings.Activities) []worker.Queue {
+	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	var queues []worker.Queue
 	for _, name := range partyQueueNames(s) {
-		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, servings}})
+		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, servings, code}})
 	}
 	return queues
 })

@@ -55,8 +55,13 @@ func decodeWorkload(v strictyaml.Value) Workload {
 }
 
 func decodePackage(v strictyaml.Value) *Package {
-	m := v.Mapping("container", "mountPath", "credentials")
-	return &Package{Container: m.Field("container").Text(), MountPath: m.Field("mountPath").Text(), Credentials: m.Field("credentials").Text()}
+	m := v.Mapping("container", "mountPath", "credentials", "unpack", "file")
+	p := &Package{Container: m.Field("container").Text(), MountPath: m.Field("mountPath").Text(), Credentials: m.Field("credentials").Text(),
+		File: m.Field("file").Text()}
+	if field := m.Field("unpack"); field.Present() {
+		p.Unpack = new(field.Truth())
+	}
+	return p
 }
 
 func decodeBuild(v strictyaml.Value) *Build {

@@ -135,6 +135,9 @@ func TestDecodeRefusals(t *testing.T) {
 		"PackageRelative": {"a mount path is absolute", "package: {container: app, mountPath: app}\n" + change("", ""), "package.mountPath", 1, "must be an absolute path"},
 		"PackageRoot":     {"it would hide the image", "package: {container: app, mountPath: /}\n" + change("", ""), "package.mountPath", 1, "must not be the root"},
 		"PackageUp":       {"it leads elsewhere", "package: {container: app, mountPath: /app/../etc}\n" + change("", ""), "package.mountPath", 1, "plain path"},
+		"PackageFile":     {"a package that is unpacked is no file", "package: {container: app, mountPath: /a, file: a.jar}\n" + change("", ""), "package.file", 1, "add unpack: false"},
+		"PackagePath":     {"a file stays in its folder", "package: {container: app, mountPath: /a, unpack: false, file: ../a.jar}\n" + change("", ""), "package.file", 1, "is not the name of a file"},
+		"PackageUnpack":   {"yes or no", "package: {container: app, mountPath: /a, unpack: perhaps}\n" + change("", ""), "package.unpack", 1, "true or false"},
 		"PackageSecret":   {"no name of a Secret", "package: {container: app, mountPath: /a, credentials: a b}\n" + change("", ""), "package.credentials", 1, "is not a legal name"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestValidURL(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, url, refusal string }{
 		"Plain":    {"the source document's address", "http://exapmle.zip", ""},
-		"Whole":    {"everything a URL has", "https://user@files.local:8443/a%20b/app.zip?v=1&w=2#x", ""},
+		"Whole":    {"everything a URL has", "https://files.local:8443/a%20b/app.zip?v=1&w=2#x", ""},
 		"Case":     {"schemes have no case", "HTTP://files/app.zip", ""},
 		"Address":  {"an IPv6 address", "http://[::1]:8080/app.zip", ""},
 		"Relative": {"no host to ask", "/app.zip", "is not an absolute URL"},
@@ -83,7 +83,8 @@ func TestValidURL(t *testing.T) {
 		"File":     {"a file of the worker's", "file:///etc/passwd", "must begin with http:// or https://"},
 		"Blank":    {"a blank", "http://files/a b.zip", "has a blank"},
 		"Broken":   {"a broken escape", "http://files/%zz", "is not a URL"},
-		"Password": {"everybody would read it", "https://user:secret@files/app.zip", "carries a password"},
+		"Password": {"everybody would read it", "https://user:secret@files/app.zip", "carries a user or a password"},
+		"User":     {"a user is not far from a token", "https://token@files/app.zip", "carries a user or a password"},
 		"TooLong":  {"longer than servers take", "http://files/" + strings.Repeat("a", 2048), "at most 2048"},
 	} {
 		t.Run(name, func(t *testing.T) {

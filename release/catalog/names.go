@@ -62,7 +62,7 @@ func ValidParty(name string) error {
 // maxURLLength is how many characters a URL has at most.
 const maxURLLength = 2048
 
-// ValidURL says what is wrong with an absolute URL. It refuses a password: many people read plans, records and reports.
+// ValidURL says what is wrong with an absolute URL. It refuses a password, and in http any user: many people read plans, records and reports.
 func ValidURL(text string, schemes ...string) error {
 	parsed, err := url.Parse(text)
 	switch {
@@ -80,8 +80,8 @@ func ValidURL(text string, schemes ...string) error {
 		return fmt.Errorf("%s is not an absolute URL: it must begin with %s:// and name a host",
 			strictyaml.Quote(parsed.Redacted()), strings.Join(schemes, ":// or "))
 	}
-	if _, hasPassword := parsed.User.Password(); hasPassword {
-		return errors.New("carries a password, which everybody who reads the plan or its report would see: " +
+	if _, hasPassword := parsed.User.Password(); hasPassword || parsed.User != nil && strings.HasPrefix(parsed.Scheme, "http") {
+		return errors.New("carries a user or a password, which everybody who reads the plan or its report would see: " +
 			"leave it out and name a Secret in the catalogue")
 	}
 	return nil

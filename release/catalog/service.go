@@ -63,10 +63,20 @@ type WorkloadRef struct {
 
 // Package says how a code package reaches a service's containers.
 type Package struct {
-	Container   string `json:"container"`
-	MountPath   string `json:"mountPath"`
+	// Container is the container that gets the package.
+	Container string `json:"container"`
+	// MountPath is the folder of that container where the package is.
+	MountPath string `json:"mountPath"`
+	// Credentials is a Secret in the workload's namespace: username and password, or token, and the hosts that they may be sent to.
 	Credentials string `json:"credentials,omitempty"`
+	// Unpack says whether the package is an archive to be unpacked; false: it is kept whole, as a jar or war is. Default true.
+	Unpack *bool `json:"unpack,omitempty"`
+	// File is the name under which a package that is not unpacked is kept; default: the last segment of its URL's path.
+	File string `json:"file,omitempty"`
 }
+
+// Unpacked says whether the package is unpacked.
+func (p Package) Unpacked() bool { return p.Unpack == nil || *p.Unpack }
 
 // Build says how a service is compiled and what the build yields: an image, or a package at a URL.
 type Build struct {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/json"
 
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -107,6 +108,12 @@ func (p Package) check(found *strictyaml.Findings) {
 			strictyaml.Quote(p.MountPath))
 	case p.MountPath == "/":
 		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the image holds")
+	}
+	if p.File != "" {
+		found.Check(0, "package.file", source.ValidFile(p.File))
+		if p.Unpacked() {
+			found.Refuse(0, "package.file", "is for a package that is kept whole: add unpack: false, or leave it out")
+		}
 	}
 	if p.Credentials != "" {
 		checkName(found, "package.credentials", p.Credentials, validation.IsDNS1123Subdomain)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -41,8 +42,9 @@ func (r *resolver) size() {
 func Unavailable(d Document) strictyaml.Errors {
 	found := &strictyaml.Findings{}
 	for i, item := range d.Items {
-		if item.Deployment == HTTPUploadDeploy || item.Deployment == CompileDeploy {
-			found.Refuse(i+1, itemField(i, keyDeployment), "%s is not available yet: execute START, STOP and RESTART", item.Deployment)
+		if item.Deployment == CompileDeploy {
+			found.Refuse(i+1, itemField(i, keyDeployment), "%s is not available yet: execute START, STOP, RESTART and HTTP_UPLOAD_DEPLOY",
+				item.Deployment)
 		}
 	}
 	return found.Sorted()
@@ -90,6 +92,9 @@ func (r *resolver) source(i int, service catalog.Service) {
 	switch {
 	case item.Deployment == HTTPUploadDeploy && service.Package == nil:
 		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it",
+			item.ServiceID)
+	case item.Deployment == HTTPUploadDeploy && !service.Package.Unpacked() && source.FileOf(service.Package.File, item.HTTPSrcURI) == "":
+		r.refuse(i, keyHTTPSrcURI, "names no file, and the package of service %s is kept whole (unpack: false): give it package.file in the catalogue",
 			item.ServiceID)
 	case item.Deployment == CompileDeploy && service.Build == nil:
 		r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)

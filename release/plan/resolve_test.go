@@ -109,7 +109,6 @@ func TestUnbuilt(t *testing.T) {
 		{ServiceID: "4", Deployment: Restart}, {ServiceID: "5", Deployment: Stop},
 	}})
 	require.Equal(t, strictyaml.Errors{
-		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: "HTTP_UPLOAD_DEPLOY is not available yet: execute START, STOP and RESTART"},
-		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "COMPILE_DEPLOY is not available yet: execute START, STOP and RESTART"},
+		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "COMPILE_DEPLOY is not available yet: execute START, STOP, RESTART and HTTP_UPLOAD_DEPLOY"},
 	}, errs)
 }

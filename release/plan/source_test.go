@@ -27,7 +27,7 @@ func TestValidRepository(t *testing.T) {
 		"Word":        {"which host?", "order", "is not the address"},
 		"Backslash":   {"a folder of the worker's", `C:\order`, "backslash"},
 		"Blank":       {"a blank", "git@git.local:a b", "blank"},
-		"Password":    {"everybody would read it", "https://git:secret@git.local/a.git", "carries a password"},
+		"Password":    {"everybody would read it", "https://git:secret@git.local/a.git", "carries a user or a password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

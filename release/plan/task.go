@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/source"
 )
 
 // TaskState is the state of one execution of a plan, with the names of the source document.
@@ -76,6 +77,32 @@ type ServiceStatus struct {
 	StartedAt  *time.Time       `json:"startedAt,omitempty"`
 	FinishedAt *time.Time       `json:"finishedAt,omitempty"`
 	Workloads  []WorkloadStatus `json:"workloads"`
+	// Package is the code package that HTTP_UPLOAD_DEPLOY has fetched; absent before it has, and for other deployments.
+	Package *PackageStatus `json:"package,omitempty"`
+}
+
+// PackageStatus is a code package that a task deploys.
+type PackageStatus struct {
+	// URL is where it comes from; user and query are hidden.
+	URL string `json:"url"`
+	// SHA256 is the digest of its bytes, in hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Bytes is its size, UnpackedBytes the size of what is in it: 0 when it is kept whole.
+	Bytes         int64 `json:"bytes"`
+	UnpackedBytes int64 `json:"unpackedBytes,omitempty"`
+	// Format is zip, tar, tar.gz or tar.zst; "" when it is kept whole.
+	Format string `json:"format,omitempty"`
+	// Stored says that every party's package store has it.
+	Stored bool `json:"stored"`
+}
+
+// String is "sha256:0123… (zip, 12.5 MiB) from https://host/path".
+func (p PackageStatus) String() string {
+	format := ""
+	if p.Format != "" {
+		format = p.Format + ", "
+	}
+	return fmt.Sprintf("sha256:%s (%s%s) from %s", p.SHA256, format, source.Size(p.Bytes), p.URL)
 }
 
 // WorkloadStatus is what a task is doing or has done to one workload.
@@ -151,6 +178,21 @@ type Snapshot struct {
 	Queues map[string]string `json:"queues"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
+}
+
+// Package is what item n (an index into the document), an HTTP_UPLOAD_DEPLOY, deploys: not fetched yet, and with what its URL has in the
+// open. It is nil for other items.
+func (s Snapshot) Package(n int) *source.Package {
+	item := s.Document.Items[n]
+	config := s.Services[item.ServiceID].Package
+	if item.Deployment != HTTPUploadDeploy || config == nil {
+		return nil
+	}
+	p := &source.Package{Container: config.Container, MountPath: config.MountPath, Credentials: config.Credentials, Task: s.Task, Item: n + 1}
+	if p.URL, p.Hidden = source.HideQuery(item.HTTPSrcURI); !config.Unpacked() {
+		p.File = source.FileOf(config.File, item.HTTPSrcURI)
+	}
+	return p
 }
 
 // Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order.

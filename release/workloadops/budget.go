@@ -18,10 +18,10 @@ func BudgetWarning(req Request, seen Observed, b Budget) string {
 	switch {
 	case seen.Replicas == 0 || req.Operation == plan.Start:
 		return ""
-	case req.Operation == plan.Restart && byDeletion(req, seen) && b.Allowed == 0:
+	case replaces(req.Operation) && byDeletion(req, seen) && b.Allowed == 0:
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: %s %s waits until it does, and fails at its deadline (%d s)",
 			req.Workload, b.Name, req.Operation, req.Method, req.DeadlineSeconds)
-	case req.Operation == plan.Restart && byDeletion(req, seen):
+	case replaces(req.Operation) && byDeletion(req, seen):
 		if req.Method == plan.Sequential || b.Allowed >= seen.Replicas {
 			return ""
 		}

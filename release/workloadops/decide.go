@@ -14,7 +14,9 @@ var operations = map[plan.Operation]struct {
 }{
 	plan.Start:   {beginStarting, goOnStarting},
 	plan.Stop:    {beginStopping, goOnStopping},
-	plan.Restart: {beginRestarting, goOnRestarting},
+	plan.Restart: {beginReplacing, goOnReplacing},
+
+	plan.HTTPUploadDeploy: {beginReplacing, goOnReplacing},
 }
 
 // Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is. The failure is Refused.
@@ -23,13 +25,15 @@ func Validate(req Request) *failure.Error {
 	_, known := operations[req.Operation]
 	switch {
 	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet && ref.Kind != KindDaemonSet:
-		return failure.New(failure.Refused, "%s of %s cannot be released: START, STOP and RESTART act on a Deployment, StatefulSet "+
+		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a Deployment, StatefulSet "+
 			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
 	case !known:
-		return failure.New(failure.Refused, "%s: %s is not built yet; use START, STOP or RESTART", req.Workload, req.Operation)
-	case ref.Kind == KindDaemonSet && req.Operation != plan.Restart:
+		return failure.New(failure.Refused, "%s: %s is not available yet; use START, STOP, RESTART or HTTP_UPLOAD_DEPLOY", req.Workload, req.Operation)
+	case ref.Kind == KindDaemonSet && !replaces(req.Operation):
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART",
 			req.Workload, req.Operation)
+	case deploys(req.Operation) && req.Package == nil:
+		return failure.New(failure.Refused, "%s: %s was asked for without a package", req.Workload, req.Operation)
 	case req.Method != plan.Parallel && req.Method != plan.Sequential:
 		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload, req.Method)
 	}
@@ -55,11 +59,11 @@ func Refuses(req Request, seen Observed) string {
 			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once",
 				req.Workload)
 		}
-	case req.Operation == plan.Restart && seen.Paused:
-		return fmt.Sprintf("%s is paused, so nothing would be restarted: resume it with `kubectl rollout resume` first", req.Workload)
-	case req.Operation == plan.Restart && seen.UpdateType == UpdateRolling && seen.Partition > 0:
-		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be restarted: finish that "+
-			"rollout (partition 0) first", req.Workload, seen.Partition)
+	case replaces(req.Operation) && seen.Paused:
+		return fmt.Sprintf("%s is paused, so nothing would be %s: resume it with `kubectl rollout resume` first", req.Workload, done(req.Operation))
+	case replaces(req.Operation) && seen.UpdateType == UpdateRolling && seen.Partition > 0:
+		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: finish that "+
+			"rollout (partition 0) first", req.Workload, seen.Partition, done(req.Operation))
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+
+	"slipway.io/slipway/release/source"
 )
 
 // Kinds of workload that START, STOP and RESTART act on, all of APIVersion.
@@ -32,6 +34,8 @@ const (
 	AnnotationOriginal = "slipway.io/original"
 	// AnnotationRestartedBy is stamped on the pod template by RESTART.
 	AnnotationRestartedBy = "slipway.io/restarted-by"
+	// AnnotationDeployed stands on a pod template, and so on its pods, that a deploy made: the marker of what was deployed.
+	AnnotationDeployed = source.AnnotationDeployed
 	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last (rollout.AnnotationSaved).
 	AnnotationRollout = "slipway.io/rollout"
 	// LabelRollout stands on a workload as long as AnnotationRollout does. Without it the annotation is a stale copy: ReplicaSets keep copies

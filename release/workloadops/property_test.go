@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -20,8 +21,12 @@ const (
 )
 
 func request(kind string, op plan.Operation, method plan.Method) workloadops.Request {
+	var code *source.Package
+	if op == plan.HTTPUploadDeploy {
+		code = &source.Package{SHA256: "0123456789abcdef", Bytes: 2048}
+	}
 	return workloadops.Request{
-		Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
+		Package: code, Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
 		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
 	}
 }
@@ -139,10 +144,11 @@ func TestAnyCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{workloadops.KindDeployment, workloadops.KindStatefulSet, workloadops.KindDaemonSet}).Draw(t, "kind")
-		op := plan.Restart
+		operations := []plan.Operation{plan.Restart, plan.HTTPUploadDeploy}
 		if kind != workloadops.KindDaemonSet {
-			op = rapid.SampledFrom([]plan.Operation{plan.Start, plan.Stop, plan.Restart}).Draw(t, "operation")
+			operations = append(operations, plan.Start, plan.Stop)
 		}
+		op := rapid.SampledFrom(operations).Draw(t, "operation")
 		method := rapid.SampledFrom([]plan.Method{plan.Parallel, plan.Sequential}).Draw(t, "method")
 		replicas := int32(rapid.IntRange(1, 5).Draw(t, "replicas"))
 		req := request(kind, op, method)
@@ -151,7 +157,7 @@ func TestAnyCrash(t *testing.T) {
 			req.Workload.Replicas, replicas = &catalogued, 0
 		}
 		w := drawToy(t, kind, replicas)
-		if op == plan.Restart {
+		if op == plan.Restart || op == plan.HTTPUploadDeploy {
 			w.restarting, w.before = true, w.lastUID
 		}
 		checkRun(t, &runner{req: req, w: w})
@@ -219,7 +225,7 @@ func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 		if len(w.pods) != 0 || w.annotations[workloadops.AnnotationReplicas] != fmt.Sprint(replicas) {
 			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods), w.annotations[workloadops.AnnotationReplicas], replicas)
 		}
-	case plan.Restart:
+	case plan.Restart, plan.HTTPUploadDeploy:
 		for _, p := range w.pods {
 			if p.uid <= first {
 				t.Fatalf("pod %s was not restarted", p.name)

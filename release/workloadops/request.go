@@ -1,4 +1,4 @@
-// Package workloadops decides what START, STOP and RESTART do to one workload, and names the messages between the workflow, the party's
+// Package workloadops decides what the deployments of a plan do to one workload, and names the messages between the workflow, the party's
 // worker and the centre. What a decision goes by and what it says (Snapshot, NextAction) it shares with rollouts.
 package workloadops
 
@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
 )
 
 // The activities of a party's queue that act on a workload.
@@ -93,7 +94,8 @@ type Request struct {
 	Claim string `json:"claim"`
 	// TakeOver is the claim of a workflow that is dead and may be replaced; what it borrowed is given back first. "" : none.
 	TakeOver string `json:"takeOver,omitempty"`
-	// Marker is stamped on the pod template by RESTART: the same marker is never stamped twice.
+	// Marker is stamped on the pod template by RESTART: the same marker is never stamped twice. That of a deploy names what is deployed: a
+	// template that has it is left as it is.
 	Marker    string           `json:"marker"`
 	Workload  catalog.Workload `json:"workload"`
 	Operation plan.Operation   `json:"operation"`
@@ -104,7 +106,35 @@ type Request struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// Package is what HTTP_UPLOAD_DEPLOY deploys; nil for other operations.
+	Package *source.Package `json:"package,omitempty"`
 }
+
+// Requests are the operations of item n (an index into the document) of a task, one for each workload, their claims not yet filled in.
+func Requests(snap plan.Snapshot, n int) []Request {
+	item := snap.Document.Items[n]
+	service := snap.Services[item.ServiceID]
+	var requests []Request
+	for _, w := range snap.Selected(n) {
+		requests = append(requests, Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(), Package: snap.Package(n),
+			DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+	}
+	return requests
+}
+
+// MarkerName is the annotation of the pod template by which the pods that the operation has made are known; "" where it makes none.
+func (r Request) MarkerName() string {
+	switch {
+	case r.Operation == plan.Restart:
+		return AnnotationRestartedBy
+	case deploys(r.Operation):
+		return AnnotationDeployed
+	}
+	return ""
+}
+
+// what is what a deploy brings, for sentences.
+func (r Request) what() string { return "package " + r.Package.String() }
 
 // RestoreRequest asks that what an operation borrowed is given back.
 type RestoreRequest struct {

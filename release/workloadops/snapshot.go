@@ -79,7 +79,8 @@ type Observed struct {
 	// Remembered and LeftAt are the texts of AnnotationReplicas and AnnotationLeftAt, "" when absent.
 	Remembered string
 	LeftAt     string
-	// Marker is AnnotationRestartedBy of the pod template.
+	// Marker is what the pod template carries of the request's kind (Request.MarkerName): for a deploy, it is there only while the template is
+	// wholly as the deploy made it.
 	Marker string
 	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
 	Revision string
@@ -176,7 +177,7 @@ type Pod struct {
 	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an abandoned attempt does no
 	// harm.
 	Version string
-	// Revision is the hash or name of the pod's revision, and Marker the AnnotationRestartedBy that it was made with.
+	// Revision is the hash or name of the pod's revision, and Marker the one of the template that it was made from (Request.MarkerName).
 	Revision string
 	Marker   string
 	// Ordinal is a StatefulSet pod's number, -1 for others.

@@ -201,6 +201,9 @@ func (w *toyWorkload) write(in *workloadops.Write, version int) bool {
 	if in.Stamp != "" {
 		w.spec.marker = in.Stamp
 	}
+	if in.Template != nil {
+		w.spec.marker = marker
+	}
 	maps.Copy(w.annotations, in.Annotations)
 	for _, name := range in.Remove {
 		delete(w.annotations, name)

@@ -50,12 +50,12 @@ func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time
 	return left, troubled
 }
 
-// counts says whether a pod's trouble is the operation's: STOP takes every pod away, RESTART those from before it.
+// counts says whether a pod's trouble is the operation's: STOP takes every pod away, RESTART and the deploys those from before them.
 func counts(req Request, p Pod) bool {
-	switch req.Operation {
-	case plan.Stop:
+	switch {
+	case req.Operation == plan.Stop:
 		return false
-	case plan.Restart:
+	case replaces(req.Operation):
 		return p.Marker == req.Marker
 	default:
 		return true
@@ -131,7 +131,7 @@ func rank(req Request, p Pod) int {
 // meanwhile says what somebody set meanwhile that keeps the workload from moving.
 func meanwhile(seen Observed) string {
 	switch {
-	case seen.Original == nil || seen.Original.Operation != plan.Restart:
+	case seen.Original == nil || !replaces(seen.Original.Operation):
 		return ""
 	case seen.Paused:
 		return "; somebody paused it meanwhile: `kubectl rollout resume` lets it go on"

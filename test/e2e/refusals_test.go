@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 	cases := map[string]struct{ reason, document, says string }{
 		"UnknownService": {"an unknown service is named", "deployPlanItems: [{serviceId: 999, deployment: START}]", "999"},
 		"UnknownObject":  {"an object that is not in the cluster is named before anything is written", "deployPlanItems: [{serviceId: gone, deployment: START}]", "never-created"},
-		"NotBuilt":       {"a deployment that is not built yet is refused", "deployPlanItems: [{serviceId: web, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://packages.test/app.zip'}]", "HTTP_UPLOAD_DEPLOY"},
+		"NotBuilt":       {"a deployment that is not built yet is refused", "deployPlanItems: [{serviceId: web, deployment: COMPILE_DEPLOY, compileRepoPath: 'https://git.test/app.git', compileRepoBranch: main}]", "COMPILE_DEPLOY"},
 		"LabelOfNobody":  {"a label that selects nothing is refused", "deployPlanItems: [{serviceId: known, deployment: START, deployLabel: blue}]", "blue"},
 	}
 	for name, tc := range cases {

@@ -10,31 +10,58 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// beginRestarting decides on the first change of RESTART: the marker on the pod template, together with the settings that make the
+// replaces says whether an operation replaces every pod by one of a template that it changes.
+func replaces(operation plan.Operation) bool {
+	return operation == plan.Restart || deploys(operation)
+}
+
+// deploys says whether an operation brings a version, which the workload may have already.
+func deploys(operation plan.Operation) bool {
+	return operation == plan.HTTPUploadDeploy
+}
+
+// done is what an operation that replaces pods has done to them, for sentences.
+func done(operation plan.Operation) string {
+	if operation == plan.Restart {
+		return "restarted"
+	}
+	return "deployed"
+}
+
+// beginReplacing decides on the first change of RESTART and the deploys: that of the pod template, together with the settings that make the
 // workload's controller replace the pods the way that is asked for.
-func beginRestarting(req Request, seen Observed) NextAction {
+func beginReplacing(req Request, seen Observed) NextAction {
 	if seen.Lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return wait(req, seen, "its controller has not counted its nodes yet")
 	}
-	if seen.Replicas == 0 {
+	stamped := seen.Marker == req.Marker
+	if seen.Replicas == 0 && (stamped || req.Operation == plan.Restart) {
 		return finish(req, seen, Result{Message: "nothing to do: it has no pods"})
 	}
-	stamped := seen.Marker == req.Marker
 	if stamped && seen.Lagging() {
 		// The pods may all be new: what is not counted yet is no reason to take the workload once more.
 		return wait(req, seen, "its controller has not seen the last change yet")
 	}
 	if stamped && replaced(seen) {
-		return finish(req, seen, Result{Message: restarted(seen), Changed: true})
+		if deploys(req.Operation) {
+			return finish(req, seen, Result{Message: "nothing to do: " + req.what() + " is deployed already; " + readyOf(seen)})
+		}
+		return finish(req, seen, Result{Message: replacedAll(req, seen), Changed: true})
 	}
 	if req.Workload.WorkloadRef.Kind == KindDaemonSet && !seen.PodsSeen {
 		return Next(ActLook, "see which revision its pods are of")
 	}
-	saved := Original{Changed: true, ByDeletion: byDeletion(req, seen), FromRevision: podRevision(req, seen, false)}
+	saved := Original{Changed: !stamped || req.Operation == plan.Restart, ByDeletion: byDeletion(req, seen), FromRevision: podRevision(req, seen, false)}
 	saved.Borrowed = borrow(req, seen, saved.ByDeletion)
 	w := hold(req, seen, saved)
 	for _, b := range saved.Borrowed {
 		w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Lent, Was: b.Own})
+	}
+	if deploys(req.Operation) {
+		if !stamped {
+			w.Template = &Template{}
+		}
+		return write("put "+req.what()+" into its pod template, so that every pod is replaced", w)
 	}
 	if !stamped {
 		w.Stamp = req.Marker
@@ -89,20 +116,20 @@ func lend(seen Observed, wanted ...Borrowed) []Borrowed {
 	return out
 }
 
-func goOnRestarting(req Request, seen Observed) NextAction {
+func goOnReplacing(req Request, seen Observed) NextAction {
 	if seen.Marker != req.Marker {
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: somebody else changed its pod template while it was being restarted (an undo?): see what runs there, then restart it again",
-			req.Workload))
+			"%s: somebody else changed its pod template while it was being %s (an undo?): see what runs there, then execute %s again",
+			req.Workload, done(req.Operation), req.Operation))
 	}
 	if seen.Replicas == 0 && !seen.Lagging() {
-		return finish(req, seen, Result{Message: "restarted: somebody else scaled it to zero meanwhile, so it has no pods"})
+		return finish(req, seen, Result{Message: withoutPods(req, seen)})
 	}
 	if seen.Original.ByDeletion {
 		return goOnDeleting(req, seen)
 	}
 	if !replaced(seen) {
-		return wait(req, seen, restarting(seen))
+		return wait(req, seen, replacing(req, seen))
 	}
 	return ended(req, seen)
 }
@@ -120,7 +147,7 @@ func ended(req Request, seen Observed) NextAction {
 			return d
 		}
 	}
-	message := restarted(seen)
+	message := replacedAll(req, seen)
 	if seen.UpdateType == UpdateRecreate {
 		message += "; its update type is Recreate, so all of them went down before new ones came up"
 	}
@@ -136,7 +163,7 @@ func onTheirWayOut(seen Observed) int32 {
 	return seen.CountPods(func(p Pod) bool { return p.Deleting })
 }
 
-// podRevision is the revision of a DaemonSet's pods, made by this restart or before it, since the object itself does not name one. Others:
+// podRevision is the revision of a DaemonSet's pods, made by this operation or before it, since the object itself does not name one. Others:
 // "".
 func podRevision(req Request, seen Observed, made bool) string {
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
@@ -150,28 +177,41 @@ func podRevision(req Request, seen Observed, made bool) string {
 	return ""
 }
 
-func restarted(seen Observed) string { return "restarted: " + readyOf(seen) }
+func replacedAll(req Request, seen Observed) string {
+	if deploys(req.Operation) {
+		return "deployed " + req.what() + ": " + readyOf(seen)
+	}
+	return done(req.Operation) + ": " + readyOf(seen)
+}
 
-func restarting(seen Observed) string {
+// withoutPods is the end of an operation whose workload has no pods that could be replaced.
+func withoutPods(req Request, seen Observed) string {
+	if from := seen.Original.FromReplicas; from == nil || *from > 0 {
+		return done(req.Operation) + ": somebody else scaled it to zero meanwhile, so it has no pods"
+	}
+	return "deployed " + req.what() + ": it has no pods, and those that START brings up have it"
+}
+
+func replacing(req Request, seen Observed) string {
 	updated := min(seen.Updated, seen.Replicas)
 	if seen.Lagging() {
 		updated = 0
 	}
-	text := fmt.Sprintf("%s, %d of %d restarted", readyOf(seen), updated, seen.Replicas)
+	text := fmt.Sprintf("%s, %d of %d %s", readyOf(seen), updated, seen.Replicas, done(req.Operation))
 	if seen.terminating() && updated == seen.Replicas {
 		text += fmt.Sprintf(", %s still on the way out", pods(*seen.Terminating))
 	}
 	return text
 }
 
-// goOnDeleting decides on a RESTART that deletes the pods itself. Only pods that were not made from the marked template are deleted, and
-// only after the workload's controller has seen that template, so that no pod is restarted twice.
+// goOnDeleting decides on an operation that deletes the pods itself. Only pods that were not made from the marked template are deleted, and
+// only after the workload's controller has seen that template, so that no pod is taken twice.
 func goOnDeleting(req Request, seen Observed) NextAction {
 	if seen.Lagging() {
 		return wait(req, seen, "its controller has not seen the change yet")
 	}
 	if !seen.PodsSeen {
-		return Next(ActLook, "see which pods are still to be restarted")
+		return Next(ActLook, "see which pods are still to be "+done(req.Operation))
 	}
 	old := oldPods(req, seen)
 	next := old
@@ -179,11 +219,11 @@ func goOnDeleting(req Request, seen Observed) NextAction {
 		next = nextPod(seen, old)
 	}
 	if len(next) > 0 {
-		return deletePods(next, "delete %s, %d still to be restarted", names(next), len(old))
+		return deletePods(next, "delete %s, %d still to be %s", names(next), len(old), done(req.Operation))
 	}
 	if len(old) > 0 || onTheirWayOut(seen) > 0 || alive(seen) < seen.Replicas || !seen.ready() || unavailable(seen) > 0 {
-		done := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alive(seen)))
-		d := wait(req, seen, fmt.Sprintf("%s, %d of %d restarted", readyOf(seen), done, seen.Replicas))
+		taken := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alive(seen)))
+		d := wait(req, seen, fmt.Sprintf("%s, %d of %d %s", readyOf(seen), taken, seen.Replicas, done(req.Operation)))
 		d.WatchPods = true
 		return d
 	}

@@ -1,0 +1,84 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/source"
+)
+
+// URL is the whole URL of a package, with its query.
+func (a *Activities) URL(ctx context.Context, p source.Package) (string, error) {
+	if !p.Hidden {
+		return p.URL, nil
+	}
+	if a.options.Recorded == nil {
+		return "", failure.New(failure.Refused, "%s", a.unreadable(p))
+	}
+	return a.options.Recorded(ctx, p.Task, p.Item)
+}
+
+func (a *Activities) unreadable(p source.Package) string {
+	return fmt.Sprintf("the query of %s stays out of Temporal's histories, so this party's worker cannot read it: write the query into the Secret "+
+		"that package.credentials names (key `query`), and take it out of httpSrcUri", p.Shown())
+}
+
+// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way. The source itself
+// is not asked: its package may come later.
+func (a *Activities) Refuses(ctx context.Context, p source.Package, namespace string) (string, error) {
+	switch {
+	case a.options.Fetcher.Image == "":
+		return "this party's worker does not know the image that pods fetch packages with: set SLIPWAY_IMAGE to the image of Slipway", nil
+	case p.Hidden && a.options.Recorded == nil:
+		return a.unreadable(p), nil
+	}
+	at, err := source.ParseURL(p.URL)
+	if err != nil {
+		return err.Error(), nil
+	}
+	if host, port, err := source.Authority(at); err != nil {
+		return err.Error(), nil
+	} else if err := a.allow.CheckHost(host, port); err != nil && !a.ofStore(p.URL) {
+		return err.Error(), nil
+	}
+	credentials, err := a.credentials(ctx, p, namespace)
+	var f *failure.Error
+	switch {
+	case errors.As(err, &f):
+		return f.Message, nil
+	case err != nil:
+		return "", err
+	case credentials != nil && !credentials.Named(at):
+		return fmt.Sprintf("Secret %s/%s has no credentials for %s://%s: name it under the key `hosts`", namespace, p.Credentials, at.Scheme,
+			at.Host), nil
+	}
+	return "", nil
+}
+
+// credentials are those of the Secret that the package names, nil when it names none.
+func (a *Activities) credentials(ctx context.Context, p source.Package, namespace string) (*source.Credentials, error) {
+	if p.Credentials == "" {
+		return nil, nil
+	}
+	name := namespace + "/" + p.Credentials
+	secret, err := a.secrets(ctx, namespace, p.Credentials)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, failure.New(failure.Refused, "Secret %s, which package.credentials names, does not exist: create it", name)
+	case err != nil && kube.Classify(err) == kube.Forbidden:
+		return nil, failure.New(failure.Refused, "this party's worker may not read Secret %s, which package.credentials names: grant it get on "+
+			"that Secret (%s)", name, kube.Text(err))
+	case err != nil:
+		return nil, err
+	}
+	credentials, err := source.ParseCredentials(name, secret.Data)
+	if err != nil {
+		return nil, err
+	}
+	return &credentials, nil
+}

@@ -1,0 +1,265 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/source/archive"
+	"slipway.io/slipway/activities/source/download"
+	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// progress is what an attempt leaves to the next one: what it was about to answer, so that nothing is downloaded twice.
+type progress struct {
+	workloadops.Progress
+	Fetched *source.Fetched `json:"fetched,omitempty"`
+}
+
+// Fetch fetches a package once, checks that it is a sound archive within the limits, and puts it into the party's store. Where the request
+// names a digest, other bytes are refused.
+func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (source.Fetched, error) {
+	f := a.start(ctx, req)
+	defer f.stop()
+	if was := f.details.Now().Fetched; was != nil && a.stands(ctx, *was) {
+		return *was, nil
+	}
+	fetched, err := f.fetch(ctx)
+	if err == nil {
+		f.details.Note(func(p *progress) { p.Fetched = &fetched })
+		failpoint.Hit("source.fetched.before")
+		err = f.details.Record(ctx, a.options.Recorder)
+		failpoint.Hit("source.fetched.after")
+	}
+	return fetched, f.failure(ctx, err)
+}
+
+// stands says whether what an earlier attempt has fetched is still at hand: the store has it, or there is no store that could.
+func (a *Activities) stands(ctx context.Context, was source.Fetched) bool {
+	if !was.Stored {
+		return a.options.Store == nil
+	}
+	has, err := a.options.Store.Use(ctx, was.SHA256)
+	return has && err == nil
+}
+
+// Confirm checks that the source still gives what was fetched, and that the store has it: a package that is gone, or has changed, must not be
+// found out by the pods. It fetches the package again where nothing less can tell.
+func (a *Activities) Confirm(ctx context.Context, req source.FetchRequest) (source.Fetched, error) {
+	f := a.start(ctx, req)
+	defer f.stop()
+	fetched, err := f.confirm(ctx)
+	return fetched, f.failure(ctx, err)
+}
+
+// fetching is one attempt.
+type fetching struct {
+	a       *Activities
+	req     source.FetchRequest
+	details *heartbeat.Details[progress]
+	stop    func()
+	// since is when the first attempt was scheduled.
+	since time.Time
+}
+
+func (a *Activities) start(ctx context.Context, req source.FetchRequest) *fetching {
+	f := &fetching{a: a, req: req, since: a.options.Now()}
+	if activity.IsActivity(ctx) {
+		f.since = activity.GetInfo(ctx).ScheduledTime
+	}
+	f.details, f.stop = heartbeat.Start(ctx, progress{})
+	return f
+}
+
+func (f *fetching) say(format string, args ...any) {
+	f.details.Note(func(p *progress) { p.Message = fmt.Sprintf(format, args...) })
+}
+
+// String names the package for sentences.
+func (f *fetching) String() string { return "package " + f.req.Shown() }
+
+// client reaches the package's source, and is the whole URL.
+func (f *fetching) client(ctx context.Context) (*download.Client, string, error) {
+	rawURL, err := f.a.URL(ctx, f.req.Package)
+	if err != nil {
+		return nil, "", err
+	}
+	credentials, err := f.a.credentials(ctx, f.req.Package, f.req.Namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	options := download.Options{Allow: f.a.allow, Credentials: credentials, MaxBytes: f.a.options.Fetcher.Limits.Bytes, Log: f.a.options.Logger}
+	if store := f.a.options.Fetcher.Store; store != "" {
+		options.Trusted = []string{store}
+	}
+	return download.New(options), rawURL, nil
+}
+
+// ofStore says whether a URL is one of the party's own store.
+func (a *Activities) ofStore(rawURL string) bool {
+	store := a.options.Fetcher.Store
+	return store != "" && strings.HasPrefix(rawURL, strings.TrimRight(store, "/")+"/")
+}
+
+func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
+	f.say("waiting for %d other downloads", atOnce)
+	select {
+	case f.a.places <- struct{}{}:
+		defer func() { <-f.a.places }()
+	case <-ctx.Done():
+		return source.Fetched{}, ctx.Err()
+	}
+	file, err := temporary(f.a.options.Folder)
+	if err != nil {
+		return source.Fetched{}, err
+	}
+	defer file.Close()
+	client, rawURL, err := f.client(ctx)
+	if err != nil {
+		return source.Fetched{}, err
+	}
+	f.say("downloading %s", source.Redact(rawURL))
+	got, err := client.Fetch(ctx, rawURL, file)
+	if err != nil {
+		return source.Fetched{}, err
+	}
+	if want := f.req.SHA256; want != "" && want != got.SHA256 {
+		return source.Fetched{}, f.changed(want, got.SHA256)
+	}
+	fetched := source.Fetched{SHA256: got.SHA256, Bytes: got.Bytes, ETag: got.ETag, LastModified: got.LastModified,
+		FinalURL: got.FinalURL, At: f.a.options.Now().UTC()}
+	if err := f.check(ctx, file, &fetched); err != nil {
+		return source.Fetched{}, err
+	}
+	fetched.Stored = f.store(ctx, file, fetched)
+	return fetched, nil
+}
+
+// changed is the failure of a source that does not give the same bytes twice.
+func (f *fetching) changed(was, is string) error {
+	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and is sha256:%s now; nothing was "+
+		"deployed, so execute the plan again", f, f.req.Service, was, is)
+}
+
+// temporary is a file that is gone when it is closed, also by a process that is killed.
+func temporary(folder string) (*os.File, error) {
+	file, err := os.CreateTemp(folder, "slipway-package-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// check walks through the archive as the pods will, without writing.
+func (f *fetching) check(ctx context.Context, file *os.File, fetched *source.Fetched) error {
+	if f.req.File != "" {
+		return nil
+	}
+	f.say("checking %s", f)
+	info, err := archive.Check(ctx, file, f.a.options.Fetcher.Limits)
+	var refused *archive.Error
+	if errors.As(err, &refused) {
+		return failure.New(failure.Refused, "%s of service %s (sha256:%s) can't be unpacked: %s", f, f.req.Service, fetched.SHA256, refused)
+	}
+	if err != nil {
+		return err
+	}
+	fetched.Format, fetched.Entries, fetched.UnpackedBytes = info.Format, info.Entries, info.Bytes
+	return nil
+}
+
+// store puts the package into the party's store. Without it the pods fetch from the source, so that its trouble fails nothing.
+func (f *fetching) store(ctx context.Context, file *os.File, fetched source.Fetched) bool {
+	store := f.a.options.Store
+	if store == nil {
+		return false
+	}
+	f.say("storing %s", f)
+	has, err := store.Use(ctx, fetched.SHA256)
+	if err == nil && !has {
+		failpoint.Hit("source.store.before")
+		err = store.Put(ctx, fetched.SHA256, io.NewSectionReader(file, 0, fetched.Bytes), fetched.Bytes)
+		failpoint.Hit("source.store.after")
+	}
+	if err != nil {
+		f.a.options.Logger.WarnContext(ctx, "the package store does not take a package: pods will fetch it from its source", "package",
+			source.Redact(f.req.URL), "sha256", fetched.SHA256, "error", err)
+	}
+	return err == nil
+}
+
+func (f *fetching) confirm(ctx context.Context) (source.Fetched, error) {
+	was := f.req.Was
+	client, rawURL, err := f.client(ctx)
+	if err != nil {
+		return source.Fetched{}, err
+	}
+	answer, err := client.Unchanged(ctx, rawURL, download.Download{SHA256: was.SHA256, Bytes: was.Bytes, ETag: was.ETag,
+		LastModified: was.LastModified, FinalURL: was.FinalURL})
+	if err != nil {
+		return source.Fetched{}, err
+	}
+	stored := f.a.options.Store != nil && f.a.stands(ctx, source.Fetched{SHA256: was.SHA256, Stored: true})
+	if answer == download.Unchanged && (stored || f.a.options.Store == nil) {
+		was.Stored = stored
+		return was, nil
+	}
+	return f.fetch(ctx) // which refuses other bytes
+}
+
+// failure is how an attempt ends that could not do it: trouble of the source is tried again until the deadline is over.
+func (f *fetching) failure(ctx context.Context, err error) error {
+	var typed *failure.Error
+	var ofSource *download.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil, errors.Is(err, heartbeat.ErrSuperseded):
+		return err
+	case errors.As(err, &typed):
+		return attempt.RetriedError(typed)
+	case errors.As(err, &ofSource):
+		return attempt.ApplicationError(f.ofSource(ctx, ofSource))
+	case kube.Classify(err) == kube.Unreachable:
+		return attempt.RetriedError(failure.New(failure.Unreachable, "%s", kube.Text(err)))
+	}
+	return err
+}
+
+func (f *fetching) ofSource(ctx context.Context, e *download.Error) *failure.Error {
+	pause, again := download.RetryAfter(e, attempts(ctx))
+	if !again {
+		return failure.New(failure.Refused, "%s of service %s can't be fetched: %s", f, f.req.Service, e.Message)
+	}
+	deadline := time.Duration(f.req.DeadlineSeconds) * time.Second
+	if used := f.a.options.Now().Sub(f.since); deadline > 0 && used+pause >= deadline {
+		return failure.New(failure.WorkloadFailed, "%s of service %s can't be fetched; it was tried for %d s: %s", f, f.req.Service,
+			int64(used.Seconds()), e.Message)
+	}
+	f.say("%s; it is tried again", e)
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause, Message: fmt.Sprintf("%s of service %s: %s", f, f.req.Service, e.Message)}
+}
+
+// attempts is how often it was tried, this time included.
+func attempts(ctx context.Context) int {
+	if !activity.IsActivity(ctx) {
+		return 1
+	}
+	return int(activity.GetInfo(ctx).Attempt)
+}

@@ -1,0 +1,164 @@
+package workflows
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
+)
+
+const packageDigest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// depot answers for the workers of parties that are asked for packages.
+type depot struct {
+	// asked are the requests, by the activity's name and the party.
+	asked   []string
+	fetch   func(source.FetchRequest) (source.Fetched, error)
+	confirm func(source.FetchRequest) (source.Fetched, error)
+}
+
+func (d *depot) serve(s *stage) {
+	answer := func(name string, with *func(source.FetchRequest) (source.Fetched, error)) {
+		s.RegisterActivityWithOptions(func(_ context.Context, in source.FetchRequest) (source.Fetched, error) {
+			d.asked = append(d.asked, name+" "+in.Party+" "+in.SHA256)
+			if *with != nil {
+				return (*with)(in)
+			}
+			return source.Fetched{SHA256: packageDigest, Bytes: 2048, Format: "zip", Stored: true}, nil
+		}, activity.RegisterOptions{Name: name})
+	}
+	answer(source.ActivityFetch, &d.fetch)
+	answer(source.ActivityConfirm, &d.confirm)
+}
+
+// uploadTo is an item that deploys a package to workloads of these parties.
+func uploadTo(parties ...string) (ServiceReleaseInput, []workloadops.WorkloadOrder) {
+	in, orders := releaseOf(plan.Parallel, len(parties))
+	in.Outline.Deployment = plan.HTTPUploadDeploy
+	for i := range orders {
+		q := &orders[i].Request
+		q.Workload.Party, q.Operation = parties[i], plan.HTTPUploadDeploy
+		orders[i].Queue = catalog.PartyQueue(parties[i])
+		q.Package = &source.Package{URL: "https://packages.test/order.zip", Hidden: true, Task: "shop-1", Item: 1, Container: "app", MountPath: "/app"}
+	}
+	return in, orders
+}
+
+func TestAPackageIsFetchedByEachPartyAndPinned(t *testing.T) {
+	in, orders := uploadTo("default", "alice", "default")
+	d := &depot{confirm: func(in source.FetchRequest) (source.Fetched, error) {
+		return source.Fetched{SHA256: packageDigest, Bytes: 2048, Format: "zip", Stored: in.Party != "alice"}, nil
+	}}
+	var mu sync.Mutex
+	var ran []workloadops.Request
+	result, _ := through(t, in, func(s *stage) {
+		s.orders = orders
+		d.serve(s)
+		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, r)
+			return workloadops.Result{Message: "deployed", Changed: true}, nil
+		}
+	})
+	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+	require.Equal(t, []string{"source.Fetch default ", "source.Fetch alice " + packageDigest,
+		"source.Confirm default " + packageDigest, "source.Confirm alice " + packageDigest}, d.asked,
+		"the first party's bytes are those that every other one must get; all confirm them before the first pod is touched")
+	require.Len(t, ran, 3)
+	for _, r := range ran {
+		require.Equal(t, packageDigest, r.Package.SHA256)
+		require.Equal(t, r.Package.Marker(), r.Marker)
+	}
+	require.Equal(t, &plan.PackageStatus{URL: "https://packages.test/order.zip?…", SHA256: packageDigest, Bytes: 2048, Format: "zip"},
+		result.Package, "it is stored where every party's store has it")
+}
+
+func TestAPackageThatCannotBeHadTouchesNothing(t *testing.T) {
+	gone := func(source.FetchRequest) (source.Fetched, error) {
+		return source.Fetched{}, temporal.NewNonRetryableApplicationError("package of service 1 can't be fetched: 404", string(failure.Refused), nil)
+	}
+	for name, d := range map[string]*depot{
+		"gone at the start":                  {fetch: gone},
+		"changed between the start and roll": {confirm: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, orders := uploadTo("default", "default")
+			var began []string
+			result, _ := through(t, in, func(s *stage) {
+				s.orders = orders
+				d.serve(s)
+				s.run = func(r workloadops.Request) (workloadops.Result, error) {
+					began = append(began, r.Workload.String())
+					return workloadops.Result{}, nil
+				}
+			})
+			require.Equal(t, plan.ItemFailed, result.State)
+			require.Contains(t, result.Reason, "404")
+			require.Empty(t, began)
+			for _, w := range result.Workloads {
+				require.Equal(t, plan.ItemSkipped, w.State, "a workload that nobody touched hasn't failed")
+				require.Contains(t, w.Message, "404")
+			}
+		})
+	}
+}
+
+// A party whose worker is away interrupts the item; what was fetched before is not fetched again.
+func TestFetchingGoesOnAfterAnInterruption(t *testing.T) {
+	in, orders := uploadTo("default", "alice")
+	away := true
+	d := &depot{}
+	d.fetch = func(r source.FetchRequest) (source.Fetched, error) {
+		if r.Party == "alice" && away {
+			return source.Fetched{}, temporal.NewNonRetryableApplicationError("alice is out of reach", string(failure.Unreachable), nil)
+		}
+		return source.Fetched{SHA256: packageDigest}, nil
+	}
+	result, _ := through(t, in, func(s *stage) {
+		s.orders = orders
+		d.serve(s)
+		s.RegisterDelayedCallback(func() {
+			away = false
+			s.SignalWorkflow(SignalItemResume, VerbRequest{})
+		}, time.Hour)
+	})
+	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+	require.Equal(t, []string{"source.Fetch default ", "source.Fetch alice " + packageDigest, "source.Fetch alice " + packageDigest}, d.asked[:3])
+}
+
+// A long item that goes on in new runs deploys the same bytes to its last workload as to its first.
+func TestAPackageStaysPinnedInTheNextRun(t *testing.T) {
+	parties := make([]string, 1000)
+	for i := range parties {
+		parties[i] = "default"
+	}
+	in, orders := uploadTo(parties...)
+	d := &depot{}
+	var mu sync.Mutex // activities of one workflow run side by side
+	digests := map[string]int{}
+	result, counters := through(t, in, func(s *stage) {
+		s.orders = orders
+		d.serve(s)
+		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			digests[r.Package.SHA256]++
+			return workloadops.Result{Changed: true}, nil
+		}
+	})
+	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+	require.Greater(t, len(counters), 1)
+	require.Equal(t, map[string]int{packageDigest: 1000}, digests)
+	require.Len(t, d.asked, 2, "it is fetched and confirmed once")
+}
