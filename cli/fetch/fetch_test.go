@@ -415,7 +415,7 @@ func TestFetchRefusesHostileArchives(t *testing.T) {
 		"HardLink":  {"a second name of what isn't the archive's", tarOf(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../../secret"}), "is a hard link to"},
 		"Device":    {"a way to the kernel", tarOf(t, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), `entry "null" is a device`},
 		"Bomb":      {"2 KiB that become 2 MiB", gzipOf(tarOf(t, bomb)), "more than the limit of 1048576"},
-		"Nested":    {"compressed twice", gzipOf(shop(t, "1")), "no tar archive: it looks like gzip data"},
+		"Nested":    {"compressed twice", gzipOf(shop(t, "1")), "contain a tar archive: it looks like gzip data"},
 		"Truncated": {"what was uploaded was cut", shop(t, "1")[:100], "is truncated"},
 		"Type":      {"a page in place of the package", []byte("<!doctype html><title>sign in"), "it looks like an HTML page"},
 		"Case":      {"two files of one name", collision.Bytes(), "only by case"},

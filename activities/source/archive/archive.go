@@ -106,7 +106,7 @@ func read(ctx context.Context, file *os.File, limits source.Limits, to target) (
 	case Tar, TarGzip, TarZstd:
 		err = w.tar(io.NewSectionReader(file, 0, stat.Size()))
 	default:
-		return Info{}, refused("is none: %s, not zip, tar, tar.gz or tar.zst; unpack: false keeps a package as the one file that it is", describe(head[:n]))
+		return Info{}, refused("isn't zip, tar, tar.gz or tar.zst: %s; set unpack: false to keep the package as one file", describe(head[:n]))
 	}
 	if err == nil {
 		err = w.finish()

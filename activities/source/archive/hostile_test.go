@@ -106,7 +106,7 @@ func trees() map[string]hostile {
 		"CaseOfFolder":       {"the folders are not entries themselves", []tarPart{f("Lib/a"), f("lib/b")}, `entry "lib/b" differs from "Lib" only by case`},
 		"CasePastASCII":      {"case is not only that of ASCII", []tarPart{{name: "x", pax: paxRecord("path", "STRASSE")}, {name: "x", pax: paxRecord("path", "straße")}}, "differs from"},
 		"Normalisation":      {"the same letters, composed and not", []tarPart{{name: "x", pax: paxRecord("path", "\u00e9")}, {name: "x", pax: paxRecord("path", "e\u0301")}}, "differs from"},
-		"CaseInJar":          {"classes of a jar may differ by case, and the error tells how to keep it whole", []tarPart{f("META-INF/MANIFEST.MF"), f("a.class"), f("A.class")}, "if this is a jar or war, unpack: false keeps it whole"},
+		"CaseInJar":          {"classes of a jar may differ by case, and the error tells how to keep it whole", []tarPart{f("META-INF/MANIFEST.MF"), f("a.class"), f("A.class")}, "if this is a jar or war, set unpack: false to keep it whole"},
 		"HardLinkOut":        {"a second name of a file that is not the archive's", []tarPart{hard("h", "../outside/secret")}, `entry "h" is a hard link to "../outside/secret", which no entry can be`},
 		"HardLinkAbsolute":   {"the same from the root", []tarPart{hard("h", "/etc/passwd")}, "which no entry can be"},
 		"HardLinkLater":      {"what it names isn't there yet", []tarPart{hard("h", "a"), f("a")}, `which isn't in the archive before it`},
@@ -230,9 +230,9 @@ func bombs() map[string]hostile {
 		"GzipSize":       {reason: "the size isn't what was packed", archive: flipped(gzipOf(tarOf(tarPart{name: "a", body: "x"})), -1), want: "is damaged: its gzip data doesn't have its checksum or size"},
 		"ZstdCRC":        {reason: "the content isn't what was packed", archive: flipped(zstdOf(tarOf(tarPart{name: "a", body: "x"}), zstd.WithEncoderCRC(true)), -1), want: "is damaged: its zstd data doesn't have its checksum"},
 		"TarChecksum":    {reason: "a header of the second entry is damaged", archive: flipped(tarOf(tarPart{name: "a", body: "x"}, tarPart{name: "b", body: "x"}), 1024), want: `the archive is damaged after the entry "a": a tar header is invalid`},
-		"GzipOfHTML":     {reason: "a compressed page of an error", archive: gzipOf([]byte("<html><body>not found")), want: "what it holds is no tar archive: it looks like an HTML page"},
-		"GzipOfGzip":     {reason: "compressed twice, by a server and by a person", archive: gzipOf(gzipOf(tarOf(tarPart{name: "a"}))), want: "what it holds is no tar archive: it looks like gzip data"},
-		"GzipOfNothing":  {reason: "nothing was piped into it", archive: gzipOf(nil), want: "it is empty; unpack: false"},
+		"GzipOfHTML":     {reason: "a compressed page of an error", archive: gzipOf([]byte("<html><body>not found")), want: "doesn't contain a tar archive: it looks like an HTML page"},
+		"GzipOfGzip":     {reason: "compressed twice, by a server and by a person", archive: gzipOf(gzipOf(tarOf(tarPart{name: "a"}))), want: "doesn't contain a tar archive: it looks like gzip data"},
+		"GzipOfNothing":  {reason: "nothing was piped into it", archive: gzipOf(nil), want: "it is empty; set unpack: false"},
 		"ZstdOfZip":      {reason: "a zip archive needs no second compression", archive: zstdOf(zipOf(zipPart{name: "a"})), want: "it looks like a damaged zip archive"},
 		"NestedLinkName": {reason: "an error shows the beginning of a long name only", archive: tarOf(tarPart{name: "x", pax: paxRecord("path", "../"+strings.Repeat("é", 400))}), want: `é"… leaves the folder`},
 	}
@@ -257,7 +257,7 @@ func others() map[string]hostile {
 		"Random":  {"\x01\x02\x03\xff\xfe", "it is of an unknown format"},
 	} {
 		cases["Content"+name] = hostile{reason: "what a server sends in the place of an archive is named", archive: []byte(c[0]),
-			want: "the archive is none: " + c[1]}
+			want: "the archive isn't zip, tar, tar.gz or tar.zst: " + c[1]}
 	}
 	return cases
 }

@@ -25,7 +25,7 @@ func (w *walk) tar(from io.Reader) error {
 		return err
 	}
 	if !isTar(head) {
-		return refused("is compressed, but what it holds is no tar archive: %s; unpack: false keeps a package as the one file that it is", describe(head))
+		return refused("is compressed, but doesn't contain a tar archive: %s; set unpack: false to keep the package as one file", describe(head))
 	}
 	counted := &counter{from: buffered}
 	if err := w.tarEntries(counted); err != nil {

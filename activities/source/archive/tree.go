@@ -171,7 +171,7 @@ func (t *tree) jarHint() string {
 	if t.root.in["meta-inf"] == nil {
 		return ""
 	}
-	return "; if this is a jar or war, unpack: false keeps it whole"
+	return "; if this is a jar or war, set unpack: false to keep it whole"
 }
 
 func (t *tree) grow(above *node, name, key string, e entry) (*node, error) {
