@@ -5,6 +5,7 @@
 #   crash                                 :crash              crash-loops; fails for good if its restartPolicy is Never
 #   never-ready                           :never-ready        runs and is never ready
 #   slow                                  :slow               is ready only after dev.slipway.io/ready-after (default 5s)
+#   played                                                    what a test's player runs of it as processes (test/player): no stage knows it
 #   (none)                                                    is ready at once; after ready-after, if that is set
 #
 # The annotation wins over the tags; a tag counts for the container that has it, the annotation for all. Among tags the first
