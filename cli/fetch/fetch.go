@@ -20,9 +20,6 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// envURLs holds more URLs, one per line: an environment variable keeps signed queries out of the arguments, which everybody on a node sees.
-const envURLs = "SLIPWAY_FETCH_URLS"
-
 // terminationLog is where Kubernetes reads why a container failed.
 const terminationLog = "/dev/termination-log"
 
@@ -52,7 +49,7 @@ func Command(a *app.App) *cobra.Command {
 		Long: `Download a code package, verify its SHA-256 digest and unpack it to FOLDER/content. The pods of a service that is deployed
 by HTTP_UPLOAD_DEPLOY run this command as an init container. It needs no engine and no cluster.
 
-The URLs are tried in order; those in ` + envURLs + `, one per line, come after those of --url. When none works and a failure may be
+The URLs are tried in order; those in ` + source.EnvURLs + `, one per line, come after those of --url. When none works and a failure may be
 temporary, they are tried again until --patience has passed. A URL that serves other bytes is refused.
 
 zip, tar, tar.gz and tar.zst are recognised by content. An archive whose entries leave the folder is refused, and so is one that is damaged or
@@ -101,13 +98,13 @@ func (o *options) check() error {
 	if digest, err := hex.DecodeString(o.sha256); err != nil || len(digest) != 32 {
 		return app.Usagef("--sha256 %q is not a SHA-256 digest: want 64 hexadecimal digits", o.sha256)
 	}
-	for line := range strings.Lines(os.Getenv(envURLs)) {
+	for line := range strings.Lines(os.Getenv(source.EnvURLs)) {
 		if line = strings.TrimSpace(line); line != "" {
 			o.urls = append(o.urls, line)
 		}
 	}
 	if len(o.urls) == 0 {
-		return app.Usagef("no URL to download from: give --url, or lines in %s", envURLs)
+		return app.Usagef("no URL to download from: give --url, or lines in %s", source.EnvURLs)
 	}
 	if o.file != "" && (o.file == "." || o.file == ".." || len(o.file) > maxFileName || strings.ContainsAny(o.file, `/\`) ||
 		strings.ContainsFunc(o.file, unicode.IsControl)) {
@@ -136,7 +133,7 @@ func run(ctx context.Context, a *app.App, o options) error {
 	defer v.Close()
 	asked := contents{SHA256: o.sha256, File: o.file, Boot: bootID()}
 	if v.has(asked) {
-		a.Printf(a.Out, "%s already has the package sha256:%s\n", filepath.Join(o.to, content), o.sha256)
+		a.Printf(a.Out, "%s already has the package sha256:%s\n", filepath.Join(o.to, source.FolderContent), o.sha256)
 		return nil
 	}
 	told, err := o.deliver(ctx, a, allow, v, asked)
@@ -146,7 +143,7 @@ func run(ctx context.Context, a *app.App, o options) error {
 	if err != nil {
 		return err
 	}
-	a.Printf(a.Out, "%s: %s\n", filepath.Join(o.to, content), told)
+	a.Printf(a.Out, "%s: %s\n", filepath.Join(o.to, source.FolderContent), told)
 	return nil
 }
 

@@ -14,11 +14,9 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// The names in the volume's folder.
+// The names in the volume's folder, besides source.FolderContent.
 const (
-	// content is what a container mounts.
-	content = "content"
-	// marker says what content is. It is written last.
+	// marker says what source.FolderContent has. It is written last.
 	marker = ".slipway-content.json"
 	// work is where a run keeps what isn't complete, of which nothing outlives the next run.
 	work     = ".slipway-fetch"
@@ -67,7 +65,7 @@ func (v volume) has(asked contents) bool {
 	if json.Unmarshal(text, &found) != nil || found != asked {
 		return false
 	}
-	stat, err := v.Lstat(content)
+	stat, err := v.Lstat(source.FolderContent)
 	return err == nil && stat.IsDir()
 }
 
@@ -148,10 +146,10 @@ func (v volume) publish(is contents) error {
 	if err := v.Remove(marker); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := v.Rename(content, replaced); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := v.Rename(source.FolderContent, replaced); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := v.Rename(unpacked, content); err != nil {
+	if err := v.Rename(unpacked, source.FolderContent); err != nil {
 		return err
 	}
 	text, err := json.Marshal(is)
