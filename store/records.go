@@ -180,7 +180,7 @@ func (s *Store) prune(ctx context.Context, old metav1.PartialObjectMetadata) err
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{v1alpha1.LabelKind: v1alpha1.KindKey}},
 		"spec":     map[string]any{"snapshot": emptied},
-		"outcome":  map[string]any{"body": emptied},
+		"outcome":  map[string]any{"body": emptied, "packages": nil},
 	})
 	if err != nil {
 		return failed(err, "record "+old.Name)

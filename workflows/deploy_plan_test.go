@@ -61,6 +61,7 @@ func newStage(t *testing.T) *stage {
 	s.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
 	s.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
 	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
+	s.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 	s.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
 		return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil

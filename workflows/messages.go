@@ -26,6 +26,7 @@ const (
 	TypePreflight      = "Preflight"
 	TypeRollout        = "Rollout"
 	TypeServing        = "Serving"
+	TypePackageSweep   = "PackageSweep"
 	TypeServingStatus  = serving.TypeStatus
 	// TypeServingCheck has a party's worker that has just started look for what should be there.
 	TypeServingCheck = serving.TypeCheck

@@ -36,6 +36,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
 			replayer.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 			replayer.RegisterWorkflowWithOptions(ServingStatus, workflow.RegisterOptions{Name: TypeServingStatus})
+			replayer.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 			replayer.RegisterWorkflowWithOptions(ServingCheck, workflow.RegisterOptions{Name: TypeServingCheck})
 			began := history.Events[0].GetWorkflowExecutionStartedEventAttributes()
 			// What a person approves is named by a token of the workflow's own ID and run: a replay needs the real ones.
@@ -43,7 +44,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()}}))
 		})
 	}
-	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus} {
+	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus, TypePackageSweep} {
 		require.NotZero(t, types[name], "no history of workflow type %s is recorded", name)
 	}
 }

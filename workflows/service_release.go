@@ -95,6 +95,7 @@ func (r *itemRun) run() (result ServiceReleaseResult, leaves bool) {
 	if leaves := r.walk(); leaves {
 		return ServiceReleaseResult{}, true
 	}
+	r.sweep()
 	return r.conclude(), false
 }
 

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +27,9 @@ type depot struct {
 	asked   []string
 	fetch   func(source.FetchRequest) (source.Fetched, error)
 	confirm func(source.FetchRequest) (source.Fetched, error)
+	// unnamed are the answers of a party's store, by where they begin; sweeps is what it was asked.
+	unnamed map[string]source.Unnamed
+	sweeps  []string
 }
 
 func (d *depot) serve(s *stage) {
@@ -37,6 +42,17 @@ func (d *depot) serve(s *stage) {
 			return source.Fetched{SHA256: packageDigest, Bytes: 2048, Format: "zip", Stored: true}, nil
 		}, activity.RegisterOptions{Name: name})
 	}
+	s.RegisterActivityWithOptions(func(_ context.Context, in source.UnnamedRequest) (source.Unnamed, error) {
+		d.sweeps = append(d.sweeps, "unnamed after "+in.After)
+		return d.unnamed[in.After], nil
+	}, activity.RegisterOptions{Name: source.ActivityUnnamed})
+	s.RegisterActivityWithOptions(func(_ context.Context, in source.Unnamed) (source.Unnamed, error) {
+		return source.Unnamed{SHA256: slices.DeleteFunc(in.SHA256, func(digest string) bool { return digest == "recorded" })}, nil
+	}, activity.RegisterOptions{Name: source.ActivityUnrecorded})
+	s.RegisterActivityWithOptions(func(_ context.Context, in source.Unnamed) (source.Removed, error) {
+		d.sweeps = append(d.sweeps, "remove "+strings.Join(in.SHA256, ","))
+		return source.Removed{Packages: len(in.SHA256)}, nil
+	}, activity.RegisterOptions{Name: source.ActivityRemove})
 	answer(source.ActivityFetch, &d.fetch)
 	answer(source.ActivityConfirm, &d.confirm)
 }
@@ -161,4 +177,17 @@ func TestAPackageStaysPinnedInTheNextRun(t *testing.T) {
 	require.Greater(t, len(counters), 1)
 	require.Equal(t, map[string]int{packageDigest: 1000}, digests)
 	require.Len(t, d.asked, 2, "it is fetched and confirmed once")
+}
+
+// What nothing names any more leaves the store round by round; what a record names stays.
+func TestAPackageSweepTakesWhatNothingNames(t *testing.T) {
+	s := newStage(t)
+	d := &depot{unnamed: map[string]source.Unnamed{"": {SHA256: []string{"a", "recorded"}, Next: "b"}, "b": {Next: "c"}, "c": {SHA256: []string{"d", "e"}}}}
+	d.serve(s)
+	s.ExecuteWorkflow(TypePackageSweep, PackageSweepInput{Party: "default", Queue: catalog.PartyQueue("default")})
+	require.NoError(t, s.GetWorkflowError())
+	var removed source.Removed
+	require.NoError(t, s.GetWorkflowResult(&removed))
+	require.Equal(t, source.Removed{Packages: 3}, removed)
+	require.Equal(t, []string{"unnamed after ", "remove a", "unnamed after b", "unnamed after c", "remove d,e"}, d.sweeps)
 }

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/store"
 )
@@ -49,6 +50,7 @@ func NewActivities(store *store.Store, temporal client.Client, reader inputs, re
 func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
 	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
+	w.RegisterActivityWithOptions(a.UnrecordedPackages, activity.RegisterOptions{Name: source.ActivityUnrecorded})
 	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
 	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
 	w.RegisterActivityWithOptions(a.PublishRollout, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})

@@ -8,6 +8,8 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -44,6 +46,31 @@ func (a *Activities) PackageURL(ctx context.Context, task string, item int) (str
 		return "", failure.New(failure.NotFound, "the record of task %s has no item %d", task, item)
 	}
 	return snap.Document.Items[item-1].HTTPSrcURI, nil
+}
+
+// UnrecordedPackages says which of these packages no record of a task names: neither as what it brought nor as what was there before, which
+// the reverse of the task restores.
+func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unnamed) (source.Unnamed, error) {
+	records, err := a.store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask})
+	if err != nil {
+		return source.Unnamed{}, attempt.RetriedError(err)
+	}
+	recorded := map[string]bool{}
+	for _, record := range records {
+		if record.Outcome == nil {
+			continue
+		}
+		for _, sha256 := range record.Outcome.Packages {
+			recorded[sha256] = true
+		}
+	}
+	out := source.Unnamed{Next: in.Next}
+	for _, sha256 := range in.SHA256 {
+		if !recorded[sha256] {
+			out.SHA256 = append(out.SHA256, sha256)
+		}
+	}
+	return out, nil
 }
 
 // BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task.

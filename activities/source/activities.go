@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/activities/source/packages"
 	"slipway.io/slipway/release/source"
 )
 
@@ -27,6 +29,10 @@ type Store interface {
 	Use(ctx context.Context, sha256 string) (bool, error)
 	// Put gives a package to the store.
 	Put(ctx context.Context, sha256 string, content io.Reader, size int64) error
+	// List lists packages in the order of their digests, those after one; next is where to go on, "" when there are no more.
+	List(ctx context.Context, limit int, after string) (items []packages.Package, next string, err error)
+	// Delete removes a package that was neither stored nor used since that time: packages.ErrUsed if it was, packages.ErrAbsent if there is none.
+	Delete(ctx context.Context, sha256 string, unusedSince time.Time) error
 }
 
 // Recorded is the whole URL of an item's package, from the record of its task.
@@ -38,6 +44,10 @@ type Options struct {
 	Fetcher source.Fetcher
 	// Store is the party's package store; nil: it has none.
 	Store Store
+	// Namespaces are those that this worker serves; empty: all. Packages that pod templates there name stay in the store.
+	Namespaces []string
+	// Keep is how long a package that nothing names stays in the store; 0: a day.
+	Keep time.Duration
 	// Recorded reads URLs whose query must not pass through a workflow; nil: this worker has no access to the engine's records.
 	Recorded Recorded
 	// Folder is where packages are while they are checked; "": the folder of temporary files.
@@ -51,6 +61,7 @@ type Options struct {
 
 // Activities fetch code for one party. They are safe for concurrent use.
 type Activities struct {
+	client  kubernetes.Interface
 	secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	allow   source.Allow
 	options Options
@@ -69,7 +80,8 @@ func New(client kubernetes.Interface, options Options) (*Activities, error) {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Activities{allow: allow, options: options, places: make(chan struct{}, atOnce),
+	options.Keep = cmp.Or(options.Keep, defaultKeep)
+	return &Activities{client: client, allow: allow, options: options, places: make(chan struct{}, atOnce),
 		secrets: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		}}, nil
@@ -79,6 +91,8 @@ func New(client kubernetes.Interface, options Options) (*Activities, error) {
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	registry.RegisterActivityWithOptions(a.Fetch, activity.RegisterOptions{Name: source.ActivityFetch})
 	registry.RegisterActivityWithOptions(a.Confirm, activity.RegisterOptions{Name: source.ActivityConfirm})
+	registry.RegisterActivityWithOptions(a.Unnamed, activity.RegisterOptions{Name: source.ActivityUnnamed})
+	registry.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: source.ActivityRemove})
 }
 
 // Fetcher is how the party's pods fetch packages.

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"slipway.io/slipway/activities/source/packages"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/source"
 )
@@ -87,7 +90,32 @@ func (s *site) set(change func()) {
 // shelf is a store of packages in memory.
 type shelf struct {
 	packages map[string][]byte
+	used     map[string]time.Time
 	down     error
+}
+
+func (s *shelf) List(_ context.Context, limit int, after string) (items []packages.Package, next string, err error) {
+	for _, sha256 := range slices.Sorted(maps.Keys(s.packages)) {
+		switch {
+		case sha256 <= after:
+		case len(items) == limit:
+			return items, items[limit-1].SHA256, s.down
+		default:
+			items = append(items, packages.Package{SHA256: sha256, StoredAt: s.used[sha256], UsedAt: s.used[sha256]})
+		}
+	}
+	return items, "", s.down
+}
+
+func (s *shelf) Delete(_ context.Context, sha256 string, unusedSince time.Time) error {
+	switch _, has := s.packages[sha256]; {
+	case !has:
+		return packages.ErrAbsent
+	case s.used[sha256].After(unusedSince):
+		return packages.ErrUsed
+	}
+	delete(s.packages, sha256)
+	return s.down
 }
 
 func (s *shelf) Use(_ context.Context, sha256 string) (bool, error) {

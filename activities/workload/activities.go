@@ -51,6 +51,8 @@ type Packages interface {
 	Fetcher() source.Fetcher
 	// URL is the whole URL of a package, with its query.
 	URL(ctx context.Context, p source.Package) (string, error)
+	// Keep keeps packages of these SHA-256 in the party's store for a while; "" names none.
+	Keep(ctx context.Context, sha256 ...string)
 	// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way.
 	Refuses(ctx context.Context, p source.Package, namespace string) (string, error)
 }

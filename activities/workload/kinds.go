@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -146,6 +147,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
+		Package:      source.Packaged(templateAnnotations(o)),
 		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -225,6 +227,11 @@ func replicaFailure(o *unstructured.Unstructured) string {
 func templateOf(o *unstructured.Unstructured) map[string]any {
 	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
 	return template
+}
+
+func templateAnnotations(o *unstructured.Unstructured) map[string]string {
+	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
+	return annotations
 }
 
 func number(o *unstructured.Unstructured, path ...string) int64 {

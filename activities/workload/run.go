@@ -245,6 +245,8 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	if err != nil {
 		return nil, err
 	}
+	// The one before is in no template soon, and in the task's record only at its end.
+	t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
 	template := templateOf(o.Unstructured)
 	t.req.Package.Put(template, t.a.options.Packages.Fetcher(), url)
 	return template, nil

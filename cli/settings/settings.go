@@ -62,6 +62,7 @@ type Settings struct {
 	SourceAllow             []string
 	PackageStore            string
 	PackageStoreTokenFile   string
+	PackageKeep             time.Duration
 	PackageMaxBytes         int64
 	PackageMaxUnpackedBytes int64
 	Image                   string
@@ -273,6 +274,8 @@ func packages(s *Settings) []definition {
 			description: "base URL of the party's package store, as its pods reach it; empty: none, pods download packages from their source"},
 		{name: "package-store-token-file", groups: packageUsers, into: &s.PackageStoreTokenFile,
 			description: "file of that store's token; read again when it changes"},
+		{name: "package-keep", fallback: "24h", groups: workers, into: &s.PackageKeep,
+			description: "how long that store keeps a package that no pod template, revision or record names"},
 		{name: "package-max-bytes", fallback: inBytes(source.DefaultLimits.Bytes), groups: slices.Concat(packageUsers, packageStore),
 			into:        &s.PackageMaxBytes,
 			description: "how large a package may be at most, in bytes or as 500Mi or 2Gi"},

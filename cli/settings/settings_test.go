@@ -218,6 +218,7 @@ package-key-file: /etc/packages/key
 source-allow: [public, "10.0.0.0/8:443"]
 package-store: https://packages.example/
 package-store-token-file: /etc/store/token
+package-keep: 36h
 package-max-bytes: 500Mi
 package-max-unpacked-bytes: 1000000
 image: registry.example/slipway:2
@@ -244,7 +245,7 @@ api: http://slipway.example:80/
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageTokenFile: "/etc/packages/token",
 		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
-		PackageStoreTokenFile: "/etc/store/token", PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
+		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
 		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,

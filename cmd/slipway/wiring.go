@@ -182,7 +182,7 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 	s := p.Settings
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	options := partysource.Options{Logger: p.Log,
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Keep: s.PackageKeep,
 		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
 	if p.Home != nil {
 		options.Recorded = p.Home.PackageURL

@@ -87,6 +87,8 @@ type Effect struct {
 	ToRevision   string `json:"toRevision,omitempty"`
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	FromPackage  string `json:"fromPackage,omitempty"`
+	ToPackage    string `json:"toPackage,omitempty"`
 }
 
 // Is says whether err is, or wraps, a failure of that kind.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,8 +121,23 @@ type WorkloadStatus struct {
 	// FromReplicas and ToReplicas are the sizes before and after, absent for a kind without a size.
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one, "" for none.
+	FromPackage string `json:"fromPackage,omitempty"`
+	ToPackage   string `json:"toPackage,omitempty"`
 	// Changed says whether anything was written: a workload that already was as asked is a success that changed nothing.
 	Changed bool `json:"changed"`
+}
+
+// Packages are the SHA-256 of all code packages that the task has brought or taken away, in order.
+func (t Task) Packages() []string {
+	var all []string
+	for _, service := range t.Services {
+		for _, w := range service.Workloads {
+			all = append(all, w.FromPackage, w.ToPackage)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(sha256 string) bool { return sha256 == "" })
 }
 
 // WorkflowRef points at the Temporal workflow behind a release.

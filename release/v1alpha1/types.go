@@ -123,6 +123,8 @@ type ReleaseOutcome struct {
 	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
 	// RunID is the Temporal run.
 	RunID string `json:"runId,omitempty"`
+	// Packages are the SHA-256 of the code packages that the release has brought or taken away: a store keeps them as long as the record.
+	Packages []string `json:"packages,omitempty"`
 	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a
 	// serving).
 	Body []byte `json:"body"`

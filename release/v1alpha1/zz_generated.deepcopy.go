@@ -114,6 +114,11 @@ func (in *ReleaseOutcome) DeepCopyInto(out *ReleaseOutcome) {
 		in, out := &in.FinishedAt, &out.FinishedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.Packages != nil {
+		in, out := &in.Packages, &out.Packages
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Body != nil {
 		in, out := &in.Body, &out.Body
 		*out = make([]byte, len(*in))

@@ -141,6 +141,9 @@ func hold(req Request, seen Observed, saved Original) *Write {
 	if saved.FromRevision == "" {
 		saved.FromRevision = seen.Revision
 	}
+	if deploys(req.Operation) {
+		saved.FromPackage = seen.Package
+	}
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		saved.FromReplicas = new(seen.Replicas)
 	}

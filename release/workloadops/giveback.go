@@ -32,15 +32,16 @@ func Restore(req Request, seen Observed) NextAction {
 func finish(req Request, seen Observed, result Result) NextAction {
 	if o := seen.Original; o != nil && o.Begun {
 		result.Changed = result.Changed || o.Changed
-		result.FromRevision, result.FromReplicas = o.FromRevision, o.FromReplicas
+		result.FromRevision, result.FromReplicas, result.FromPackage = o.FromRevision, o.FromReplicas, o.FromPackage
 	} else {
+		result.FromPackage = packageOf(req, seen)
 		result.FromRevision = seen.Revision
 		result.FromReplicas = sizeOf(req, seen)
 	}
 	if result.ToRevision == "" {
 		result.ToRevision = seen.Revision
 	}
-	result.ToReplicas = sizeOf(req, seen)
+	result.ToReplicas, result.ToPackage = sizeOf(req, seen), packageOf(req, seen)
 	if seen.Claim != req.Claim {
 		return NextAction{Action: ActDone, Reason: result.Message, Result: &result}
 	}
@@ -58,7 +59,7 @@ func abort(req Request, seen Observed, e *failure.Error) NextAction {
 	e.Message += notes
 	if o := seen.Original; o != nil && o.Begun {
 		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
-			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen)}
+			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage, ToPackage: packageOf(req, seen)}
 	}
 	return NextAction{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
@@ -113,6 +114,14 @@ func markSize(seen Observed, w *Write) {
 		w.Annotations[AnnotationReplicas] = strconv.Itoa(int(*o.Size))
 		w.Annotations[AnnotationLeftAt] = strconv.Itoa(int(seen.Replicas))
 	}
+}
+
+// packageOf is the code package that the workload runs, where that is the operation's business.
+func packageOf(req Request, seen Observed) string {
+	if !deploys(req.Operation) {
+		return ""
+	}
+	return seen.Package
 }
 
 // sizeOf is the workload's size, nil for a kind that has none.

@@ -156,6 +156,9 @@ type Result struct {
 	ToRevision   string `json:"toRevision,omitempty"`
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one.
+	FromPackage string `json:"fromPackage,omitempty"`
+	ToPackage   string `json:"toPackage,omitempty"`
 }
 
 // PreflightRequest asks a party's worker whether these requests can be carried out. Of Claim the engine counts; Marker and TakeOver are not

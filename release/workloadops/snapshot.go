@@ -82,6 +82,8 @@ type Observed struct {
 	// Marker is what the pod template carries of the request's kind (Request.MarkerName): for a deploy, it is there only while the template is
 	// wholly as the deploy made it.
 	Marker string
+	// Package is the SHA-256 of the code package that the template runs, "" for none.
+	Package string
 	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
 	Revision string
 }
@@ -104,9 +106,10 @@ type Original struct {
 	// Size is what START comes back to and what STOP remembers; Asked the size that the operation itself last asked for.
 	Size  *int32 `json:"size,omitempty"`
 	Asked *int32 `json:"asked,omitempty"`
-	// FromReplicas and FromRevision are what the workload was before.
+	// FromReplicas, FromRevision and FromPackage are what the workload was before.
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	FromRevision string `json:"fromRevision,omitempty"`
+	FromPackage  string `json:"fromPackage,omitempty"`
 	// ByDeletion says that RESTART deletes the pods itself instead of leaving that to the workload's controller.
 	ByDeletion bool `json:"byDeletion,omitempty"`
 	// Changed says whether the operation changed more than the claim.
