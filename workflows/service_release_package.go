@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -26,13 +25,13 @@ func (r *itemRun) fetch() error {
 		if n > 0 {
 			requests[n].SHA256 = requests[0].Was.SHA256
 		}
-		if err := r.ask(source.ActivityFetch, "fetch the package of", &requests[n]); err != nil {
+		if err := r.ask(source.ActivityFetch, "fetching package", &requests[n]); err != nil {
 			return err
 		}
 	}
 	for n := range requests {
 		requests[n].SHA256 = requests[0].Was.SHA256
-		if err := r.ask(source.ActivityConfirm, "confirm the package of", &requests[n]); err != nil {
+		if err := r.ask(source.ActivityConfirm, "confirming package", &requests[n]); err != nil {
 			return err
 		}
 	}
@@ -72,7 +71,7 @@ func (r *itemRun) fetchRequests() []partyFetch {
 
 // ask asks a party's worker, over interruptions; its answer is what the party has fetched.
 func (r *itemRun) ask(activity, doing string, request *partyFetch) error {
-	summary := fmt.Sprintf("%s service %s: %s", doing, request.Service, request.Shown())
+	summary := doing + " " + request.Shown()
 	r.reason = summary
 	r.show()
 	return r.persist(r.ctx, partyName(request.order.Request), func(int64) error {
