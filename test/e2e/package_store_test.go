@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/sources"
 	"slipway.io/slipway/workflows"
 )
 
@@ -20,7 +21,7 @@ func TestLongPackageStoreIsSwept(t *testing.T) {
 	store := "http://127.0.0.1:" + harness.FreePort(t)
 	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--package-dir", filepath.Join(t.TempDir(), "packages"),
 		"--package-listen", store[len("http://"):], "--package-keep", "1s", "--record-limit", "1"}})
-	web := newDepot(t)
+	web := sources.NewFiles(t)
 	e.Deployment("front", 2, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
 	e.WaitReadyPods("front", 2)
 	e.PutService("111", "package: {container: app, mountPath: /app}\n", "Deployment/front")
@@ -33,7 +34,7 @@ func TestLongPackageStoreIsSwept(t *testing.T) {
 	}
 	var digests []string
 	for _, text := range []string{"one", "two", "three"} {
-		digests = append(digests, web.put(t, "index.html", text))
+		digests = append(digests, putPackage(t, web, "/latest.zip", text))
 		task := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 		require.True(t, task.Services[0].Package.Stored)

@@ -8,11 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,41 +18,11 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/sources"
 )
 
-// depot is a web server with one package at every path, as its owner overwrites it.
-type depot struct {
-	*httptest.Server
-	mu      sync.Mutex
-	content []byte
-	at      time.Time
-	// full counts the answers that carried the package.
-	full int
-}
-
-func newDepot(t *testing.T) *depot {
-	d := &depot{}
-	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.mu.Lock()
-		content, at := d.content, d.at
-		d.mu.Unlock()
-		if content == nil {
-			http.NotFound(w, r)
-			return
-		}
-		if !strings.Contains(r.Header.Get("If-Modified-Since"), at.UTC().Format(http.TimeFormat)) {
-			d.mu.Lock()
-			d.full++
-			d.mu.Unlock()
-		}
-		http.ServeContent(w, r, "", at, bytes.NewReader(content))
-	}))
-	t.Cleanup(d.Close)
-	return d
-}
-
-// put overwrites the package with one that holds this file, and is its digest.
-func (d *depot) put(t *testing.T, name, text string) string {
+// zipOf is an archive of one file.
+func zipOf(t *testing.T, name, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -65,27 +31,16 @@ func (d *depot) put(t *testing.T, name, text string) string {
 	_, err = entry.Write([]byte(text))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.content = b.Bytes()
-	d.at = d.at.Add(time.Hour)
-	if d.at.Year() < 2000 {
-		d.at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	sum := sha256.Sum256(d.content)
+	return b.Bytes()
+}
+
+// putPackage overwrites the package at a path with one that holds this text, and is its digest.
+func putPackage(t *testing.T, web *sources.Files, path, text string) string {
+	t.Helper()
+	content := zipOf(t, "index.html", text)
+	web.Put(path, content)
+	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
-}
-
-func (d *depot) remove() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.content = nil
-}
-
-func (d *depot) downloads() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.full
 }
 
 // packagePlan deploys a service's package.
@@ -108,7 +63,7 @@ func templates(t *testing.T, e *harness.Engine, deployment, statefulSet string) 
 func TestPackageIsDeployed(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
-	web := newDepot(t)
+	web := sources.NewFiles(t)
 	e.Deployment("front", 3, nil)
 	e.StatefulSet("back", 2, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
 	e.WaitReadyPods("front", 3)
@@ -116,11 +71,11 @@ func TestPackageIsDeployed(t *testing.T) {
 	e.PutService("111", "package: {container: app, mountPath: /app}\n", "Deployment/front", "StatefulSet/back")
 	e.PutPlan("upload", packagePlan("111", web.URL+"/latest.zip?signature=s3cr3t", ""))
 
-	first := web.put(t, "index.html", "one")
+	first := putPackage(t, web, "/latest.zip", "one")
 	before := e.PodUIDs("front")
 	task := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-	require.Equal(t, 1, web.downloads(), "one download, however many workloads and pods there are")
+	require.Equal(t, 1, web.Downloads("/latest.zip"), "one download, however many workloads and pods there are")
 	for _, template := range templates(t, e, "front", "back") {
 		require.Equal(t, "sha256:"+first, template.Annotations[source.AnnotationPackage])
 		fetch := template.Spec.InitContainers[0]
@@ -153,7 +108,7 @@ func TestPackageIsDeployed(t *testing.T) {
 	})
 	t.Run("Overwritten", func(t *testing.T) {
 		e := e.In(t)
-		second := web.put(t, "index.html", "two")
+		second := putPackage(t, web, "/latest.zip", "two")
 		next := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, next.State, next.Reason)
 		for _, template := range templates(t, e, "front", "back") {
@@ -163,7 +118,7 @@ func TestPackageIsDeployed(t *testing.T) {
 	})
 	t.Run("Gone", func(t *testing.T) {
 		e := e.In(t)
-		web.remove()
+		web.Remove("/latest.zip")
 		generation := generations(t, e)
 		failed := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskFailed, failed.State)
@@ -203,7 +158,7 @@ func requireHiddenInHistories(t *testing.T, e *harness.Engine, task, secret stri
 func TestPackagesOfForbiddenAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	web := newDepot(t)
+	web := sources.NewFiles(t)
 	e.Deployment("web", 1, nil)
 	e.WaitReadyPods("web", 1)
 	e.PutService("forbidden", "package: {container: app, mountPath: /app}\n", "Deployment/web")
@@ -219,5 +174,5 @@ func TestPackagesOfForbiddenAddressesAreRefused(t *testing.T) {
 	a := e.Call(http.MethodPut, "/api/v1/plans/forbidden-user", packagePlan("forbidden", "https://user:s3cr3t@packages.test/a.zip", ""))
 	require.Equal(t, http.StatusBadRequest, a.Status)
 	require.NotContains(t, string(a.Body), "s3cr3t")
-	require.Zero(t, web.downloads())
+	require.Zero(t, web.Downloads("/a.zip"))
 }

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/sources"
 )
 
 // hosted is a party with a worker of its own, which has only the permissions of deploy/rbac/party.yaml in one namespace, at a centre that has only those
@@ -41,7 +42,7 @@ func host(t *testing.T) *hosted {
 
 func (h *hosted) work() {
 	h.t.Helper()
-	h.worker = h.PartyWorker("alice", h.alice.Kubeconfig)
+	h.worker = h.PartyWorker("alice", h.alice.Kubeconfig, "--image", "registry.test/slipway:v1", "--source-allow", "127.0.0.0/8")
 	h.waitReachable(party.Reachable)
 }
 
@@ -102,7 +103,28 @@ func TestLongPartyWithItsOwnAccount(t *testing.T) {
 	h.work()
 	h.seesNothingElse()
 	h.restarts()
+	h.uploads()
 	h.rollsOut()
+}
+
+// uploads has the party's own worker fetch a package. A query can't reach it, since Temporal's histories are not to have it.
+func (h *hosted) uploads() {
+	web := sources.NewFiles(h.t)
+	web.Put("/shop.zip", zipOf(h.t, "index.html", "hello"))
+	a := h.Call(http.MethodPut, "/api/v1/services/web", fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
+		"kind: Deployment, name: web}}\npackage: {container: app, mountPath: /app}\n", h.Apps))
+	require.Equal(h.t, http.StatusOK, a.Status, "%s", a.Body)
+	h.PutPlan("upload", packagePlan("web", web.URL+"/shop.zip", ""))
+	task := h.WaitTask(h.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(h.t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Equal(h.t, 1, web.Downloads("/shop.zip"))
+	require.NotEmpty(h.t, task.Services[0].Workloads[0].ToPackage)
+
+	h.PutPlan("signed", packagePlan("web", web.URL+"/shop.zip?signature=s3cr3t", ""))
+	a = h.Call(http.MethodPost, "/api/v1/plans/signed/execute", "")
+	require.Equal(h.t, http.StatusUnprocessableEntity, a.Status, "%s", a.Body)
+	require.Contains(h.t, string(a.Body), "key `query`")
+	require.NotContains(h.t, string(a.Body), "s3cr3t")
 }
 
 func (h *hosted) seesNothingElse() {

@@ -123,14 +123,14 @@ func (e *Engine) Worker(o Options) *Process {
 }
 
 // PartyWorker starts a worker that serves one party only, in the engine's namespace of the workloads, with a kubeconfig of its own.
-func (e *Engine) PartyWorker(party, kubeconfig string) *Process {
-	return e.PartyWorkerIn(party, e.Apps, kubeconfig)
+func (e *Engine) PartyWorker(party, kubeconfig string, args ...string) *Process {
+	return e.PartyWorkerIn(party, e.Apps, kubeconfig, args...)
 }
 
 // PartyWorkerIn is PartyWorker in another namespace.
-func (e *Engine) PartyWorkerIn(party, namespace, kubeconfig string) *Process {
-	return Run(e.t, e.Binary("slipway"), []string{"worker", "--party", party, "--watch-namespaces", namespace, "--kubeconfig", kubeconfig,
-		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, nil)
+func (e *Engine) PartyWorkerIn(party, namespace, kubeconfig string, args ...string) *Process {
+	return Run(e.t, e.Binary("slipway"), append([]string{"worker", "--party", party, "--watch-namespaces", namespace, "--kubeconfig", kubeconfig,
+		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, args...), nil)
 }
 
 func (e *Engine) process(o Options, args ...string) *Process {
