@@ -1,15 +1,23 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
 	"slipway.io/slipway/workflows"
@@ -52,4 +60,28 @@ func TestLongPackageStoreIsSwept(t *testing.T) {
 	}, harness.Patience, harness.Tick, "what nothing names any more is removed")
 	require.True(t, has(digests[2]), "what the pods run stays")
 	e.RecordNewest(workflows.TypePackageSweep, "package-sweep")
+}
+
+// The manifest for a party's store is one that the API server takes as it is, and its arguments are settings of the command.
+func TestManifestOfThePackageStore(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "packages", "store.yaml"))
+	require.NoError(t, err)
+	resources := map[string]schema.GroupVersionResource{"Service": {Version: "v1", Resource: "services"},
+		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"}, "Deployment": {Group: "apps", Version: "v1", Resource: "deployments"}}
+	for _, document := range strictyaml.Split(text) {
+		var object unstructured.Unstructured
+		require.NoError(t, yaml.Unmarshal(document, &object.Object))
+		object.SetNamespace(e.Apps)
+		_, err := e.Dynamic(t).Resource(resources[object.GetKind()]).Namespace(e.Apps).Create(context.Background(), &object,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		require.NoError(t, err, object.GetKind())
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			args, _, _ := unstructured.NestedStringSlice(container.(map[string]any), "args")
+			help, err := exec.Command(e.Binary("slipway"), append(args, "--help")...).CombinedOutput() // reads every flag first
+			require.NoError(t, err, "%s", help)
+		}
+	}
 }
