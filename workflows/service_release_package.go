@@ -71,7 +71,7 @@ func (r *itemRun) fetchRequests() []partyFetch {
 
 // ask asks a party's worker, over interruptions; its answer is what the party has fetched.
 func (r *itemRun) ask(activity, doing string, request *partyFetch) error {
-	summary := doing + " " + request.Shown()
+	summary := doing + " " + request.Shown
 	r.reason = summary
 	r.show()
 	return r.persist(r.ctx, partyName(request.order.Request), func(int64) error {
@@ -103,7 +103,7 @@ func (r *itemRun) packageStatus() *plan.PackageStatus {
 		return nil
 	}
 	f := *r.fetched
-	url := r.orders[0].Request.Package.Shown()
+	url := r.orders[0].Request.Package.Shown
 	return &plan.PackageStatus{URL: url, SHA256: f.SHA256, Bytes: f.Bytes, UnpackedBytes: f.UnpackedBytes, Format: f.Format, Stored: f.Stored}
 }
 

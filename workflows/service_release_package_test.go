@@ -65,7 +65,7 @@ func uploadTo(parties ...string) (ServiceReleaseInput, []workloadops.WorkloadOrd
 		q := &orders[i].Request
 		q.Workload.Party, q.Operation = parties[i], plan.HTTPUploadDeploy
 		orders[i].Queue = catalog.PartyQueue(parties[i])
-		q.Package = &source.Package{URL: "https://packages.test/order.zip", Hidden: true, Task: "shop-1", Item: 1, Container: "app", MountPath: "/app"}
+		q.Package = &source.Package{URL: "https://packages.test/order.zip", Hidden: true, Shown: "https://packages.test/order.zip?…", Task: "shop-1", Item: 1, Container: "app", MountPath: "/app"}
 	}
 	return in, orders
 }

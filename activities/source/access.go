@@ -25,7 +25,7 @@ func (a *Activities) URL(ctx context.Context, p source.Package) (string, error) 
 
 func (a *Activities) unreadable(p source.Package) string {
 	return fmt.Sprintf("the query of %s stays out of Temporal's histories, so this party's worker cannot read it: write the query into the Secret "+
-		"that package.credentials names (key `query`), and take it out of httpSrcUri", p.Shown())
+		"that package.credentials names (key `query`), and take it out of httpSrcUri", p.Shown)
 }
 
 // Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way. The source itself

@@ -88,7 +88,7 @@ func (f *fetching) say(format string, args ...any) {
 }
 
 // String names the package for sentences.
-func (f *fetching) String() string { return "package " + f.req.Shown() }
+func (f *fetching) String() string { return "package " + f.req.Shown }
 
 // client reaches the package's source, and is the whole URL.
 func (f *fetching) client(ctx context.Context) (*download.Client, string, error) {

@@ -204,7 +204,8 @@ func (s Snapshot) Package(n int) *source.Package {
 	if item.Deployment != HTTPUploadDeploy || config == nil {
 		return nil
 	}
-	p := &source.Package{Container: config.Container, MountPath: config.MountPath, Credentials: config.Credentials, Task: s.Task, Item: n + 1}
+	p := &source.Package{Container: config.Container, MountPath: config.MountPath, Credentials: config.Credentials, Task: s.Task, Item: n + 1,
+		Shown: source.Redact(item.HTTPSrcURI)}
 	if p.URL, p.Hidden = source.HideQuery(item.HTTPSrcURI); !config.Unpacked() {
 		p.File = source.FileOf(config.File, item.HTTPSrcURI)
 	}

@@ -16,7 +16,9 @@ type Package struct {
 	// a query may hold a signature, and whatever reaches a workflow stays readable in its history.
 	URL    string `json:"url"`
 	Hidden bool   `json:"hidden,omitempty"`
-	Task   string `json:"task,omitempty"`
+	// Shown is the URL as it may be shown to everybody (Redact). Workflows can't redact: to parse a URL isn't deterministic by the rules of workflowcheck.
+	Shown string `json:"shown,omitempty"`
+	Task  string `json:"task,omitempty"`
 	// Item is counted from 1.
 	Item int `json:"item,omitempty"`
 	// Container is the container that gets the package, MountPath where.
@@ -37,18 +39,9 @@ const shownDigest = 12
 // String is the package as people read it: "sha256:0123456789ab (12.5 MiB)".
 func (p Package) String() string {
 	if p.SHA256 == "" {
-		return p.Shown()
+		return p.Shown
 	}
 	return fmt.Sprintf("sha256:%s (%s)", p.SHA256[:min(len(p.SHA256), shownDigest)], Size(p.Bytes))
-}
-
-// Shown is the package's URL as it may be shown to everybody.
-func (p Package) Shown() string {
-	shown := Redact(p.URL)
-	if p.Hidden && shown != Unreadable {
-		shown += "?…"
-	}
-	return shown
 }
 
 // Marker is the same for two packages exactly when pods of one are pods of the other: the same bytes at the same place.
