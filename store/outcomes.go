@@ -52,7 +52,8 @@ func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) erro
 func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
 	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
 	return s.complete(ctx, v1alpha1.KindRollout, subject, ending{record: record, state: string(status.Phase), reason: status.Reason,
-		began: &status.CreatedAt, over: status.FinishedAt, workflow: status.Workflow, whole: status}, keep)
+		began: &status.CreatedAt, over: status.FinishedAt, workflow: status.Workflow, whole: status,
+		packages: status.Packages()}, keep)
 }
 
 // ending is how a release ended: whole is its last status.

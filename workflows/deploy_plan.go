@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -46,13 +47,27 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 }
 
 // planMenu is what a DeployPlan takes.
-var planMenu = menuOf(func(verb plan.Verb, q VerbRequest) plan.Command {
-	return plan.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key}
-}, func(_ plan.Verb, q VerbRequest) error { return validateVerb(q) },
+var planMenu = menuOf(func(verb plan.Verb, q TaskVerbRequest) plan.Command {
+	return plan.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, To: string(q.To)}
+}, validateTaskVerb,
 	menuEntry{plan.VerbPause, `Let the services that are being released finish, then hold back the rest. ` + planPayload},
 	menuEntry{plan.VerbResume, `Go on after a pause or an interruption. ` + planPayload},
-	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task for good. ` + planPayload},
+	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task for good. ` + planPayload +
+		` {"to":"stable"} also ends the rollouts that run: at stable, new or frozen.`},
 )
+
+func validateTaskVerb(verb plan.Verb, q TaskVerbRequest) error {
+	switch {
+	case q.To == "":
+	case verb != plan.VerbStop:
+		return fmt.Errorf("to belongs to stop, not to %s: leave it out", verb)
+	default:
+		if err := validateStopTo(q.To); err != nil {
+			return err
+		}
+	}
+	return validateVerb(q.VerbRequest)
+}
 
 const planPayload = `Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`
 
@@ -98,6 +113,11 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
+	for n, it := range in.Items {
+		if it.RollOut {
+			r.machine.RollsOut(n)
+		}
+	}
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		State: r.machine.State, Reason: r.machine.Reason,
@@ -202,7 +222,7 @@ func (r *taskRun) act() {
 		for _, n := range r.machine.InterruptedItems() {
 			if !r.abandoned[n] {
 				r.abandoned[n] = true
-				r.tell(n, SignalItemAbandon)
+				r.tell(n, SignalItemAbandon, byTask)
 			}
 		}
 	}
@@ -329,8 +349,11 @@ func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcom
 	outcome, text := r.machine.Command(ask, workflow.Now(r.ctx))
 	if outcome == audit.Accepted && ask.Verb == plan.VerbResume && !repeated {
 		for _, n := range held {
-			r.tell(n, SignalItemResume)
+			r.tell(n, SignalItemResume, byTask)
 		}
+	}
+	if outcome == audit.Accepted && ask.To != "" && !repeated {
+		r.stopRollouts(ask)
 	}
 	r.show()
 	return outcome, text
@@ -352,8 +375,21 @@ func (r *taskRun) prevented() string {
 }
 
 // tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.
-func (r *taskRun) tell(n int, signal string) {
+func (r *taskRun) tell(n int, signal string, payload any) {
 	if child := r.children[n]; child != nil {
-		child.SignalChildWorkflow(r.ctx, signal, VerbRequest{Via: "task"})
+		child.SignalChildWorkflow(r.ctx, signal, payload)
+	}
+}
+
+// byTask is a verb that no person sent.
+var byTask = VerbRequest{Via: "task"}
+
+// stopRollouts has the rollouts of running items end where the stop says, in the name of who sent it.
+func (r *taskRun) stopRollouts(ask plan.Command) {
+	q := RolloutVerbRequest{To: rollout.StopTo(ask.To), VerbRequest: VerbRequest{Actor: ask.Actor, Reason: ask.Reason, Via: ask.Via}}
+	for n, it := range r.in.Items {
+		if it.RollOut && r.machine.Item(n) == plan.ItemRunning {
+			r.tell(n, SignalItemStopRollouts, q)
+		}
 	}
 }

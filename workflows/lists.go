@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -55,6 +56,20 @@ type Shown struct {
 	Reason string `json:"reason"`
 	// WaitingFor is what a rollout waits for; its message is Reason.
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
+}
+
+// MemoRecord is the memo that names the record with which a rollout's workflow was started.
+const MemoRecord = "record"
+
+// RolloutAttributes are what lists can be filtered by of a rollout that begins.
+func RolloutAttributes(spec strategy.Spec) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(
+		AttributeKind.ValueSet(KindRollout),
+		AttributeState.ValueSet(string(rollout.PhaseProgressing)),
+		AttributeName.ValueSet(spec.Name),
+		AttributeNamespace.ValueSet(spec.Namespace),
+		AttributeParties.ValueSet([]string{spec.Workload().PartyOrDefault()}),
+	)
 }
 
 // MemoStartedAt is the memo of when a task started that goes on in another run: lists know the start of its newest run alone.

@@ -89,6 +89,8 @@ type ItemOutline struct {
 	Priority   int64          `json:"priority"`
 	Deployment plan.Operation `json:"deployment"`
 	Method     plan.Method    `json:"method"`
+	// RollOut says that Rollouts release the service's workloads.
+	RollOut bool `json:"rollOut,omitempty"`
 }
 
 // ServiceReleaseInput starts a ServiceRelease workflow.
@@ -140,6 +142,13 @@ type VerbRequest struct {
 	Via string `json:"via,omitempty"`
 }
 
+// TaskVerbRequest is the payload of every verb of a task, as Update and as Signal. All fields are optional.
+type TaskVerbRequest struct {
+	VerbRequest
+	// To is where a stop leaves the rollouts of services that are being released; absent: they go on to their end.
+	To rollout.StopTo `json:"to,omitempty"`
+}
+
 // VerbResponse is what became of a verb, whatever it was sent to. A refused one is an answer, not an error: it belongs to the record. It is
 // small, since each is an event of the history: who wants the whole state asks for it.
 type VerbResponse struct {
@@ -164,6 +173,8 @@ const (
 	SignalItem        = "slipway.item"
 	SignalItemResume  = "resume"
 	SignalItemAbandon = "stop"
+	// SignalItemStopRollouts carries a RolloutVerbRequest, whose To says where the service's rollouts end.
+	SignalItemStopRollouts = "stop-rollouts"
 )
 
 // PreflightInput starts a Preflight workflow: checks, without a write, on each party's queue.
@@ -171,6 +182,8 @@ type PreflightInput struct {
 	Parties []PreflightParty `json:"parties"`
 	// Rollout is one rollout to check; its outcome comes after those of Parties.
 	Rollout *RolloutPreflight `json:"rollout,omitempty"`
+	// Rollouts are those of a plan's services; their outcomes come last, in this order.
+	Rollouts []RolloutPreflight `json:"rollouts,omitempty"`
 }
 
 // PreflightParty is what is checked on one party's queue.

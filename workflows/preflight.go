@@ -27,7 +27,11 @@ func preflightOptions(queue string) workflow.ActivityOptions {
 // Preflight asks each party's worker, without a write, whether requests can be carried out: what cannot be done is refused at the door.
 // It answers one outcome for each party, in the input's order.
 func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, error) {
-	outcomes := make([]PreflightOutcome, len(in.Parties), len(in.Parties)+1)
+	rollouts := in.Rollouts
+	if in.Rollout != nil {
+		rollouts = append([]RolloutPreflight{*in.Rollout}, rollouts...)
+	}
+	outcomes := make([]PreflightOutcome, len(in.Parties)+len(rollouts))
 	wg := workflow.NewWaitGroup(ctx)
 	ask := func(outcome *PreflightOutcome, queue, activity string, request, result any, then func()) {
 		wg.Add(1)
@@ -44,9 +48,9 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 			}
 		})
 	}
-	if check := in.Rollout; check != nil {
-		outcomes = append(outcomes, PreflightOutcome{Party: check.Party})
-		outcome, result := &outcomes[len(in.Parties)], &rollout.PreflightResult{}
+	for i, check := range rollouts {
+		outcome, result := &outcomes[len(in.Parties)+i], &rollout.PreflightResult{}
+		outcome.Party = check.Party
 		ask(outcome, check.Queue, rollout.ActivityPreflight, check.Request, result, func() { outcome.Rollout = result })
 	}
 	for i, party := range in.Parties {

@@ -24,6 +24,13 @@ import (
 type RolloutResult struct {
 	Phase  rollout.Phase `json:"phase"`
 	Reason string        `json:"reason"`
+	// Record is that of the release which ended: a newer one may have taken the place of the one that was started.
+	Record string `json:"record,omitempty"`
+	// FromRevision and FromPackage are the version that served before, ToRevision and ToPackage the new one, as far as they are known.
+	FromRevision string `json:"fromRevision,omitempty"`
+	ToRevision   string `json:"toRevision,omitempty"`
+	FromPackage  string `json:"fromPackage,omitempty"`
+	ToPackage    string `json:"toPackage,omitempty"`
 }
 
 // Rollout is one canary or blue-green release of a workload: one activity, or one rest, at a time. Temporal's Cancel means stop to stable.
@@ -44,7 +51,8 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, *r.newer)
 	}
 	s := r.machine.Status()
-	result := RolloutResult{Phase: s.Phase, Reason: s.Reason}
+	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, FromRevision: s.StableRevision, ToRevision: s.CanaryRevision,
+		FromPackage: s.StablePackage, ToPackage: s.Package}
 	if s.Phase == rollout.PhaseFailed {
 		return result, temporal.NewNonRetryableApplicationError(s.Reason, TypeRolloutFailed, nil)
 	}
@@ -211,10 +219,19 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 		return errors.New("step, toStep, generation and objectState are counted from 1")
 	case len(q.Gate) > maxGate:
 		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
-	case q.To != "" && !slices.Contains(rollout.StopTos, q.To):
-		return fmt.Errorf("to is %q: it is stable, new or frozen", cell(string(q.To), maxVerb))
+	case q.To != "":
+		if err := validateStopTo(q.To); err != nil {
+			return err
+		}
 	}
 	return validateVerb(q.VerbRequest)
+}
+
+func validateStopTo(to rollout.StopTo) error {
+	if !slices.Contains(rollout.StopTos, to) {
+		return fmt.Errorf("to is %q: it is stable, new or frozen", cell(string(to), maxVerb))
+	}
+	return nil
 }
 
 // supersedeEntry is an Update alone: SupersedeRequest → VerbResponse.

@@ -25,7 +25,8 @@ func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleas
 		budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
 	offerSignals(r.ctx,
 		menuEntry{SignalItemResume, "Go on after an interruption. Its task sends this: resume the task instead."},
-		menuEntry{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."})
+		menuEntry{SignalItemAbandon, "Give up while interrupted, and give back what was borrowed. Its task sends this: stop the task instead."},
+		menuEntry{SignalItemStopRollouts, "Stop the rollouts of the service. Its task sends this: stop the task with to (stable, new, frozen) instead."})
 	state := func() (plan.ServiceStatus, error) { return r.status(), nil }
 	if err := answerState(r.ctx, state, "The service: its state, why, and each workload."); err != nil {
 		return ServiceReleaseResult{}, err
@@ -61,6 +62,11 @@ type itemRun struct {
 	abandoned   bool
 	// fetched is the package that is deployed; nil for other operations, and before it was fetched.
 	fetched *source.Fetched
+	// loaded is the item as it was recorded, rollouts are those that run, by the place of their workloads.
+	loaded   workloadops.LoadItemResult
+	rollouts []workflow.ChildWorkflowFuture
+	// stopTo is what the task has sent to end the rollouts; nil: nothing.
+	stopTo *RolloutVerbRequest
 }
 
 // listen takes what the task sends.
@@ -69,11 +75,18 @@ func (r *itemRun) listen(ctx workflow.Context) {
 		if err := workflow.Await(ctx, func() bool { return len(r.box.items) > 0 }); err != nil {
 			return
 		}
-		switch r.box.take().(*signal).SignalName {
+		switch s := r.box.take().(*signal); s.SignalName {
 		case SignalItemResume:
 			r.round++
 		case SignalItemAbandon:
 			r.abandoned = true
+		case SignalItemStopRollouts:
+			var ask RolloutVerbRequest
+			if err := decodePayload(s.Arg, &ask); err != nil {
+				workflow.GetLogger(ctx).Warn("a stop that cannot be read is passed over", "error", err)
+				continue
+			}
+			r.stopRollouts(ask)
 		}
 	}
 }
@@ -109,17 +122,17 @@ func (r *itemRun) again() ServiceReleaseInput {
 
 // load reads the item from the task's record.
 func (r *itemRun) load() error {
-	var loaded workloadops.LoadItemResult
 	err := r.persist(r.ctx, "the engine's home cluster", func(int64) error {
 		return perform(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
-			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &loaded)
+			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &r.loaded)
 	})
 	if err != nil {
 		return err
 	}
 	self := workflow.GetInfo(r.ctx).WorkflowExecution
 	holder := workloadops.Holder{WorkflowID: self.ID, RunID: self.RunID, Engine: r.in.Engine}
-	r.orders = loaded.Workloads
+	r.orders = r.loaded.Workloads
+	r.rollouts = make([]workflow.ChildWorkflowFuture, len(r.orders))
 	r.works, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
 	for i := range r.orders {
 		q := &r.orders[i].Request
@@ -143,13 +156,20 @@ func (r *itemRun) conclude() ServiceReleaseResult {
 		result.Abandoned = r.givenUp[i]
 		return result
 	}
-	changed := 0
+	changed, skipped := 0, 0
 	for _, w := range r.works {
 		if w.Changed {
 			changed++
 		}
+		if w.State == plan.ItemSkipped {
+			skipped++
+		}
 	}
 	switch {
+	case skipped > 0: // none has failed: the task was stopped
+		result := r.finish(plan.ItemFailed, fmt.Sprintf("stopped: %d of %d workloads were never begun", skipped, len(r.works)))
+		result.Abandoned = true
+		return result
 	case changed == 0:
 		return r.finish(plan.ItemSucceeded, "nothing to do")
 	case len(r.works) == 1:
@@ -218,8 +238,8 @@ func (r *itemRun) atOnce() int {
 func (r *itemRun) walk() (leaves bool) {
 	for {
 		pending := r.pending()
-		if at := r.stops(); at >= 0 && len(pending) > 0 && r.busy == 0 {
-			r.skip(pending, at)
+		if len(pending) > 0 && r.busy == 0 && r.ends() {
+			r.skip(pending)
 			pending = nil
 		}
 		if len(pending) == 0 && r.busy == 0 {
@@ -229,7 +249,7 @@ func (r *itemRun) walk() (leaves bool) {
 		if long && r.busy == 0 {
 			return true
 		}
-		if len(pending) > 0 && !long && r.busy < r.atOnce() && r.stops() < 0 {
+		if len(pending) > 0 && !long && r.busy < r.atOnce() && !r.ends() {
 			r.begin(pending)
 			continue
 		}
@@ -251,6 +271,9 @@ func (r *itemRun) pending() []int {
 	return pending
 }
 
+// ends says that no further workload begins.
+func (r *itemRun) ends() bool { return r.stopTo != nil || r.stops() >= 0 }
+
 // stops is the workload whose end keeps others from beginning; -1 when none does.
 func (r *itemRun) stops() int {
 	for i, w := range r.works {
@@ -268,9 +291,13 @@ func (r *itemRun) skipAll(why string) {
 	}
 }
 
-func (r *itemRun) skip(pending []int, failed int) {
+func (r *itemRun) skip(pending []int) {
+	why := "the task was stopped"
+	if failed := r.stops(); failed >= 0 {
+		why = r.orders[failed].Request.Workload.String() + " failed before it"
+	}
 	for _, i := range pending {
-		r.works[i].State, r.works[i].Message = plan.ItemSkipped, "never begun: "+r.orders[failed].Request.Workload.String()+" failed before it"
+		r.works[i].State, r.works[i].Message = plan.ItemSkipped, "never begun: "+why
 	}
 }
 

@@ -36,6 +36,15 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 
 // operate runs the operation until it ends: over claims of dead workflows, and over interruptions.
 func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, error) {
+	if r.loaded.RollOut != nil {
+		result, err := r.rollOut(ctx, i)
+		if errors.Is(err, errAbandoned) { // it has borrowed nothing yet
+			r.givenUp[i] = true
+			err = temporal.NewNonRetryableApplicationError(r.orders[i].Request.Workload.String()+": given up while interrupted, before its rollout began",
+				string(failure.WorkloadFailed), nil)
+		}
+		return result, err
+	}
 	order := r.orders[i]
 	request := order.Request
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)

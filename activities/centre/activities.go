@@ -53,6 +53,8 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.UnrecordedPackages, activity.RegisterOptions{Name: source.ActivityUnrecorded})
 	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
 	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
+	w.RegisterActivityWithOptions(a.RecordRollout, activity.RegisterOptions{Name: rollout.ActivityRecordRollout})
+	w.RegisterActivityWithOptions(a.WithdrawRollout, activity.RegisterOptions{Name: rollout.ActivityWithdrawRollout})
 	w.RegisterActivityWithOptions(a.PublishRollout, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})
 	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
 	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})

@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
@@ -25,6 +26,13 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 	}
 	item := snap.Document.Items[in.Item-1]
 	var result workloadops.LoadItemResult
+	if snap.RollsOut(in.Item - 1) {
+		read, wrong := strategy.ReadService(snap.Services[item.ServiceID])
+		if len(wrong) > 0 {
+			return result, attempt.ApplicationError(failure.New(failure.Refused, "the strategy of service %s cannot be carried out: %s", item.ServiceID, wrong))
+		}
+		result.RollOut = read
+	}
 	for _, request := range workloadops.Requests(snap, in.Item-1) {
 		result.Workloads = append(result.Workloads,
 			workloadops.WorkloadOrder{Queue: snap.Queues[request.Workload.PartyOrDefault()], Request: request})
@@ -48,20 +56,22 @@ func (a *Activities) PackageURL(ctx context.Context, task string, item int) (str
 	return snap.Document.Items[item-1].HTTPSrcURI, nil
 }
 
-// UnrecordedPackages says which of these packages no record of a task names: neither as what it brought nor as what was there before, which
+// UnrecordedPackages says which of these packages no record of a task or rollout names: neither as what it brought nor as what was there before, which
 // the reverse of the task restores.
 func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unnamed) (source.Unnamed, error) {
-	records, err := a.store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask})
-	if err != nil {
-		return source.Unnamed{}, attempt.RetriedError(err)
-	}
 	recorded := map[string]bool{}
-	for _, record := range records {
-		if record.Outcome == nil {
-			continue
+	for _, kind := range []string{v1alpha1.KindTask, v1alpha1.KindRollout} {
+		records, err := a.store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: kind})
+		if err != nil {
+			return source.Unnamed{}, attempt.RetriedError(err)
 		}
-		for _, sha256 := range record.Outcome.Packages {
-			recorded[sha256] = true
+		for _, record := range records {
+			if record.Outcome == nil {
+				continue
+			}
+			for _, sha256 := range record.Outcome.Packages {
+				recorded[sha256] = true
+			}
 		}
 	}
 	out := source.Unnamed{Next: in.Next}

@@ -160,12 +160,9 @@ func (p *preflight) judgePackage(ctx context.Context, i int, o *unstructured.Uns
 	if req.Package == nil || o == nil || p.reasons[i] != "" {
 		return nil
 	}
-	reason := req.Package.Unfit(templateOf(o))
-	if reason == "" {
-		var err error
-		if reason, err = p.a.options.Packages.Refuses(ctx, *req.Package, req.Workload.Namespace); err != nil {
-			return err
-		}
+	reason, err := p.a.refusesPackage(ctx, *req.Package, req.Workload.Namespace, templateOf(o))
+	if err != nil {
+		return err
 	}
 	if reason != "" {
 		p.reasons[i] = req.Workload.String() + ": " + reason

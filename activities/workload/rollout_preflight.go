@@ -192,6 +192,16 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		return nil
 	}
 	field := fieldOf(p.req.Change)
+	if code := p.req.Change.Package; code != nil {
+		reason, err := p.a.refusesPackage(ctx, *code, p.req.Workload.Namespace, templateOf(l.object))
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			p.refuse(field, p.req.Workload.String()+": "+reason)
+			return nil
+		}
+	}
 	if field == "" {
 		p.refuse("", "nothing is to be changed: give images or a templatePatch")
 		return nil
@@ -207,6 +217,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	}
 	switch saved := l.seen.Saved; {
 	case saved == nil && pods.Digest(template) == l.seen.Template:
+		p.result.Same = true
 		p.refuse(field, p.req.Workload.String()+" is of that version already: the change changes nothing")
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
 		p.refuse(field, p.req.Workload.String()+" goes home to that very version: the change changes nothing, "+
@@ -224,6 +235,8 @@ func fieldOf(change strategy.Change) string {
 		return "templatePatch"
 	case len(change.Images) > 0:
 		return "images"
+	case change.Package != nil:
+		return "package"
 	}
 	return ""
 }

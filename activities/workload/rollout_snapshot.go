@@ -135,14 +135,15 @@ func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[
 		template := pods.Stripped(templateOf(r))
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
-		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Images: pods.Images(template), Counted: true,
+		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Images: pods.Images(template),
+			Package: packageOf(template), Counted: true,
 			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
 			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationRest]}, template
 	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	template := pods.Stripped(raw)
 	return pods.Revision{Name: r.GetName(), Hash: t.kind.hash(r), Number: number(r, "revision"), Template: pods.Digest(template),
-		Images: pods.Images(template)}, template
+		Images: pods.Images(template), Package: packageOf(template)}, template
 }
 
 // withPods adds the pods to a look.

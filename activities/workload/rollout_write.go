@@ -18,7 +18,7 @@ import (
 )
 
 // newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
-func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[string]any, error) {
+func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workloadops.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
@@ -43,6 +43,9 @@ func (t *rolloutJob) newTemplate(l *snapshot, from workloadops.Template) (map[st
 				t.subject.Workload, l.seen.Saved.Stable)
 		}
 		stable = kept
+	}
+	if p := t.change.Package; p != nil {
+		return t.a.packaged(ctx, t.subject.Workload, *p, stable)
 	}
 	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
 	if err != nil {
@@ -111,7 +114,7 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 
 // dryRun has the API server check and complete the new template without a write.
 func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
-	template, err := t.newTemplate(l, workloadops.Template{})
+	template, err := t.newTemplate(ctx, l, workloadops.Template{})
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +138,10 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 	var template map[string]any
 	if w.Template != nil {
 		var err error
-		if template, err = t.newTemplate(l, *w.Template); err != nil {
+		if template, err = t.newTemplate(ctx, l, *w.Template); err != nil {
 			return nil, err
 		}
+		t.keepPackages(ctx, l, template)
 	}
 	if w.KeepRevision != "" {
 		if err := keepRevision(l, w); err != nil {

@@ -53,7 +53,7 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
 	}
 	if req.Package != nil && a.options.Packages == nil {
-		return failure.New(failure.Refused, "%s: this party's worker does not deploy packages", req.Workload)
+		return failure.New(failure.Refused, "%s: %s", req.Workload, noPackages)
 	}
 	return nil
 }
@@ -238,18 +238,12 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	if w.Template == nil {
 		return nil, nil
 	}
-	if reason := t.req.Package.Unfit(templateOf(o.Unstructured)); reason != "" {
-		return nil, failure.New(failure.Refused, "%s: %s", t.req.Workload, reason)
+	template, err := t.a.packaged(ctx, t.req.Workload, *t.req.Package, templateOf(o.Unstructured))
+	if err == nil {
+		// The one before is in no template soon, and in the task's record only at its end.
+		t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
 	}
-	url, err := t.a.options.Packages.URL(ctx, *t.req.Package)
-	if err != nil {
-		return nil, err
-	}
-	// The one before is in no template soon, and in the task's record only at its end.
-	t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
-	template := templateOf(o.Unstructured)
-	t.req.Package.Put(template, t.a.options.Packages.Fetcher(), url)
-	return template, nil
+	return template, err
 }
 
 // watchPods listens for changes of the workload, and of its pods from where they were last read.

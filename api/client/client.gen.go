@@ -861,10 +861,35 @@ type TaskList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
+// TaskRollout The rollout that releases a workload, of a service with a strategy, and how far it is. It is approved and steered under `/api/v1/rollouts/{namespace}/{name}`.
+type TaskRollout = plan.RolloutStatus
+
+// TaskRolloutWait What a rollout waits for, as the rollout itself says it.
+type TaskRolloutWait = plan.RolloutWait
+
 // TaskState `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
 // `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
 // permissions, or the workflow was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
 type TaskState = plan.TaskState
+
+// TaskStopRequest Who asks and why, and where the task's rollouts end.
+type TaskStopRequest struct {
+	// Actor Who asks. It is recorded as said.
+	//
+	// Example: li
+	Actor string `json:"actor,omitempty"`
+
+	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
+	Key string `json:"key,omitempty"`
+
+	// Reason Example: the release is called off
+	Reason string `json:"reason,omitempty"`
+
+	// To Where the rollouts that run are stopped to: `stable`, `new` or `frozen`. Absent: they are left alone.
+	//
+	// Example: stable
+	To string `json:"to,omitempty"`
+}
 
 // TaskSummary A task as lists show it.
 type TaskSummary struct {
@@ -1099,6 +1124,9 @@ type ServingVerb = ServingVerbRequest
 //
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
+
+// TaskStop Who asks and why, and where the task's rollouts end.
+type TaskStop = TaskStopRequest
 
 // UndoOfRollout Who asks and why, and which version is to serve again.
 type UndoOfRollout = RolloutUndoRequest
@@ -1506,7 +1534,7 @@ type PauseTaskJSONRequestBody = VerbRequest
 type ResumeTaskJSONRequestBody = VerbRequest
 
 // StopTaskJSONRequestBody defines body for StopTask for application/json ContentType.
-type StopTaskJSONRequestBody = VerbRequest
+type StopTaskJSONRequestBody = TaskStopRequest
 
 // PutTrafficRoutingJSONRequestBody defines body for PutTrafficRouting for application/json ContentType.
 type PutTrafficRoutingJSONRequestBody = TrafficRoutingDocument
@@ -2541,7 +2569,8 @@ type ClientInterface interface {
 
 	// StopTaskWithBody Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2550,7 +2579,8 @@ type ClientInterface interface {
 
 	// StopTask Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4433,7 +4463,8 @@ func (c *Client) ResumeTask(ctx context.Context, id TaskID, params *ResumeTaskPa
 
 // StopTaskWithBody Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4452,7 +4483,8 @@ func (c *Client) StopTaskWithBody(ctx context.Context, id TaskID, params *StopTa
 
 // StopTask Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9767,7 +9799,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopTaskWithBodyWithResponse Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9776,7 +9809,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopTaskWithResponse Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17323,7 +17357,8 @@ func (c *ClientWithResponses) ResumeTaskWithResponse(ctx context.Context, id Tas
 
 // StopTaskWithBodyWithResponse Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17338,7 +17373,8 @@ func (c *ClientWithResponses) StopTaskWithBodyWithResponse(ctx context.Context, 
 
 // StopTaskWithResponse Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over.
+// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
+// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -83,6 +84,8 @@ const preflightChunk = 1500
 type place struct {
 	item    int
 	request workloadops.Request
+	// spec is the rollout that is to release the workload; nil where the request itself does.
+	spec *strategy.Spec
 }
 
 // preflight asks the workers of all parties whether the task could be carried out, without a write.
@@ -102,6 +105,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			return err
 		}
 		for i, outcome := range outcomes {
+			if outcome.Rollout != nil {
+				told := x.weighRollout(order[i][0], *outcome.Rollout)
+				refusals, x.warnings = append(refusals, told.refusals...), append(x.warnings, told.warnings...)
+			}
 			if outcome.Unreachable != "" {
 				absent = append(absent, backend.AbsentParty{Name: outcome.Party, Queue: x.snapshot.Queues[outcome.Party], Trouble: outcome.Unreachable})
 			}
@@ -131,10 +138,19 @@ func (x *taskStart) preflight(ctx context.Context) error {
 func (x *taskStart) places() []place {
 	var all []place
 	asking := workloadops.Holder{Engine: x.engine}.String()
-	for n := range x.snapshot.Document.Items {
+	for n, item := range x.snapshot.Document.Items {
+		var by *strategy.OfService
+		if x.snapshot.RollsOut(n) {
+			by, _ = strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has read it before
+		}
 		for _, request := range workloadops.Requests(x.snapshot, n) {
 			request.Claim = asking
-			all = append(all, place{n, request})
+			at := place{item: n, request: request}
+			if by != nil {
+				spec := by.Spec(request.Workload, strategy.Change{Package: request.Package})
+				at.spec = &spec
+			}
+			all = append(all, at)
 		}
 	}
 	return all
@@ -144,7 +160,16 @@ func (x *taskStart) places() []place {
 func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
 	var input workflows.PreflightInput
 	index := map[string]int{}
+	var rollouts [][]place
 	for _, at := range places {
+		if at.spec != nil {
+			check, err := x.rolloutCheck(ctx, at)
+			if err != nil {
+				return nil, nil, err
+			}
+			input.Rollouts, rollouts = append(input.Rollouts, check), append(rollouts, []place{at})
+			continue
+		}
 		party := at.request.Workload.PartyOrDefault()
 		i, known := index[party]
 		if !known {
@@ -159,5 +184,5 @@ func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []
 	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed", Summary: "can plan " + x.plan +
 		" be executed?"}
 	outcomes, err = check.Run(ctx, input)
-	return outcomes, order, err
+	return outcomes, append(order, rollouts...), err
 }

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -32,6 +33,8 @@ type taskReader struct {
 
 	mu    sync.Mutex
 	known map[string]childSnapshot
+	// rollouts are the readers of the rollouts that release services, by their names.
+	rollouts map[string]*rollouts.Reader
 }
 
 // childSnapshot is the release of a service as it was last seen.
@@ -46,7 +49,7 @@ type childSnapshot struct {
 }
 
 func newTaskReader(h *Handlers) *taskReader {
-	return &taskReader{Handlers: h, known: map[string]childSnapshot{}}
+	return &taskReader{Handlers: h, known: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
 }
 
 // ask is the task as its own workflow says; it is asked only when its history has grown.
@@ -106,6 +109,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
 	service.Package = child.status.Package
+	r.fillRollouts(ctx, service)
 	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}

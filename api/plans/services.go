@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -48,7 +49,7 @@ func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseSer
 
 // PutService answers PUT /api/v1/services/{id}.
 func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
-	service, err := input.Named(c, "service", id, catalog.ValidID, catalog.Decode)
+	service, err := input.Named(c, "service", id, catalog.ValidID, strategy.DecodeService)
 	if err != nil {
 		return err
 	}

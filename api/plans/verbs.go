@@ -3,6 +3,7 @@ package plans
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -12,6 +13,8 @@ import (
 	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/workflows"
 )
 
@@ -32,8 +35,12 @@ func (h *Handlers) StopTask(c echo.Context, id schema.TaskID, params schema.Stop
 
 // verb carries out a verb and answers the task as it is then.
 func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.Via) error {
-	var request workflows.VerbRequest
-	err := verbs.Read(c, via, &request,
+	var request workflows.TaskVerbRequest
+	to := input.Field{Name: "to", Most: input.MaxGate, Into: (*string)(&request.To)}
+	if verb != plan.VerbStop {
+		to.Refused = "is for stop only: leave it out"
+	}
+	err := verbs.Read(c, via, &request.VerbRequest, to,
 		input.Field{Name: "step", Refused: "is not taken here: a task has no steps; leave it out"},
 		input.Field{Name: "gate", Refused: "is not taken here: a task has no gates; leave it out"})
 	if err != nil {
@@ -41,6 +48,9 @@ func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.V
 	}
 	if !isTaskID(id) {
 		return noSuchTask(id)
+	}
+	if request.To != "" && !slices.Contains(rollout.StopTos, request.To) {
+		return problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To, strictyaml.List(rollout.StopTos)))
 	}
 	return verbs.Carry(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb},
 		verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})

@@ -32,7 +32,7 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
 		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
-			Method: item.MethodOrDefault()}
+			Method: item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
 	}
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,

@@ -101,36 +101,45 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 
 // findShared reads the TrafficRouting that the strategy refers to.
 func (s *rolloutStart) findShared(ctx context.Context) error {
-	name := s.request.Spec.Strategy.TrafficRoutingRef
+	shared, refusal, err := FindShared(ctx, s.Backend, s.request.Spec)
+	if err == nil && refusal != "" {
+		return s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
+	}
+	s.shared = shared
+	return err
+}
+
+// FindShared reads the TrafficRouting that a rollout's strategy refers to, nil where it refers to none. refusal says why it cannot be used.
+func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic, refusal string, err error) {
+	name := spec.Strategy.TrafficRoutingRef
 	if name == "" {
-		return nil
+		return nil, "", nil
 	}
-	path := s.key.namespace + "/" + name
-	refused := func(why string) error {
-		return s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: "TrafficRouting " + path + " " + why})
+	path := spec.Namespace + "/" + name
+	refused := func(why string) (*rollout.SharedTraffic, string, error) {
+		return nil, "TrafficRouting " + path + " " + why, nil
 	}
-	found, err := s.Home.GetTrafficRouting(ctx, s.key.namespace, name)
+	found, err := b.Home.GetTrafficRouting(ctx, spec.Namespace, name)
 	switch {
 	case failure.Is(err, failure.NotFound):
 		return refused("does not exist in the home cluster: create it (PUT /api/v1/trafficroutings/" + path + ")")
 	case err != nil:
-		return err
+		return nil, "", err
 	case found.Deleting:
 		return refused("is being deleted")
 	}
-	engine, err := s.Home.Engine(ctx)
+	engine, err := b.Home.Engine(ctx)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if other := trafficrouting.HeldByAnother(found.Status.Holders, engine); other != "" {
 		return refused("is held by " + other)
 	}
-	shared, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
+	decoded, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
 	if len(wrong) > 0 {
 		return refused("is not as it should be: " + problem.Summary(problem.Fields(wrong)))
 	}
-	s.shared = &shared
-	return nil
+	return &decoded, "", nil
 }
 
 // heldBy says, in a sentence, which living release has the workload or something that routes to it; "" when it is free for this one.

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 )
 
 // rolloutKey is what a rollout is found by: one name in one namespace of one party has one live release.
@@ -47,7 +48,7 @@ func (k rolloutKey) subject() string {
 
 // labels find the records of all releases of this name.
 func (k rolloutKey) labels() map[string]string {
-	return map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(k.subject())}
+	return store.RolloutLabels(k.party, k.namespace, k.name)
 }
 
 // String is how messages name it.

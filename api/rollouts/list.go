@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
@@ -184,25 +185,15 @@ func newHistory(h *Handlers, key rolloutKey, records []v1alpha1.ReleaseRecord) *
 	if len(records) > 0 {
 		p.newest = records[0].Name
 	}
-	numbers := history.Numbers(recordedNumbers(records))
+	numbers := history.Numbers(store.RecordedNumbers(records))
 	for i := range records {
-		if isBringHome(&records[i]) {
+		if store.BringsHome(&records[i]) {
 			continue
 		}
 		p.numbers[records[i].Name] = numbers[len(p.releases)]
 		p.releases = append(p.releases, records[i].Name)
 	}
 	return p
-}
-
-// recordedNumbers are the numbers of releases as they were recorded. What only brought home a frozen split is no release.
-func recordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
-	for i := range records {
-		if !isBringHome(&records[i]) {
-			numbers = append(numbers, v1alpha1.RevisionOf(&records[i]))
-		}
-	}
-	return numbers
 }
 
 // replaced is the number of the version that a release found, 0 where that has none. The whole history of its workload tells: somebody may have brought

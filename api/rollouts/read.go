@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
@@ -61,6 +62,23 @@ type rolloutSnapshot struct {
 
 func (h *Handlers) readRollout(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
 	return (&rolloutReader{Handlers: h}).read(ctx, key)
+}
+
+// Reader reads the rollout of a name again and again, for whoever shows it as a part of something else.
+type Reader struct {
+	reader rolloutReader
+	key    rolloutKey
+}
+
+// NewReader makes one. One goroutine at a time may use it.
+func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
+	return &Reader{rolloutReader{Handlers: New(b, nil)}, rolloutKey{party, namespace, name}}
+}
+
+// Read is the rollout as it is now.
+func (r *Reader) Read(ctx context.Context) (rollout.Status, error) {
+	seen, err := r.reader.read(ctx, r.key)
+	return seen.status, err
 }
 
 // rolloutReader reads a rollout again and again: it asks the worker only when the history has grown. One goroutine at a time may use it.
@@ -197,18 +215,12 @@ func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Statu
 	if err != nil {
 		return rollout.Status{}, err
 	}
-	return h.asAsked(record.Spec.WorkflowID, askedOf(record, spec)), nil
+	return h.asAsked(record.Spec.WorkflowID, store.RolloutAsked(record, spec)), nil
 }
 
 // asAsked is a rollout as it was asked, before anything is done.
 func (h *Handlers) asAsked(workflowID string, asked machine.Asked) rollout.Status {
 	return machine.NewMachine(machine.Setup{Asked: asked, Workflow: *h.WorkflowRef(workflowID, "")}, asked.CreatedAt).Status()
-}
-
-// askedOf is the release that a record is of; what is released is told beside it.
-func askedOf(record *v1alpha1.ReleaseRecord, spec strategy.Spec) machine.Asked {
-	return machine.Asked{Spec: spec, Record: record.Name, CreatedAt: record.Spec.CreatedAt.UTC(), Actor: record.Spec.Actor,
-		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], BringHome: isBringHome(record), Revision: v1alpha1.RevisionOf(record)}
 }
 
 // specOf is what a rollout was asked.
@@ -222,7 +234,7 @@ func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
 
 // memoRecord is the record with which a workflow was started.
 func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) string {
-	return backend.Memo[string](described.GetWorkflowExecutionInfo(), memoKeyRecord)
+	return backend.Memo[string](described.GetWorkflowExecutionInfo(), workflows.MemoRecord)
 }
 
 // publishedWait is what lists say that a rollout waits for, nil for nothing; gate and reason come from a memo of the same wait.

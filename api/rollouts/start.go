@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store"
 )
 
 // StartRollout answers POST /api/v1/rollouts.
@@ -257,7 +258,7 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 
 // leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
 func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
-	asked := askedOf(record, s.request.Spec)
+	asked := store.RolloutAsked(record, s.request.Spec)
 	if s.undo != nil { // what it went back to is not kept
 		asked.Spec.Strategy = asked.Spec.Strategy.WithoutSteps()
 	}

@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 )
 
 // UndoRollout answers POST /api/v1/rollouts/{namespace}/{name}/undo: a release of its own, which goes back to an earlier version.
@@ -65,7 +66,7 @@ func (s *rolloutStart) count(ctx context.Context) error {
 		return nil
 	}
 	records, err := s.Home.FindRecords(ctx, s.key.labels()) // another server may have written one a moment ago
-	s.revision = history.Next(recordedNumbers(records))
+	s.revision = store.NextNumber(records)
 	return err
 }
 

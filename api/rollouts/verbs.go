@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
@@ -173,7 +174,7 @@ func (r *rolloutVerb) bringHome(ctx context.Context, last rollout.Status) (statu
 	if err != nil {
 		return last, false, err
 	}
-	repeats := isBringHome(record) && record.Labels[v1alpha1.LabelIdempotencyKey] == start.KeyLabel(r.request.Key)
+	repeats := store.BringsHome(record) && record.Labels[v1alpha1.LabelIdempotencyKey] == start.KeyLabel(r.request.Key)
 	if repeats && record.Outcome != nil {
 		return last, true, nil
 	}

@@ -4,70 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
-// memoKeyRecord is the memo that names the record with which a rollout's workflow was started.
-const memoKeyRecord = "record"
-
 // Record is what the rollout is asked.
 func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error) {
-	snapshot, err := v1alpha1.EncodeBody(s.request.Spec)
-	if err != nil {
-		return nil, err
-	}
-	spec := s.request.Spec
-	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{
-		Comment: s.outline(), Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style), WorkflowID: s.key.workflowID(),
-		Snapshot: snapshot}}
-	record.Labels = s.key.labels()
-	if s.bringHome {
-		record.Labels[v1alpha1.LabelBringHome] = "true"
-	} else {
-		record.Labels[v1alpha1.LabelRevision] = strconv.FormatInt(s.revision, 10)
-	}
-	return record, nil
+	return store.NewRolloutRecord(s.asked())
 }
 
-func isBringHome(record *v1alpha1.ReleaseRecord) bool {
-	return record.Labels[v1alpha1.LabelBringHome] != ""
-}
-
-// outline is what the rollout does in a few words: "app → registry/app:2, partition in 3 steps".
-func (s *rolloutStart) outline() string {
-	if s.bringHome {
-		return "brings home what a rollout left frozen"
-	}
-	spec := s.request.Spec
-	change := "a patch of the pod template"
-	if images := spec.Change.ImagesOf(); len(images) > 0 {
-		var parts []string
-		for _, container := range slices.Sorted(maps.Keys(images)) {
-			parts = append(parts, container+" → "+images[container])
-		}
-		change = strings.Join(parts, ", ")
-	}
-	if spec.Undo != nil {
-		change = spec.Undo.String() + ": " + change
-	}
-	return start.Cut(fmt.Sprintf("%s, %s in %s", change, spec.Strategy.Style, start.Counted(len(spec.Strategy.Steps), "step")), 300)
+// asked is what is known before there is a record.
+func (s *rolloutStart) asked() machine.Asked {
+	return machine.Asked{Spec: s.request.Spec, BringHome: s.bringHome, Revision: s.revision}
 }
 
 // Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that
@@ -99,29 +61,18 @@ func (s *rolloutStart) workflow() start.Workflow {
 		ID:                       s.key.workflowID(),
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		TypedSearchAttributes:    s.searchAttributes(),
-		Memo:                     map[string]any{memoKeyRecord: s.Written.Name},
-		StaticSummary:            start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.outline())),
+		TypedSearchAttributes:    workflows.RolloutAttributes(s.request.Spec),
+		Memo:                     map[string]any{workflows.MemoRecord: s.Written.Name},
+		StaticSummary:            start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.asked().Outline())),
 		StaticDetails:            s.details(),
 	}}
 }
 
 func (s *rolloutStart) input() workflows.RolloutInput {
-	asked := askedOf(s.Written, s.request.Spec)
+	asked := store.RolloutAsked(s.Written, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
 	asked.Object, asked.Confirm = s.object, s.confirm
 	return workflows.RolloutInput{Asked: asked, Queue: s.queue, Engine: s.engine}
-}
-
-// searchAttributes are what Temporal's lists can be filtered by.
-func (s *rolloutStart) searchAttributes() temporal.SearchAttributes {
-	return temporal.NewSearchAttributes(
-		workflows.AttributeKind.ValueSet(workflows.KindRollout),
-		workflows.AttributeState.ValueSet(string(rollout.PhaseProgressing)),
-		workflows.AttributeName.ValueSet(s.key.name),
-		workflows.AttributeNamespace.ValueSet(s.key.namespace),
-		workflows.AttributeParties.ValueSet([]string{s.key.party}),
-	)
 }
 
 // details is what the Temporal UI says of the rollout before it runs, as Markdown: what it will do, and how to steer it.
@@ -129,7 +80,7 @@ func (s *rolloutStart) details() string {
 	spec := s.request.Spec
 	var b strings.Builder
 	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind, spec.WorkloadRef.Name,
-		s.key.namespace, s.outline())
+		s.key.namespace, s.asked().Outline())
 	if s.request.Actor != "" || s.request.Reason != "" {
 		fmt.Fprintf(&b, "Asked by %s: %s\n\n", start.OrDash(s.request.Actor), start.OrDash(start.Cut(s.request.Reason, 300)))
 	}

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -92,7 +93,7 @@ Every document is checked before the first one is sent.`, `  slipway service app
   slipway service apply --id 111 -f - < order.yaml`, manifest.Application{
 		Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
 		Check: func(body []byte) strictyaml.Errors {
-			_, errors := catalog.Decode(body)
+			_, errors := strategy.DecodeService(body)
 			return errors
 		},
 		Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -135,11 +136,30 @@ func verbs(n *tasks) []noun.Verb {
 	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", Because: "the database is ready",
 		Long: "Resume a task that is Pausing, Paused or Interrupted. It goes on where it was; what is done is not done again."},
 		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).ResumeTask))
-	add(noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task for good", Because: "the release is called off",
-		Long: "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed."},
-		[]plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
-		noun.Sender((*client.Client).StopTask))
-	return all
+	return append(all, stop(n))
+}
+
+// stop is the verb that may end the task's rollouts, too.
+func stop(n *tasks) noun.Verb {
+	var to string
+	send := noun.Sender((*client.Client).StopTask)
+	return noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task for good", Because: "the release is called off", Example: "shop-20261102093000-k3v9q",
+		Long: "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed. " +
+			"Rollouts of the task go on to their end, for which they may need an approval; --to ends them now.",
+		Complete: completion(n, plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted, plan.TaskStopping),
+		Flags: func(command *cobra.Command) {
+			command.Flags().StringVar(&to, "to", "", "end the rollouts of the task, too, at `side` stable, new or frozen")
+			app.FlagChoices(command, "to", rollout.StopTos...)
+		},
+		Send: func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
+			return send(ctx, api, id, client.TaskStopRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key, To: to})
+		},
+		Again: func(id string) string {
+			if to != "" {
+				id += " --to " + to
+			}
+			return id
+		}}
 }
 
 func reportCommand(n *tasks) *cobra.Command {

@@ -8,19 +8,28 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Decode reads a catalogue entry from YAML or JSON, strictly, with all errors at once. The Service means nothing when there are errors.
-func Decode(data []byte) (Service, strictyaml.Errors) {
+// Check is a further check of an entry. It has the entry's fields as they were written, and adds what it finds.
+//
+// +kubebuilder:object:generate=false
+type Check func(s Service, fields strictyaml.Mapping, found *strictyaml.Findings)
+
+// Decode reads a catalogue entry from YAML or JSON, strictly, with all errors at once. The Service means nothing when there are errors. What a strategy
+// says is not looked at here, but by strategy.DecodeService.
+func Decode(data []byte, checks ...Check) (Service, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
 		return Service{}, found.Sorted()
 	}
-	s := decodeService(root)
+	fields := root.Mapping("displayName", "workloads", "deadlineSeconds", "package", "build", "strategy", "policy")
+	s := decodeService(fields)
 	s.check(found)
+	for _, check := range checks {
+		check(s, fields, found)
+	}
 	return s, found.Sorted()
 }
 
-func decodeService(v strictyaml.Value) Service {
-	m := v.Mapping("displayName", "workloads", "deadlineSeconds", "package", "build", "strategy")
+func decodeService(m strictyaml.Mapping) Service {
 	s := Service{
 		DisplayName:     m.Field("displayName").Text(),
 		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, maxDeadlineSeconds),
@@ -34,10 +43,20 @@ func decodeService(v strictyaml.Value) Service {
 	if field := m.Field("build"); field.Present() {
 		s.Build = decodeBuild(field)
 	}
-	if field := m.Field("strategy"); field.Present() {
-		field.CannotRead("is not available yet: leave it out; deploys then use the workload's own update settings")
-	}
+	s.Strategy, s.Policy = decodeObject(m.Field("strategy")), decodeObject(m.Field("policy"))
 	return s
+}
+
+// decodeObject keeps an object as it is; nil when there is none.
+func decodeObject(v strictyaml.Value) *apiextensionsv1.JSON {
+	if !v.Present() {
+		return nil
+	}
+	raw := v.Object()
+	if raw == nil {
+		return nil
+	}
+	return &apiextensionsv1.JSON{Raw: raw}
 }
 
 func decodeWorkload(v strictyaml.Value) Workload {

@@ -100,7 +100,12 @@ func TestDecodeRefusals(t *testing.T) {
 		"EmptyWorkloads":  {"an empty list is none", "displayName: x\nworkloads: []", "workloads", 2, "is required"},
 		"WorkloadsNoList": {"one workload is still a list", "workloads: {namespace: shop}", "workloads", 1, "must be a list, not a mapping"},
 		"MisspeltKey":     {"a misspelt key would be ignored", change("namespace", "nameSpace"), "workloads[0].nameSpace", 2, `did you mean "namespace"? Keys are case-sensitive`},
-		"Strategy":        {"not built", "strategy: {canary: {}}\n" + change("", ""), "strategy", 1, "is not available yet"},
+		"StrategyList":    {"a strategy is a mapping", "strategy: [canary]\n" + change("", ""), "strategy", 1, "must be a mapping"},
+		"PolicyAlone":     {"it would mean nothing", "policy: {onFailure: pause}\n" + change("", ""), "policy", 1, "belongs to a strategy"},
+		"StrategyNames": {
+			"one name has one Rollout", "strategy: {canary: {}}\n" + change("", "") + "- namespace: shop\n  workloadRef: {apiVersion: apps/v1, kind: StatefulSet, name: a}\n",
+			"workloads[1]", 5, "one name has one Rollout",
+		},
 		"NoNamespace":     {"no default is guessed", change("namespace: shop\n  ", ""), "workloads[0].namespace", 2, "is required"},
 		"BadNamespace":    {"Kubernetes would refuse it", change("shop", "Shop"), "workloads[0].namespace", 2, `"Shop" is not a legal name`},
 		"NumberNamespace": {"a number is no name here", change("shop", "12"), "workloads[0].namespace", 2, "put it in quotes"},

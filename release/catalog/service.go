@@ -37,7 +37,17 @@ type Service struct {
 	Package *Package `json:"package,omitempty"`
 	// Build says how the service is compiled (COMPILE_DEPLOY).
 	Build *Build `json:"build,omitempty"`
+	// Strategy is the strategy of a Rollout. Where there is one, a deploy of the service releases each workload by a Rollout of its own.
+	// Package strategy reads it (strategy.OfService).
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Strategy *apiextensionsv1.JSON `json:"strategy,omitempty"`
+	// Policy is the policy beside Strategy, as a Rollout has it.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Policy *apiextensionsv1.JSON `json:"policy,omitempty"`
 }
+
+// RollsOut says whether deploys of the service are Rollouts.
+func (s Service) RollsOut() bool { return s.Strategy != nil }
 
 // Workload is one Kubernetes object of a service.
 type Workload struct {

@@ -49,6 +49,28 @@ func (s Service) check(found *strictyaml.Findings) {
 	if s.Build != nil {
 		s.Build.check(found)
 	}
+	if s.Policy != nil && s.Strategy == nil {
+		found.Refuse(0, "policy", "belongs to a strategy, and there is none: add strategy, or leave it out")
+	}
+	s.checkRolloutNames(found)
+}
+
+// checkRolloutNames refuses workloads whose Rollouts would have one name.
+func (s Service) checkRolloutNames(found *strictyaml.Findings) {
+	if !s.RollsOut() {
+		return
+	}
+	first := map[[3]string]int{}
+	for i, w := range s.Workloads {
+		name := [3]string{w.PartyOrDefault(), w.Namespace, w.WorkloadRef.Name}
+		earlier, taken := first[name]
+		if taken && w.WorkloadRef.Name != "" && s.Workloads[earlier].WorkloadRef != w.WorkloadRef {
+			found.Refuse(0, strictyaml.Index("workloads", i), "is %s, and workloads[%d] is %s: with a strategy each has a Rollout of its workload's name, and "+
+				"one name has one Rollout; put them into different services", w, earlier, s.Workloads[earlier])
+			continue
+		}
+		first[name] = i
+	}
 }
 
 func (w Workload) check(found *strictyaml.Findings, field string) {

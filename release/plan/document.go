@@ -24,6 +24,9 @@ const (
 	CompileDeploy    Operation = "COMPILE_DEPLOY"
 )
 
+// Deploys says whether the operation brings a new version of the service.
+func (o Operation) Deploys() bool { return o == HTTPUploadDeploy || o == CompileDeploy }
+
 // Method is how the containers of a service are taken: its key `containerExecMethod`.
 type Method string
 

@@ -16,6 +16,8 @@ type Machine struct {
 	names []string
 	waves []Wave
 	items []itemProgress
+	// rollsOut says which items are released by rollouts, which may wait for people.
+	rollsOut []bool
 	// limit is how many items run at once at most.
 	limit int
 	// log is what people have sent.
@@ -27,12 +29,16 @@ type Machine struct {
 // NewMachine begins with every item pending. waves index into names, the services' IDs; at most limit items run at once, 0: no limit.
 func NewMachine(names []string, waves []Wave, limit int) *Machine {
 	items := make([]itemProgress, len(names))
-	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: items, limit: limit}
+	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: items,
+		rollsOut: make([]bool, len(names)), limit: limit}
 	for i := range m.items {
 		m.items[i].State = ItemPending
 	}
 	return m
 }
+
+// RollsOut says that item n is released by rollouts.
+func (m *Machine) RollsOut(n int) { m.rollsOut[n] = true }
 
 // Item is the state of item n (an index into the document).
 func (m *Machine) Item(n int) ItemState { return m.items[n].State }
@@ -81,7 +87,7 @@ func (m *Machine) Ended(n int, state ItemState, reason string) {
 	m.settle()
 }
 
-// Abandoned records that an item gave up while system trouble held it. Where the task was told to stop, that is not the task's failure.
+// Abandoned records that an item gave up while system trouble held it, or that its rollouts were stopped with the task. Where the task was told to stop, that is not the task's failure.
 func (m *Machine) Abandoned(n int, reason string) {
 	m.items[n] = itemProgress{State: ItemFailed, Reason: reason, Abandoned: m.State == TaskStopping}
 	m.settle()
@@ -185,11 +191,45 @@ func (m *Machine) interruptionReasons() string {
 	return strings.Join(reasons, "; ")
 }
 
+// finishing says what the task waits for before it rests or ends. Rollouts go on as they are, and may wait for a person.
 func (m *Machine) finishing() string {
-	if busy := m.Running(); busy > 0 {
-		return countOf(busy, "service that is being released finishes first", "services that are being released finish first")
+	busy, rolling := m.Running(), m.rolling()
+	if busy == 0 {
+		return "nothing is being released"
 	}
-	return "nothing is being released"
+	text := countOf(busy, "service that is being released finishes first", "services that are being released finish first")
+	if len(rolling) == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s; rollouts release %s: they may wait for an approval, and `stop` with `to` (stable, new or frozen) ends them", text,
+		m.named(rolling))
+}
+
+// rolling are the running items that are released by rollouts.
+func (m *Machine) rolling() (items []int) {
+	for n, it := range m.items {
+		if it.State == ItemRunning && m.rollsOut[n] {
+			items = append(items, n)
+		}
+	}
+	return items
+}
+
+// named is "service a", or "services a, b and 2 more".
+func (m *Machine) named(items []int) string {
+	const most = 3
+	var ids []string
+	for _, n := range items[:min(len(items), most)] {
+		ids = append(ids, m.names[n])
+	}
+	text := "services " + strings.Join(ids, ", ")
+	if len(items) == 1 {
+		text = "service " + ids[0]
+	}
+	if more := len(items) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func countOf(n int, one, many string) string {

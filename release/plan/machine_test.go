@@ -260,3 +260,57 @@ func settleAll(m *Machine) {
 		m.Began(n)
 	}
 }
+
+// A task names the rollouts that it waits for, and stop reaches them when it says where they end.
+func TestStopAndRollouts(t *testing.T) {
+	t.Parallel()
+	machine := func(running ...int) *Machine {
+		m := NewMachine([]string{"a", "b"}, []Wave{{Items: []int{0, 1}}}, 0)
+		m.RollsOut(1)
+		m.Start()
+		for _, n := range running {
+			m.Began(n)
+		}
+		return m
+	}
+	for name, test := range map[string]struct {
+		reason   string
+		m        *Machine
+		commands []Command
+		outcome  audit.Outcome
+		contains string
+		state    TaskState
+	}{
+		"Pause":      {"who is waited for is named", machine(0, 1), []Command{{Verb: VerbPause}}, audit.Accepted, "rollouts release service b", TaskPausing},
+		"Stop":       {"a plain stop leaves rollouts alone", machine(0, 1), []Command{{Verb: VerbStop}}, audit.Accepted, "`stop` with `to`", TaskStopping},
+		"StopTo":     {"it reaches the rollout", machine(0, 1), []Command{{Verb: VerbStop, To: "stable"}}, audit.Accepted, "the rollouts of service b are stopped to stable", TaskStopping},
+		"NoRollout":  {"`to` would be ignored", machine(0), []Command{{Verb: VerbStop, To: "stable"}}, audit.Refused, "send stop without it", TaskRunning},
+		"Twice":      {"the answer says what helps", machine(1), []Command{{Verb: VerbStop}, {Verb: VerbStop}}, audit.Refused, "`stop` with `to`", TaskStopping},
+		"StopThenTo": {"the way out of a stop that waits for a person", machine(1), []Command{{Verb: VerbStop}, {Verb: VerbStop, To: "new"}}, audit.Accepted, "stopped to new", TaskStopping},
+		"NoneLeft":   {"only the other service runs", machine(0), []Command{{Verb: VerbStop}, {Verb: VerbStop, To: "new"}}, audit.Refused, "wait for Stopped", TaskStopping},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var outcome audit.Outcome
+			var text string
+			for _, c := range test.commands {
+				outcome, text = test.m.Command(c, noon)
+			}
+			require.Equal(t, test.outcome, outcome, "%s: %s", test.reason, text)
+			require.Contains(t, text, test.contains, test.reason)
+			require.Equal(t, test.state, test.m.State)
+		})
+	}
+}
+
+// A rollout that the task itself has stopped fails its service, and not the task.
+func TestStoppedRolloutsStopTheTask(t *testing.T) {
+	t.Parallel()
+	m := NewMachine([]string{"a"}, []Wave{{Items: []int{0}}}, 0)
+	m.RollsOut(0)
+	m.Start()
+	m.Began(0)
+	_, _ = m.Command(Command{Verb: VerbStop, To: "stable"}, noon)
+	m.Abandoned(0, "rolled back")
+	require.Equal(t, TaskStopped, m.State)
+}

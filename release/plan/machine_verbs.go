@@ -14,6 +14,8 @@ type Command struct {
 	Via    string `json:"via,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Key    string `json:"key,omitempty"`
+	// To is where a stop leaves the rollouts of services that are being released: stable, new or frozen. "": they are left alone, and go on to their end.
+	To string `json:"to,omitempty"`
 	// Prevented is what keeps the verb from being carried out, as was found out for it; "" when nothing does.
 	Prevented string `json:"-"`
 }
@@ -53,7 +55,7 @@ func (m *Machine) carryOut(c Command) (done, refusal string) {
 	case VerbResume:
 		return m.resume()
 	case VerbStop:
-		return m.stop()
+		return m.stop(c.To)
 	default:
 		return "", fmt.Sprintf("a task has no verb %q: it knows pause, resume and stop", c.Verb)
 	}
@@ -95,16 +97,34 @@ func (m *Machine) resume() (done, refusal string) {
 	}
 }
 
-func (m *Machine) stop() (done, refusal string) {
+func (m *Machine) stop(to string) (done, refusal string) {
+	rolling := m.rolling()
 	switch m.State {
 	case TaskPending, TaskRunning, TaskPausing, TaskPaused, TaskInterrupted:
+		if to != "" && len(rolling) == 0 {
+			return "", "no rollout of the task runs, so there is nothing that `to` could be for: send stop without it"
+		}
 		m.State = TaskStopping
+		if to != "" {
+			return m.stoppingRollouts(to) + "; nothing new starts", ""
+		}
 		return m.finishing() + "; nothing new starts", ""
 	case TaskStopping:
+		switch {
+		case to != "" && len(rolling) > 0:
+			return m.stoppingRollouts(to), ""
+		case len(rolling) > 0:
+			return "", "the task is Stopping already: " + m.finishing()
+		}
 		return "", "the task is Stopping already: wait for Stopped"
 	default:
 		return "", m.illegal(VerbStop)
 	}
+}
+
+// stoppingRollouts says what becomes of the rollouts.
+func (m *Machine) stoppingRollouts(to string) string {
+	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), to)
 }
 
 func (m *Machine) illegal(verb Verb) string {
@@ -132,7 +152,8 @@ type itemProgress struct {
 	State ItemState `json:"state"`
 	// Interrupted is the system trouble that holds a running item up, "" when none does.
 	Interrupted string `json:"interrupted,omitempty"`
-	// Abandoned says that the item was given up while system trouble held it: a failure of its own, not one that fails the task.
+	// Abandoned says that the item was given up while system trouble held it, or that its rollouts were stopped with the task: a failure of its own, not
+	// one that fails the task.
 	Abandoned bool   `json:"abandoned,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }

@@ -126,6 +126,44 @@ type WorkloadStatus struct {
 	ToPackage   string `json:"toPackage,omitempty"`
 	// Changed says whether anything was written: a workload that already was as asked is a success that changed nothing.
 	Changed bool `json:"changed"`
+	// Rollout is the rollout that releases the workload, of a service with a strategy; absent before it begins.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+}
+
+// RolloutStatus is a rollout of a task: who it is, and how far it is.
+type RolloutStatus struct {
+	Party     string `json:"party"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Record is the name of its ReleaseRecord.
+	Record string `json:"record,omitempty"`
+	// Phase is "" while the rollout is not known to have begun.
+	Phase string `json:"phase,omitempty"`
+	// CurrentStepIndex counts from 1; Steps is how many there are.
+	CurrentStepIndex int `json:"currentStepIndex,omitempty"`
+	Steps            int `json:"steps"`
+	// CanaryWeight is the share of the traffic that the new version has, in percent; absent where the rollout moves none.
+	CanaryWeight *int32 `json:"canaryWeight,omitempty"`
+	// WaitingFor is what the rollout waits for; absent once it is over.
+	WaitingFor *RolloutWait `json:"waitingFor,omitempty"`
+}
+
+// RolloutWait is what a rollout waits for: the waitingFor of the rollout itself.
+type RolloutWait struct {
+	Kind    string     `json:"kind"`
+	Since   time.Time  `json:"since"`
+	Until   *time.Time `json:"until,omitempty"`
+	Gate    string     `json:"gate,omitempty"`
+	Message string     `json:"message"`
+}
+
+// String is how messages call it: "rollout shop/order".
+func (r RolloutStatus) String() string {
+	name := "rollout " + r.Namespace + "/" + r.Name
+	if r.Party != "" && r.Party != catalog.DefaultParty {
+		name += " of party " + r.Party
+	}
+	return name
 }
 
 // Packages are the SHA-256 of all code packages that the task has brought or taken away, in order.
@@ -210,6 +248,12 @@ func (s Snapshot) Package(n int) *source.Package {
 		p.File = source.FileOf(config.File, item.HTTPSrcURI)
 	}
 	return p
+}
+
+// RollsOut says whether item n (an index into the document) is released by Rollouts: a deploy of a service with a strategy.
+func (s Snapshot) RollsOut(n int) bool {
+	item := s.Document.Items[n]
+	return item.Deployment.Deploys() && s.Services[item.ServiceID].RollsOut()
 }
 
 // Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order.

@@ -81,6 +81,8 @@ type PreflightResult struct {
 	Replicas int32 `json:"replicas,omitempty"`
 	// Template is the digest of the pod template that the workload has, "" while something of an earlier release is on it.
 	Template string `json:"template,omitempty"`
+	// Same says that the workload is of the new version already; it is refused then, too.
+	Same bool `json:"same,omitempty"`
 	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
 }
@@ -123,6 +125,8 @@ type BeginResult struct {
 	// StableTemplate is the digest of the pod template that serves, StableImages are its images by container.
 	StableTemplate string            `json:"stableTemplate,omitempty"`
 	StableImages   map[string]string `json:"stableImages,omitempty"`
+	// StablePackage is the SHA-256 of the code package that the stable version runs, "" when it runs none.
+	StablePackage string `json:"stablePackage,omitempty"`
 	// Whole says that every pod is of the version already that the workload declares: there are no steps to go through.
 	Whole bool `json:"whole,omitempty"`
 	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,8 +123,11 @@ type Status struct {
 	Undo     *strategy.Undo `json:"undo,omitempty"`
 	// Images are the new version's by container, StableImages those of the version that served before. The digests are of their pod templates.
 	// All are as far as they are known.
-	Images               map[string]string `json:"images,omitempty"`
-	StableImages         map[string]string `json:"stableImages,omitempty"`
+	Images       map[string]string `json:"images,omitempty"`
+	StableImages map[string]string `json:"stableImages,omitempty"`
+	// Package and StablePackage are the SHA-256 of the code packages of these versions, as a plan has deployed them; "" for none.
+	Package              string            `json:"package,omitempty"`
+	StablePackage        string            `json:"stablePackage,omitempty"`
 	TemplateDigest       string            `json:"templateDigest,omitempty"`
 	StableTemplateDigest string            `json:"stableTemplateDigest,omitempty"`
 	Replicas             int32             `json:"replicas"`
@@ -142,6 +146,14 @@ type Status struct {
 	Frozen bool `json:"frozen,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record,omitempty"`
+	// Task is the task of a plan that the rollout belongs to, "" when it was started by itself.
+	Task string `json:"task,omitempty"`
+}
+
+// Packages are the SHA-256 of the code packages that the rollout has brought or taken away, in order.
+func (s Status) Packages() []string {
+	both := slices.Compact(slices.Sorted(slices.Values([]string{s.Package, s.StablePackage})))
+	return slices.DeleteFunc(both, func(sha256 string) bool { return sha256 == "" })
 }
 
 // Verb is what a person can ask of a rollout.

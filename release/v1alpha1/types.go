@@ -34,6 +34,8 @@ const (
 	LabelBringHome = "slipway.io/bring-home"
 	// LabelRevision is the number of a rollout's release in the history of its name; records of earlier builds have none.
 	LabelRevision = "slipway.io/revision"
+	// LabelTask is the task of a plan that a rollout belongs to.
+	LabelTask = "slipway.io/task"
 )
 
 // ReleaseService is a catalogue entry; its name is the service's ID.

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 )
 
@@ -60,6 +61,8 @@ type LoadItemRequest struct {
 // LoadItemResult is an item as it was when the task was executed: one request for each workload, its claim not yet filled in.
 type LoadItemResult struct {
 	Workloads []WorkloadOrder `json:"workloads"`
+	// RollOut is how a deploy of a service with a strategy is released: each workload by a Rollout of its own. nil: by ActivityRun.
+	RollOut *strategy.OfService `json:"rollOut,omitempty"`
 }
 
 // WorkloadOrder is one workload's operation and the queue of its party.

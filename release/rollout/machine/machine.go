@@ -32,6 +32,8 @@ type Asked struct {
 	BringHome bool `json:"bringHome,omitempty"`
 	// Revision is the release's number in the history of its name; 0 in releases of an earlier build.
 	Revision int64 `json:"revision,omitempty"`
+	// Task is the task of a plan that it belongs to; "": none.
+	Task string `json:"task,omitempty"`
 }
 
 // Setup is what a rollout is told at its start and never changes: what was asked, the claim on the workload, whose run is the first of the
@@ -61,8 +63,11 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",
-		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.ImagesOf(),
+		Steps: stepStatuses(spec.Strategy.Steps), RolloutID: spec.RolloutID, Images: spec.Change.ImagesOf(), Task: setup.Task,
 		CreatedAt: setup.CreatedAt, LastUpdateTime: now, Record: setup.Record, Revision: setup.Revision, Undo: spec.Undo,
+	}
+	if spec.Change.Package != nil {
+		m.s.Status.Package = spec.Change.Package.SHA256
 	}
 	m.s.Status.Workflow = &setup.Workflow
 	verb, what := began(setup.Asked)

@@ -141,7 +141,7 @@ func begun(req rollout.BeginRequest, seen Observed, saved rollout.Saved) NextAct
 		hash = stable.Hash
 	}
 	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash, StableTemplate: saved.StableTemplate, StableImages: stable.Images,
-		Whole: saved.Declared != "" && saved.Declared == saved.StableTemplate, Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
+		StablePackage: stable.Package, Whole: saved.Declared != "" && saved.Declared == saved.StableTemplate, Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings, NoCanary: saved.DisableGenerateCanaryService,
 			TrafficRouting: saved.TrafficRouting}

@@ -68,8 +68,10 @@ type Revision struct {
 	Hash   string
 	Number int64
 	// Template is the digest of the revision's pod template, without the label that the controller adds; Images are its images by container.
+	// Package is the SHA-256 of the code package that it runs, "" when it runs none.
 	Template string
 	Images   map[string]string
+	Package  string
 	// Counted says that the revision tells the numbers of its pods, as a ReplicaSet does: asked for, there, ready, and available.
 	Counted   bool
 	Asked     int32

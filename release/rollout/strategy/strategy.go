@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/source"
 )
 
 // Style is how new pods come beside the old ones.
@@ -199,8 +200,8 @@ func (s Spec) Workload() catalog.Workload {
 }
 
 // Change is what the new version differs in: images by container (init containers too), a patch of the pod template, what the workload
-// itself declares, or an earlier revision. Exactly one is set, but for an undo under a Rollout object, which has Declared and Revision: the
-// release itself has the workload declare the revision's template.
+// itself declares, an earlier revision, or a code package. Exactly one is set, but for an undo under a Rollout object, which has Declared and
+// Revision: the release itself has the workload declare the revision's template.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
 	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most MaxTemplatePatch bytes.
@@ -209,6 +210,8 @@ type Change struct {
 	Declared *Declared `json:"declared,omitempty"`
 	// Revision is set when the new version is an earlier revision of the workload, whose pod template its cluster still keeps.
 	Revision *Revision `json:"revision,omitempty"`
+	// Package is the code package that a plan deploys to the pods. Without a digest it is not fetched yet: that is enough to check whether it fits.
+	Package *source.Package `json:"package,omitempty"`
 }
 
 // ImagesOf are the images of the new version by container, as far as they are known without a cluster.

@@ -1,0 +1,85 @@
+package centre
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
+)
+
+// RecordRollout writes the record of a task's rollout, before the rollout's workflow starts. Its name follows from task, item and workload, so that it is
+// written once, however often this is called.
+func (a *Activities) RecordRollout(ctx context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
+	record, err := a.recordRollout(ctx, in)
+	if err != nil {
+		return rollout.Recorded{}, attempt.RetriedError(err)
+	}
+	asked := store.RolloutAsked(record, in.Spec)
+	return rollout.Recorded{Record: asked.Record, CreatedAt: asked.CreatedAt, Revision: asked.Revision, Actor: asked.Actor, Reason: asked.Reason,
+		Via: asked.Via}, nil
+}
+
+func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest) (*v1alpha1.ReleaseRecord, error) {
+	name := rolloutRecordName(in)
+	record, err := a.store.GetRelease(ctx, name)
+	if err == nil || !failure.Is(err, failure.NotFound) {
+		return record, err
+	}
+	task, err := a.store.GetRecord(ctx, in.Task)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := a.store.FindRecords(ctx, store.RolloutLabels(in.Spec.Party, in.Spec.Namespace, in.Spec.Name))
+	if err != nil {
+		return nil, err
+	}
+	record, err = store.NewRolloutRecord(machine.Asked{Spec: in.Spec, Revision: store.NextNumber(earlier), Task: in.Task})
+	if err != nil {
+		return nil, err
+	}
+	record.Name = name
+	record.Labels[v1alpha1.LabelVia] = task.Labels[v1alpha1.LabelVia]
+	record.Spec.CreatedAt = metav1.MicroTime{Time: time.Now().UTC().Truncate(time.Microsecond)}
+	record.Spec.Actor, record.Spec.Reason = task.Spec.Actor, task.Spec.Reason
+	failpoint.Hit("rollout.record.begin.before")
+	err = a.store.CreateRecord(ctx, record)
+	failpoint.Hit("rollout.record.begin.after")
+	if failure.Is(err, failure.Conflict) { // an attempt before this one was given up, and has written it all the same
+		return a.store.GetRelease(ctx, name)
+	}
+	return record, err
+}
+
+// rolloutRecordName begins with the workload's name, for people.
+func rolloutRecordName(in rollout.RecordRequest) string {
+	const readable = 40
+	spec := in.Spec
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", in.Task, in.Item, spec.Workload().Identity()))
+	name := spec.Name[:min(len(spec.Name), readable)]
+	return v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+hex.EncodeToString(digest[:8]))
+}
+
+// WithdrawRollout takes a record back whose rollout was not started. One that has ended stays.
+func (a *Activities) WithdrawRollout(ctx context.Context, in rollout.WithdrawRequest) error {
+	record, err := a.store.GetRelease(ctx, in.Record)
+	if err == nil && record.Outcome == nil {
+		failpoint.Hit("rollout.record.withdraw.before")
+		err = a.store.DeleteRelease(ctx, in.Record)
+		failpoint.Hit("rollout.record.withdraw.after")
+	}
+	if err = failure.Ignore(err, failure.NotFound); err != nil {
+		return attempt.RetriedError(err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+
+	"slipway.io/slipway/api/rollouts"
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/workflows"
+)
+
+// rolloutCheck is the check of a rollout that is to release a workload of the plan. What it brings is not known yet.
+func (x *taskStart) rolloutCheck(ctx context.Context, at place) (workflows.RolloutPreflight, error) {
+	spec := *at.spec
+	shared, refusal, err := rollouts.FindShared(ctx, x.Backend, spec)
+	if err != nil {
+		return workflows.RolloutPreflight{}, err
+	}
+	if refusal != "" {
+		return workflows.RolloutPreflight{}, x.refused([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
+	}
+	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party], Request: rollout.PreflightRequest{
+		Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+			Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
+}
+
+// told is what a check says of an item.
+type told struct{ refusals, warnings []schema.FieldProblem }
+
+// weighRollout parts what was found into what refuses the plan and what is only said. Another release of this engine's may be over by the time at which
+// the item begins.
+func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out told) {
+	say := func(list *[]schema.FieldProblem, reason string) {
+		*list = append(*list, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: reason})
+	}
+	for _, refusal := range found.Refusals {
+		say(&out.refusals, refusal.Reason)
+	}
+	if found.Holder != "" {
+		holder := workloadops.ParseHolder(found.Holder)
+		if holder.Engine.Differs(x.engine) {
+			say(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.On, holder.For(x.engine), workloadops.ForeignReason(holder)))
+		} else {
+			say(&out.warnings, fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins", found.On, holder.WorkflowID))
+		}
+	}
+	for _, notice := range append(found.Notices, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
+		say(&out.warnings, notice)
+	}
+	return out
+}
+
+// fillRollouts shows how far the rollouts of a service are. A rollout that does not answer is left as it is.
+func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStatus) {
+	for i := range service.Workloads {
+		w := &service.Workloads[i]
+		if w.Rollout == nil || w.State != plan.ItemRunning {
+			continue
+		}
+		view := *w.Rollout
+		status, err := r.rolloutReader(view).Read(ctx)
+		if err != nil {
+			continue
+		}
+		w.Message = status.Reason
+		if status.Record != view.Record {
+			w.Message = "superseded by another release: " + status.Reason
+		}
+		w.Rollout = viewOf(view, status)
+		if wait := w.Rollout.WaitingFor; wait != nil && needsPerson(status) {
+			service.Reason = fmt.Sprintf("%s waits for somebody (%s): %s", view, wait.Kind, status.Reason)
+		}
+	}
+}
+
+// needsPerson says that a rollout does not go on by itself.
+func needsPerson(status rollout.Status) bool {
+	switch status.WaitingFor.Kind {
+	case rollout.WaitApproval, rollout.WaitResume, rollout.WaitDrift:
+		return true
+	default:
+		return false
+	}
+}
+
+// rolloutReader is the reader of one rollout, which remembers what has not changed.
+func (r *taskReader) rolloutReader(view plan.RolloutStatus) *rollouts.Reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := view.String()
+	if r.rollouts[key] == nil {
+		r.rollouts[key] = rollouts.NewReader(r.Backend, view.Party, view.Namespace, view.Name)
+	}
+	return r.rollouts[key]
+}
+
+// viewOf is a rollout as its task shows it.
+func viewOf(view plan.RolloutStatus, status rollout.Status) *plan.RolloutStatus {
+	view.Phase, view.CurrentStepIndex, view.Steps = string(status.Phase), status.CurrentStepIndex, len(status.Steps)
+	view.CanaryWeight, view.WaitingFor = nil, nil
+	if status.Traffic != nil {
+		view.CanaryWeight = &status.Traffic.CanaryWeight
+	}
+	if w := status.WaitingFor; w != nil {
+		view.WaitingFor = &plan.RolloutWait{Kind: string(w.Kind), Since: w.Since, Until: w.Until, Gate: w.Gate, Message: w.Message}
+	}
+	return &view
+}
