@@ -294,7 +294,7 @@ func TestStopAndRollouts(t *testing.T) {
 			var outcome audit.Outcome
 			var text string
 			for _, c := range test.commands {
-				outcome, text = test.m.Command(c, noon)
+				outcome, text = test.m.Command(c, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 			}
 			require.Equal(t, test.outcome, outcome, "%s: %s", test.reason, text)
 			require.Contains(t, text, test.contains, test.reason)
@@ -310,7 +310,7 @@ func TestStoppedRolloutsStopTheTask(t *testing.T) {
 	m.RollsOut(0)
 	m.Start()
 	m.Began(0)
-	_, _ = m.Command(Command{Verb: VerbStop, To: "stable"}, noon)
+	_, _ = m.Command(Command{Verb: VerbStop, To: "stable"}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	m.Abandoned(0, "rolled back")
 	require.Equal(t, TaskStopped, m.State)
 }
