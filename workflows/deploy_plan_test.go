@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -53,6 +54,9 @@ type stage struct {
 	began []string
 	// upserts are the search attributes that were written.
 	upserts []temporal.SearchAttributes
+	// rollOut has orders released by rollouts, which rollout plays.
+	rollOut *strategy.OfService
+	rollout func(workflow.Context, RolloutInput) (RolloutResult, error)
 }
 
 func newStage(t *testing.T) *stage {
@@ -63,6 +67,8 @@ func newStage(t *testing.T) *stage {
 	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
 	s.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 	s.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
+	s.RegisterWorkflowWithOptions(func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) { return s.rollout(ctx, in) },
+		workflow.RegisterOptions{Name: TypeRollout})
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
 		return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 	}
@@ -80,7 +86,7 @@ func newStage(t *testing.T) *stage {
 	})
 	register(workloadops.ActivityLoadItem, func(_ context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 		if s.orders != nil {
-			return workloadops.LoadItemResult{Workloads: s.orders}, nil
+			return workloadops.LoadItemResult{Workloads: s.orders, RollOut: s.rollOut}, nil
 		}
 		return workloadops.LoadItemResult{Workloads: []workloadops.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
 	})

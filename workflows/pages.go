@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,13 +151,29 @@ func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool)
 		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State, cell(w.Message, maxDetailCell))
 	}
 	p.table("workload | state | what", rows)
-	if interrupted {
+	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool { return w.Rollout != nil && w.State == plan.ItemRunning })
+	switch {
+	case rolling:
+		p.rollouts(s.Workloads)
+	case interrupted:
 		p.say("\n**Interrupted.** Mend the trouble, then resume the task: `slipway task resume %s`, or the signal `resume` on its workflow.\n",
 			in.Task)
-	} else {
+	default:
 		p.say("\nHow far its pods are: see Pending Activities.\n")
 	}
 	return p.String()
+}
+
+// rollouts says where the rollouts of a service are steered.
+func (p *page) rollouts(workloads []plan.WorkloadStatus) {
+	var rows []string
+	for _, w := range workloads {
+		if r := w.Rollout; r != nil && w.State == plan.ItemRunning {
+			rows = append(rows, fmt.Sprintf("| `%s` |\n", rollout.WorkflowID(r.Party, r.Namespace, r.Name)))
+		}
+	}
+	p.say("\nEach workload has a rollout of its own: its workflow says what it waits for, and takes the approval.\n\n")
+	p.table("workflow", rows)
 }
 
 // outcomeWords begin the page of a rollout that is over: Temporal shows each but a failed one as Completed.

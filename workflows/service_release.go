@@ -65,6 +65,8 @@ type itemRun struct {
 	// loaded is the item as it was recorded, rollouts are those that run, by the place of their workloads.
 	loaded   workloadops.LoadItemResult
 	rollouts []workflow.ChildWorkflowFuture
+	// told says that the task knows of the rollouts.
+	told bool
 	// stopTo is what the task has sent to end the rollouts; nil: nothing.
 	stopTo *RolloutVerbRequest
 }

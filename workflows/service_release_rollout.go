@@ -99,8 +99,7 @@ func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec, 
 	r.rollouts[i] = child
 	w := &r.works[i]
 	w.Rollout, w.Message = view, "released by "+view.String()
-	r.reason = "rollouts release the workloads: each is approved and steered by itself"
-	r.show()
+	r.tellOfRollouts(view)
 	if r.stopTo != nil { // it came while the rollout was being started
 		r.stopRollout(ctx, i)
 	}
@@ -108,6 +107,19 @@ func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec, 
 	err := child.Get(ctx, &result)
 	r.rollouts[i] = nil
 	return r.rolledOut(i, result, err)
+}
+
+// tellOfRollouts tells the task, once, whom it waits for.
+func (r *itemRun) tellOfRollouts(view *plan.RolloutStatus) {
+	r.reason = fmt.Sprintf("released by %s, which may wait for an approval", view)
+	if len(r.orders) > 1 {
+		r.reason = fmt.Sprintf("released by rollouts of its %d workloads, which may wait for approvals", len(r.orders))
+	}
+	if !r.told {
+		r.told = true
+		r.report(false, r.reason)
+	}
+	r.show()
 }
 
 func rolloutOptions(ctx workflow.Context, spec strategy.Spec, recorded rollout.Recorded) workflow.Context {

@@ -2,6 +2,7 @@ package plans
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slipway.io/slipway/api/backend"
@@ -109,7 +110,8 @@ func (x *taskStart) preflight(ctx context.Context) error {
 				told := x.weighRollout(order[i][0], *outcome.Rollout)
 				refusals, x.warnings = append(refusals, told.refusals...), append(x.warnings, told.warnings...)
 			}
-			if outcome.Unreachable != "" {
+			known := slices.ContainsFunc(absent, func(a backend.AbsentParty) bool { return a.Name == outcome.Party })
+			if outcome.Unreachable != "" && !known { // each rollout asks its party by itself
 				absent = append(absent, backend.AbsentParty{Name: outcome.Party, Queue: x.snapshot.Queues[outcome.Party], Trouble: outcome.Unreachable})
 			}
 			for _, refusal := range outcome.Refusals {

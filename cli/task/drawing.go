@@ -3,8 +3,10 @@ package task
 import (
 	"fmt"
 
+	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 )
 
 type detail int
@@ -194,8 +196,21 @@ func workloadLines(s plan.ServiceStatus) []render.Line {
 	for _, w := range s.Workloads {
 		lines = append(lines, c.Line("    ", render.Span{Text: workloadName(w), Colour: render.Dim},
 			render.Span{Text: string(w.State), Colour: itemColour(w.State)}, render.Span{Text: w.Message}))
+		if hint := approval(w); hint != "" {
+			lines = append(lines, render.Line{{Text: "      " + hint, Colour: render.Yellow}})
+		}
 	}
 	return lines
+}
+
+// approval is how somebody approves the rollout that a workload waits for; "" when it waits for none.
+func approval(w plan.WorkloadStatus) string {
+	r := w.Rollout
+	if w.State != plan.ItemRunning || r == nil || r.WaitingFor == nil || r.WaitingFor.Kind != string(rollout.WaitApproval) {
+		return ""
+	}
+	name := app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
+	return "look at it and approve it: slipway rollout approve " + name.Arguments()
 }
 
 func colour(s plan.TaskState) render.Colour {

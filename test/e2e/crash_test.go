@@ -41,9 +41,12 @@ type supervised struct {
 }
 
 // newSupervised is one whose worker dies.
-func newSupervised(t *testing.T) *supervised {
+func newSupervised(t *testing.T) *supervised { return newSupervisedWith(t) }
+
+// newSupervisedWith is newSupervised with further settings of the worker, in its environment.
+func newSupervisedWith(t *testing.T, settings ...string) *supervised {
 	c := aboutToDie(t)
-	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: c.env()}
+	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), settings...)}
 	c.Engine = harness.Start(t, o)
 	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
 	c.superviseUntilTheEnd()

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
@@ -20,6 +23,9 @@ import (
 const canaryService = `package: {container: app, mountPath: /app}
 strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%"}]}}
 `
+
+// packageOptions let a worker fetch from this machine.
+var packageOptions = []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}
 
 // planWithCanary has a canary in its middle wave, behind one and before another service.
 type planWithCanary struct {
@@ -69,7 +75,7 @@ func (p *planWithCanary) packaged(t *testing.T, name string) string {
 // stop of the task leave it alone unless they say otherwise.
 func TestPlanWithCanary(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
+	e := harness.Start(t, harness.Options{Args: packageOptions})
 	t.Run("Approved", func(t *testing.T) {
 		t.Parallel()
 		p := newPlanWithCanary(t, e, "approved")
@@ -97,6 +103,9 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Equal(t, string(rollout.PhaseHealthy), w.Rollout.Phase)
 		require.Equal(t, p.digest, w.ToPackage)
 		require.True(t, w.Changed)
+		p.Record(item, "service-release-rollout")
+		p.Record(plan.WorkflowID(p.task), "task-rollout-paused")
+		p.Record(p.RolloutID("approved-canary"), "rollout-of-a-plan-package")
 
 		again := p.WaitTask(p.Execute("approved"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
@@ -124,6 +133,25 @@ func TestPlanWithCanary(t *testing.T) {
 		last := ended.History[len(ended.History)-1]
 		require.Equal(t, "ann", last.Actor, "the rollout's record names who stopped it")
 		require.Empty(t, p.packaged(t, "stopped"))
+		p.Record(plan.ItemWorkflowID(p.task, 2, "stopped-canary"), "service-release-rollout-stopped")
+		p.Record(plan.WorkflowID(p.task), "task-rollout-stopped")
+	})
+	t.Run("Taken", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("taken", 2, nil)
+		e.WaitReadyPods("taken", 2)
+		web := sources.NewFiles(t)
+		putPackage(t, web, "/app.zip", "taken")
+		e.PutService("taken", canaryService, "Deployment/taken")
+		e.PutPlan("taken", packagePlan("taken", web.URL+"/app.zip", ""))
+		e.StartRollout(harness.Rollout{Name: "taken", Kind: harness.Deployment,
+			Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
+		other := e.WaitRest("taken", 1)
+		over := e.WaitTask(e.Execute("taken"), plan.TaskFailed, plan.TaskSucceeded)
+		require.Equal(t, plan.TaskFailed, over.State)
+		require.Contains(t, over.Reason, "runs already, and was not started by this task")
+		require.Equal(t, other.Record, e.Rollout("taken").Record, "the other rollout goes on, and no record of another is left")
 	})
 	t.Run("RolledBack", func(t *testing.T) {
 		t.Parallel()
@@ -139,4 +167,95 @@ func TestPlanWithCanary(t *testing.T) {
 		report := string(p.Call(http.MethodGet, "/api/v1/tasks/"+p.task+"/report", "").Body)
 		require.True(t, strings.Contains(report, "RolledBack"), report)
 	})
+}
+
+// The canary in the middle of a plan is approved from the Temporal UI, in a real browser, with nothing but its page.
+func TestLongPlanWithCanaryInTheTemporalUI(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Start(t, harness.Options{Args: packageOptions})
+	p := newPlanWithCanary(t, e, "seen")
+	task, status := p.waits("seen")
+	b := openBrowser(t)
+	b.visit(task.Workflow.URL)
+	b.until("read whom the task waits for", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("seen-canary, which may wait for an approval"); })`)
+	b.shoot("plan-with-canary.png")
+	b.visit(status.Workflow.URL)
+	b.sendSignal("approve", []string{"approve", "rollback", "stop"})
+	over := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
+	approvals := 0
+	for _, entry := range p.Rollout("seen-canary").History {
+		if entry.Verb == rollout.VerbApprove {
+			require.Equal(t, "temporal", entry.Via)
+			approvals++
+		}
+	}
+	require.Equal(t, 1, approvals)
+}
+
+// crashedCanary runs a plan whose item is a rollout, with a worker that dies.
+type crashedCanary struct{ *supervised }
+
+// release deploys another package, and wants one rollout of it, whatever died.
+func (c *crashedCanary) release(web *sources.Files, text string, during func()) {
+	c.t.Helper()
+	digest := putPackage(c.t, web, "/app.zip", text)
+	downloads, generation := web.Downloads("/app.zip"), c.DeploymentGeneration("canary")
+	id := c.Execute("crash")
+	during()
+	status := c.WaitRollout("canary", "its approval", func(s rollout.Status) bool {
+		return s.Task == id && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitApproval
+	})
+	c.Approve("canary", status)
+	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
+	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Equal(c.t, digest, task.Services[0].Workloads[0].ToPackage)
+	require.LessOrEqual(c.t, web.Downloads("/app.zip")-downloads, 2, "a death costs one more download at most: the package has no store here")
+	require.Greater(c.t, c.DeploymentGeneration("canary"), generation)
+	history := c.Call(http.MethodGet, "/api/v1/rollouts/"+c.Apps+"/canary/history", "")
+	require.Equal(c.t, http.StatusOK, history.Status)
+	require.Equal(c.t, 1, strings.Count(string(history.Body), `"task":"`+id+`"`), "one rollout for the task, and one record: %s", history.Body)
+}
+
+// The worker dies before and after each write by which a plan's rollout is recorded, and in the rollout itself: one rollout, one record.
+func TestLongPlanWithCanaryKilledAtFailpoints(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	killCanaryAt(t, func(point string) bool { return strings.HasPrefix(point, "rollout.record.begin") })
+}
+
+func TestSoakPlanWithCanaryKilledAtEveryFailpoint(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	killCanaryAt(t, func(string) bool { return true })
+}
+
+func killCanaryAt(t *testing.T, chosen func(point string) bool) {
+	t.Helper()
+	c := &crashedCanary{newSupervisedWith(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1")}
+	web := sources.NewFiles(t)
+	c.Deployment("canary", 2, nil)
+	c.WaitReadyPods("canary", 2)
+	c.PutService("canary", canaryService, "Deployment/canary")
+	c.PutPlan("crash", packagePlan("canary", web.URL+"/app.zip", ""))
+	c.release(web, "clean", func() {})
+	points, kills := c.points(), 0
+	for n, point := range points {
+		if !chosen(point) {
+			continue
+		}
+		kills++
+		t.Logf("kill at failpoint %d: %s", n+1, point)
+		died := c.dead()
+		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
+		c.release(web, fmt.Sprintf("killed at %d", n+1), func() {
+			if strings.HasPrefix(point, "rollout.record.begin") { // others may come only with the approval
+				require.Eventually(t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by failpoint %d, %s", n+1, point)
+			}
+		})
+		require.Greater(t, c.dead(), died, "the worker never came by failpoint %d, %s", n+1, point)
+	}
+	require.Positive(t, kills, "the run without a crash passes failpoints: %v", points)
+	harness.Covered(t, kills, "kills of a worker at failpoints of a plan's rollout")
 }

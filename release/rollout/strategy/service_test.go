@@ -63,7 +63,7 @@ func TestServiceStrategyRefusals(t *testing.T) {
 		"BothStyle": {"one of them", change("  canary:", "  blueGreen: {}\n  canary:"), "strategy", 5, "keep one"},
 		"Style":     {"a StatefulSet has no surge", change("kind: Deployment", "kind: StatefulSet") + "\n", "", 0, ""},
 		"BlueGreen": {"a DaemonSet has no surge", strings.Replace(change("kind: Deployment", "kind: DaemonSet"), "canary:", "blueGreen:", 1), "strategy.blueGreen", 6, "not for a DaemonSet"},
-		"Policy":    {"unknown", canaryService + "policy: {stepDeadline: 3}\n", "policy.stepDeadline", 8, "did you mean"},
+		"Policy":    {"unknown", canaryService + "policy: {stepDeadline: 3}\n", "policy.stepDeadline", 8, "unknown key"},
 		"Approvers": {"callers aren't authenticated", canaryService + "policy: {approvals: {approvers: [ann]}}\n", "policy.approvals.approvers", 8, "not available yet"},
 		"TwoRoutes": {
 			"both would pin the Service", strings.Replace(strings.Replace(canaryService, "deadlineSeconds",

@@ -1,0 +1,142 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// rollouts answer for the party's worker, the centre and the rollouts of an item.
+type rollouts struct {
+	found rollout.PreflightResult
+	// run plays a rollout; nil: it ends well at once.
+	run func(ctx workflow.Context, in RolloutInput) (RolloutResult, error)
+	// away is how often the home cluster is out of reach.
+	away                       int
+	began, recorded, withdrawn []string
+}
+
+func (r *rollouts) serve(s *stage) {
+	s.rollOut = &strategy.OfService{Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{{}}}}
+	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequest) (rollout.PreflightResult, error) { return r.found, nil },
+		activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
+		if r.away > 0 {
+			r.away--
+			return rollout.Recorded{}, temporal.NewNonRetryableApplicationError("the home cluster is out of reach", string(failure.Unreachable), nil)
+		}
+		r.recorded = append(r.recorded, in.Spec.Name)
+		return rollout.Recorded{Record: "record of " + in.Spec.Name, Revision: 2, Actor: "ann"}, nil
+	}, activity.RegisterOptions{Name: rollout.ActivityRecordRollout})
+	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.WithdrawRequest) error {
+		r.withdrawn = append(r.withdrawn, in.Record)
+		return nil
+	}, activity.RegisterOptions{Name: rollout.ActivityWithdrawRollout})
+	s.rollout = func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
+		r.began = append(r.began, workflow.GetInfo(ctx).WorkflowExecution.ID)
+		if r.run != nil {
+			return r.run(ctx, in)
+		}
+		return RolloutResult{Phase: rollout.PhaseHealthy, Reason: "finished", Record: in.Record, FromRevision: "a", ToRevision: "b"}, nil
+	}
+}
+
+func TestAnItemIsReleasedByRollouts(t *testing.T) {
+	ends := func(phase rollout.Phase) func(workflow.Context, RolloutInput) (RolloutResult, error) {
+		return func(_ workflow.Context, in RolloutInput) (RolloutResult, error) {
+			return RolloutResult{Phase: phase, Reason: "as scripted", Record: in.Record}, nil
+		}
+	}
+	for name, test := range map[string]struct {
+		reason   string
+		r        *rollouts
+		method   plan.Method
+		state    plan.ItemState
+		contains string
+		began    int
+	}{
+		"Healthy":    {"each workload has one of its own", &rollouts{}, plan.Parallel, plan.ItemSucceeded, "2 workloads are released", 2},
+		"Same":       {"nothing needs an approval", &rollouts{found: rollout.PreflightResult{Same: true, Refusals: []rollout.Refusal{{Reason: "same"}}}}, plan.Parallel, plan.ItemSucceeded, "nothing to do", 0},
+		"Refused":    {"nothing was recorded", &rollouts{found: rollout.PreflightResult{Refusals: []rollout.Refusal{{Reason: "no such container"}}}}, plan.Parallel, plan.ItemFailed, "no such container", 0},
+		"RolledBack": {"the service has not got its version", &rollouts{run: ends(rollout.PhaseRolledBack)}, plan.Parallel, plan.ItemFailed, "is RolledBack: as scripted", 2},
+		"OneByOne":   {"a failure ends it there", &rollouts{run: ends(rollout.PhaseRolledBack)}, plan.Sequential, plan.ItemFailed, "is RolledBack", 1},
+		"Superseded": {"another release has taken its place", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult, error) {
+			return RolloutResult{Phase: rollout.PhaseHealthy, Record: "another"}, nil
+		}}, plan.Sequential, plan.ItemFailed, "was superseded", 1},
+		"Lost": {"its workflow was terminated", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult, error) {
+			return RolloutResult{}, errors.New("gone")
+		}}, plan.Sequential, plan.ItemFailed, "gone", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, orders := releaseOf(test.method, 2)
+			in.Outline.RollOut = true
+			result, _ := through(t, in, func(s *stage) {
+				s.orders = orders
+				test.r.serve(s)
+			})
+			require.Equal(t, test.state, result.State, "%s: %s", test.reason, result.Reason)
+			require.Contains(t, result.Reason, test.contains, test.reason)
+			require.Len(t, test.r.began, test.began)
+			require.Empty(t, test.r.withdrawn)
+			if test.began > 0 {
+				require.Equal(t, "rollout/default/shop/w0000", test.r.began[0])
+				require.Equal(t, "record of w0000", result.Workloads[0].Rollout.Record)
+			}
+		})
+	}
+}
+
+// A rollout waits for days: the task's stop reaches it, what has not begun is not begun, and the item's end is the stop's.
+func TestStopReachesTheRollouts(t *testing.T) {
+	in, orders := releaseOf(plan.Sequential, 2)
+	in.Outline.RollOut = true
+	r := &rollouts{run: func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
+		box := inboxOf(ctx)
+		if err := workflow.Await(ctx, func() bool { return len(box.items) > 0 }); err != nil {
+			return RolloutResult{}, err
+		}
+		sent := box.take().(*signal)
+		var q RolloutVerbRequest
+		require.NoError(t, decodePayload(sent.Arg, &q))
+		require.Equal(t, "stop", sent.SignalName)
+		require.Equal(t, RolloutVerbRequest{To: rollout.StopToStable, VerbRequest: VerbRequest{Actor: "ann", Via: "http"}}, q)
+		return RolloutResult{Phase: rollout.PhaseRolledBack, Reason: "stopped", Record: in.Record}, nil
+	}}
+	result, counters := through(t, in, func(s *stage) {
+		s.orders = orders
+		r.serve(s)
+		s.RegisterDelayedCallback(func() {
+			s.SignalWorkflow(SignalItemStopRollouts, RolloutVerbRequest{To: rollout.StopToStable, VerbRequest: VerbRequest{Actor: "ann", Via: "http"}})
+		}, 72*time.Hour)
+	})
+	require.Equal(t, plan.ItemFailed, result.State)
+	require.True(t, result.Abandoned, "the task is stopped, not failed")
+	require.Equal(t, plan.ItemSkipped, result.Workloads[1].State)
+	require.Len(t, counters, 1)
+}
+
+// The record could not be written for a while: the item is interrupted, and goes on where it was.
+func TestARolloutIsRecordedAfterAnInterruption(t *testing.T) {
+	in, orders := releaseOf(plan.Parallel, 1)
+	in.Outline.RollOut = true
+	r := &rollouts{away: 1}
+	result, _ := through(t, in, func(s *stage) {
+		s.orders = orders
+		r.serve(s)
+		s.RegisterDelayedCallback(func() { s.SignalWorkflow(SignalItemResume, VerbRequest{}) }, time.Hour)
+	})
+	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+	require.Equal(t, []string{"w0000"}, r.recorded)
+	require.Len(t, r.began, 1)
+}
