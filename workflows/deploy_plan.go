@@ -110,7 +110,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		doc.Items[n] = plan.Item{ServiceID: it.ServiceID, Priority: it.Priority}
 		names[n] = string(it.ServiceID)
 		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment, Method: it.Method,
-			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}}
+			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}, RollOut: it.RollOut}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
 	for n, it := range in.Items {

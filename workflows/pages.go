@@ -121,7 +121,11 @@ func (p *page) taskVerbs(t plan.Task) {
 	const end = "end it once what runs has finished"
 	switch t.State {
 	case plan.TaskPending, plan.TaskRunning:
-		p.say("It needs nobody. You may:\n\n")
+		if slices.ContainsFunc(t.Services, func(s plan.ServiceStatus) bool { return s.RollOut && s.State == plan.ItemRunning }) {
+			p.say("Rollouts release a service. They may wait for an approval: see `slipway rollout list`, or the workflows `rollout/…`. Of the task you may:\n\n")
+		} else {
+			p.say("It needs nobody. You may:\n\n")
+		}
 		send("pause", "hold back what has not begun")
 		send("stop", end)
 	case plan.TaskPausing:

@@ -179,7 +179,7 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 	for n, item := range snapshot.Document.Items {
 		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
 			Method: item.MethodOrDefault(),
-			State:  plan.ItemPending, Workloads: []plan.WorkloadStatus{}}
+			State:  plan.ItemPending, Workloads: []plan.WorkloadStatus{}, RollOut: snapshot.RollsOut(n)}
 		for _, w := range snapshot.Selected(n) {
 			service.Workloads = append(service.Workloads, plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
 				Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})

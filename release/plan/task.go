@@ -78,6 +78,8 @@ type ServiceStatus struct {
 	StartedAt  *time.Time       `json:"startedAt,omitempty"`
 	FinishedAt *time.Time       `json:"finishedAt,omitempty"`
 	Workloads  []WorkloadStatus `json:"workloads"`
+	// RollOut says that rollouts release the workloads, which may wait for people.
+	RollOut bool `json:"rollOut,omitempty"`
 	// Package is the code package that HTTP_UPLOAD_DEPLOY has fetched; absent before it has, and for other deployments.
 	Package *PackageStatus `json:"package,omitempty"`
 }
