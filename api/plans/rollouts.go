@@ -70,8 +70,8 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			w.Message = "superseded by another release: " + status.Reason
 		}
 		w.Rollout = viewOf(view, status)
-		if wait := w.Rollout.WaitingFor; wait != nil && needsPerson(status) {
-			service.Reason = fmt.Sprintf("%s waits for somebody (%s): %s", view, wait.Kind, status.Reason)
+		if w.Rollout.WaitingFor != nil && needsPerson(status) {
+			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make demo`: releases the shop of examples/shop on the local stack by a plan, then two services of examples/rollouts as a canary and as a
-# blue-green, and shows how it goes. The stack and the engine stay up.
+# blue-green, and at last a plan with a code package whose middle wave is a canary. It shows how all that goes. The stack and the engine stay up.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,6 +10,9 @@ stack=$root/deploy/dev/stack.sh
 export KUBECONFIG=$SLIPWAY_DEV_KUBECONFIG SLIPWAY_API=http://$SLIPWAY_DEV_API_ADDRESS PATH=$SLIPWAY_DEV_BIN:$PATH
 shop=$root/examples/shop
 rollouts=$root/examples/rollouts
+kiosk=$root/examples/kiosk
+packages=$root/.dev/packages
+SLIPWAY_PACKAGE_STORE=http://127.0.0.1:$((SLIPWAY_DEV_API_PORT + 5))
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -18,7 +21,8 @@ start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
     --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --webhook-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 4))" --kubeconfig "$SLIPWAY_DEV_ENGINE_KUBECONFIG" \
-    --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI"
+    --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI" \
+    --package-dir "$packages" --package-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 5))" --image registry.example/slipway:demo
   local deadline=$((SECONDS + 60))
   until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do
     if [ $SECONDS -ge $deadline ]; then
@@ -51,6 +55,27 @@ reset_boutique() {
   kubectl -n boutique delete rollouts.rollouts.kruise.io search --ignore-not-found --timeout=60s >/dev/null 2>&1 || true
   kubectl apply -f "$rollouts/workloads.yaml" >/dev/null
   kubectl -n boutique rollout status deployment/front deployment/cart deployment/search --timeout=120s >/dev/null
+}
+
+# As before the release: no task of an earlier demo that was left in the middle, and no package.
+reset_kiosk() {
+  local task
+  for task in $(slipway task list --plan kiosk --state Running --state Stopping -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/p'); do
+    slipway task stop "$task" --to stable --reason "a new demo" >/dev/null 2>&1 || true
+    slipway task watch "$task" --timeout 2m >/dev/null 2>&1 || true
+  done
+  kubectl delete namespace kiosk --ignore-not-found --timeout=120s >/dev/null
+  kubectl apply -f "$kiosk/workloads.yaml" >/dev/null
+  kubectl -n kiosk rollout status deployment/cache deployment/front deployment/mail --timeout=120s >/dev/null
+}
+
+# Follows a task until its canary waits for an approval.
+until_canary_waits() {
+  local deadline=$((SECONDS + 120))
+  until slipway rollout list -n kiosk --waiting-for approval -o json | grep -q '"name": "front"'; do
+    [ $SECONDS -lt $deadline ] || { echo "demo: the canary of the plan was to wait for an approval" >&2; exit 1; }
+    sleep 0.5
+  done
 }
 
 # until_rollout waits for a field of a Rollout.
@@ -114,6 +139,22 @@ run kubectl -n boutique patch rollouts.rollouts.kruise.io search --subresource=s
   -p '{"status":{"canaryStatus":{"currentStepState":"StepReady"}}}'
 until_rollout search '{.status.conditions[?(@.type=="Succeeded")].status}=True'
 run slipway rollout get boutique/search
+
+say "a plan with a code package, whose middle wave is a canary that a person approves"
+reset_kiosk
+tar -C "$kiosk/content" -czf "$root/.dev/pages.tar.gz" .
+export SLIPWAY_PACKAGE_STORE
+run slipway package push "$root/.dev/pages.tar.gz" --token-file "$packages/token"
+slipway service apply -f "$kiosk/services.yaml"
+digest=$(sha256sum "$root/.dev/pages.tar.gz" | cut -d' ' -f1)
+sed "s|https://packages.example.com/kiosk/pages.tar.gz|$SLIPWAY_PACKAGE_STORE/packages/sha256/$digest|" "$kiosk/plan.yaml" >"$root/.dev/kiosk-plan.yaml"
+run slipway plan apply kiosk -f "$root/.dev/kiosk-plan.yaml"
+run slipway plan run kiosk --reason "demo"
+until_canary_waits
+task=$(slipway task list --plan kiosk -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/p' | head -1)
+run slipway task get "$task"
+run slipway rollout approve kiosk/front --yes --reason "the new page is up"
+run slipway task watch "$task" --timeout 5m
 
 say "what there is now: the new versions, and nothing of the rollouts"
 run kubectl -n boutique get deployments,services,ingresses

@@ -82,7 +82,7 @@ func TestPlanWithCanary(t *testing.T) {
 		task, status := p.waits("approved")
 		require.Equal(t, plan.ItemSucceeded, task.Services[0].State)
 		require.Equal(t, plan.ItemPending, task.Services[2].State, "the next wave waits for the canary")
-		require.Contains(t, task.Services[1].Reason, "waits for somebody (approval)")
+		require.Contains(t, task.Services[1].Reason, "step 1 of 2 is done: it waits for somebody to approve it")
 		require.Equal(t, p.task, status.Task)
 		require.Equal(t, p.digest, status.Package)
 		item := plan.ItemWorkflowID(p.task, 2, "approved-canary")
