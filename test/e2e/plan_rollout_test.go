@@ -165,7 +165,7 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Contains(t, over.Reason, "RolledBack", "a rollout that is rolled back fails its service")
 		require.Equal(t, status.Record, over.Services[1].Workloads[0].Rollout.Record)
 		report := string(p.Call(http.MethodGet, "/api/v1/tasks/"+p.task+"/report", "").Body)
-		require.True(t, strings.Contains(report, "RolledBack"), report)
+		require.Contains(t, report, "RolledBack")
 	})
 }
 
