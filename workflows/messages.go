@@ -61,6 +61,9 @@ type DeployPlanInput struct {
 	Reason string `json:"reason,omitempty"`
 	// Via is the front door: http, cli, console, temporal.
 	Via string `json:"via,omitempty"`
+	// RerunOf is the task that is run again, ReverseOf the one whose changes are taken back; "" for none.
+	RerunOf   string `json:"rerunOf,omitempty"`
+	ReverseOf string `json:"reverseOf,omitempty"`
 	// Items are the plan's items in the document's order.
 	Items []ItemOutline `json:"items"`
 	// State is how far the task is, in a run that was continued as new; nil at a start.

@@ -16,21 +16,26 @@ import (
 
 // checkDocument holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
 func (x *taskStart) checkDocument(ctx context.Context) error {
-	object := x.object
-	_, wrong := object.Spec.Validate()
+	document := x.object.Spec
+	if x.rerun != nil {
+		document = x.rerun.document
+	}
+	_, wrong := document.Validate()
 	if len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
-	services, err := x.Home.GetServices(ctx, serviceIDs(object.Spec))
+	snapshot, wrong, err := x.resolve(ctx, document)
 	if err != nil {
 		return err
 	}
-	wrong = append(plan.Resolve(object.Spec, services), plan.Unavailable(object.Spec)...)
-	if len(wrong) > 0 {
+	if wrong = append(wrong, plan.Unavailable(document)...); len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
-	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},
-		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
+	x.snapshot = snapshot
+	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds = x.plan, int64(x.UnreachableBudget/time.Second)
+	if x.rerun != nil {
+		x.snapshot.RerunOf = x.rerun.task
+	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err

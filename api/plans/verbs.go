@@ -39,7 +39,7 @@ func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.V
 	if err != nil {
 		return err
 	}
-	if !isTaskID(id) {
+	if !plan.IsTaskID(id) {
 		return noSuchTask(id)
 	}
 	return verbs.Carry(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb},

@@ -58,6 +58,27 @@ func Stripped(template map[string]any) map[string]any {
 	return out
 }
 
+// restartStamps are the annotations by which a pod template is changed for nothing but new pods: Slipway's own and kubectl's.
+var restartStamps = []string{workloadops.AnnotationRestartedBy, "kubectl.kubernetes.io/restartedAt"}
+
+// SameButForRestarts says whether two pod templates are the same but for the stamps of restarts.
+func SameButForRestarts(a, b map[string]any) bool {
+	return Digest(unstamped(a)) == Digest(unstamped(b))
+}
+
+func unstamped(template map[string]any) map[string]any {
+	out, _ := clean(template).(map[string]any)
+	meta, _ := out["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	for _, stamp := range restartStamps {
+		delete(annotations, stamp)
+	}
+	if annotations != nil && len(annotations) == 0 {
+		delete(meta, "annotations")
+	}
+	return out
+}
+
 // clean is a copy without nulls.
 func clean(v any) any {
 	switch v := v.(type) {
