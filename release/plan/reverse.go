@@ -44,7 +44,7 @@ type reverser struct {
 func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 	r := &reverser{task: t, snap: snap}
 	if !t.State.Final() {
-		r.note("The task is %s: this covers what it has done so far. The plan can be executed once the task is over.", t.State)
+		r.note("The task is %s: this covers what it has done so far.", t.State)
 	}
 	// The last wave is taken back first. Waves are numbered from 1, so the number of the wave is a priority that turns their order round.
 	for number := len(waves); number > 0; number-- {
@@ -58,6 +58,9 @@ func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 	if len(r.items) == 0 {
 		r.note("Nothing is to be reversed by a plan.")
 		return Reverse{Notes: r.notes}
+	}
+	if !t.State.Final() {
+		r.note("The plan can be executed once the task is over.")
 	}
 	comment := fmt.Sprintf("reverse of task %s of plan %s", t.ID, t.Plan)
 	return Reverse{Document: &Document{Comment: comment, Items: r.items}, Notes: r.notes}

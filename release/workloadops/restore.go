@@ -157,6 +157,10 @@ func goOnSizing(req Request, seen Observed) NextAction {
 		return waitForEnd(req, seen)
 	case !seen.ready() || seen.terminating():
 		return wait(req, seen, readyOf(seen)+onTheWay(seen.Replicas, target)+note)
+	case shrunk(req, seen) && !seen.PodsSeen:
+		return Next(ActLook, "see whether a pod beyond its size is left")
+	case shrunk(req, seen) && left(seen) > seen.Replicas:
+		return waitForEnd(req, seen)
 	case seen.Replicas != target:
 		next := towards(req, seen.Replicas, target)
 		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next, onTheWay(next, target)), step(seen, next))
@@ -166,4 +170,10 @@ func goOnSizing(req Request, seen Observed) NextAction {
 		message = "nothing to do but wait: " + readyOf(seen)
 	}
 	return finish(req, seen, Result{Message: message + note})
+}
+
+// shrunk says that pods were taken away whose end the status doesn't tell: the pods themselves do.
+func shrunk(req Request, seen Observed) bool {
+	from := seen.Original.FromReplicas
+	return from != nil && *from > seen.Replicas && !countsTerminating(req, seen)
 }
