@@ -174,6 +174,8 @@ type PreflightInput struct {
 	Parties []PreflightParty `json:"parties"`
 	// Rollout is one rollout to check; its outcome comes after those of Parties.
 	Rollout *RolloutPreflight `json:"rollout,omitempty"`
+	// Diff asks besides what each of the parties' requests would change.
+	Diff bool `json:"diff,omitempty"`
 }
 
 // PreflightParty is what is checked on one party's queue.
@@ -190,6 +192,8 @@ type PreflightOutcome struct {
 	Unreachable string                `json:"unreachable,omitempty"`
 	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
 	Warnings    []workloadops.Refusal `json:"warnings,omitempty"`
+	// Diffs are what the party's requests would change, in their order; only where that was asked.
+	Diffs []workloadops.Diff `json:"diffs,omitempty"`
 	// Rollout is what the check of a rollout found.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }

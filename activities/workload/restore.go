@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout/pods"
@@ -82,12 +84,7 @@ func (t *operationJob) restored(ctx context.Context, o *object) (map[string]any,
 	if t.recalled == nil { // it was there when that was decided
 		return nil, failure.New(failure.Refused, "%s: its cluster has just dropped the earlier pod template", t.req.Workload)
 	}
-	if t.a.options.Packages != nil {
-		// The one before is in no template soon, and in the task's record only at its end.
-		metadata, _ := t.recalled["metadata"].(map[string]any)
-		annotations, _ := metadata["annotations"].(map[string]any)
-		digest, _ := annotations[source.AnnotationPackage].(string)
-		t.a.options.Packages.Keep(ctx, o.seen.Package, source.Packaged(map[string]string{source.AnnotationPackage: digest}))
-	}
+	annotations, _, _ := unstructured.NestedStringMap(t.recalled, "metadata", "annotations")
+	t.keep(ctx, o.seen.Package, source.Packaged(annotations))
 	return t.recalled, nil
 }

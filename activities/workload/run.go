@@ -26,6 +26,8 @@ type operationJob struct {
 	recalled map[string]any
 	// podsAt is where a watch of the pods goes on from.
 	podsAt podList
+	// dry says that nothing is to be kept of what it writes, so that packages need not be kept for it.
+	dry bool
 	// end is the operation's end, once it is reached.
 	end *workloadops.Ending
 }
@@ -256,11 +258,17 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	if err != nil {
 		return nil, err
 	}
-	// The one before is in no template soon, and in the task's record only at its end.
-	t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
+	t.keep(ctx, o.seen.Package, t.req.Package.SHA256)
 	template := templateOf(o.Unstructured)
 	t.req.Package.Put(template, t.a.options.Packages.Fetcher(), url)
 	return template, nil
+}
+
+// keep keeps packages in the party's store: the one before is in no template soon, and in the task's record only at its end.
+func (t *operationJob) keep(ctx context.Context, sha256 ...string) {
+	if !t.dry && t.a.options.Packages != nil {
+		t.a.options.Packages.Keep(ctx, sha256...)
+	}
 }
 
 // watchPods listens for changes of the workload, and of its pods from where they were last read.

@@ -100,8 +100,12 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	}
 	x.warnings = nil
 	places := x.places()
-	for from := 0; from < len(places); from += preflightChunk {
-		chunk := places[from:min(from+preflightChunk, len(places))]
+	most := preflightChunk
+	if x.diffing {
+		most = diffChunk
+	}
+	for from := 0; from < len(places); from += most {
+		chunk := places[from:min(from+most, len(places))]
 		outcomes, order, err := x.askParties(ctx, chunk)
 		if err != nil {
 			return err
@@ -114,6 +118,9 @@ func (x *taskStart) preflight(ctx context.Context) error {
 				at := order[i][refusal.Index]
 				// it names the workload
 				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
+			}
+			for n, diff := range outcome.Diffs {
+				x.diffs = append(x.diffs, workloadDiff{order[i][n], diff})
 			}
 			for _, warning := range outcome.Warnings {
 				at := order[i][warning.Index]
@@ -147,7 +154,7 @@ func (x *taskStart) places() []place {
 
 // askParties runs one preflight. order holds, for each outcome, the places that its refusals index into.
 func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
-	var input workflows.PreflightInput
+	input := workflows.PreflightInput{Diff: x.diffing}
 	index := map[string]int{}
 	for _, at := range places {
 		party := at.request.Workload.PartyOrDefault()

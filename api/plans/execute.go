@@ -81,6 +81,9 @@ type taskStart struct {
 	warnings []schema.FieldProblem
 	// rerun is what is run again of an earlier task; nil for an execution of the plan.
 	rerun *rerun
+	// diffing has the parties say what would change; diffs are their answers, in no order.
+	diffing bool
+	diffs   []workloadDiff
 	// engine is that of its claims.
 	engine workloadops.Engine
 }

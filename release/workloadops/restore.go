@@ -72,9 +72,15 @@ func leftSize(req Request, seen Observed) string {
 // beginSizing decides on the first change of the size, with which the template comes where it is not there yet: the workload has no pods then.
 func beginSizing(req Request, seen Observed, target int32) NextAction {
 	first := towards(req, seen.Replicas, target)
+	if req.Method == plan.Sequential && seen.Replicas > 0 && !seen.ready() {
+		first = seen.Replicas // no further pod may be missing beside those that are
+	}
 	w := hold(req, seen, Original{Size: new(target), Target: new(target), Asked: new(first), Changed: true})
 	w.Replicas, w.WasReplicas = new(first), seen.Replicas
 	reason := fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, onTheWay(first, target))
+	if first == seen.Replicas {
+		reason = fmt.Sprintf("wait until its pods are ready, on the way to %d", target)
+	}
 	if templated(req, seen) {
 		w.Template = &Template{}
 		reason = "put " + req.what() + " back and " + reason
