@@ -3,7 +3,10 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,6 +97,9 @@ func TestReverseOfReverse(t *testing.T) {
 - {serviceId: 444, priority: 1, deployment: RESTART}
 `)
 	before := specs(t, e, deployments, statefulSets)
+	requireDiff(t, e, "shop", before, map[string]string{
+		"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: (known once the package is fetched)", "back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
+		"cart": "2 to 0, replaces 0", "idle": "0 to 2, replaces 0", "mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
 	first := succeeds(e, t, "shop")
 	after := specs(t, e, deployments, statefulSets)
 	require.Equal(t, "sha256:"+digest, after["front"].Template.Annotations[source.AnnotationPackage])
@@ -103,6 +109,8 @@ func TestReverseOfReverse(t *testing.T) {
 	require.Len(t, back.Document.Items, 3, "RESTART leaves nothing to restore")
 	again := reverse(t, e, first.ID, http.StatusOK)
 	require.Equal(t, back.Name, again.Name, "a repeat finds the same plan")
+	requireDiff(t, e, back.Name, after, map[string]string{"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: ",
+		"back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: ", "cart": "0 to 2, replaces 0", "idle": "2 to 0, replaces 0"})
 	restored := succeeds(e, t, back.Name)
 	require.Equal(t, first.ID, restored.ReverseOf)
 	require.Equal(t, before, specs(t, e, deployments, statefulSets))
@@ -117,10 +125,44 @@ func TestReverseOfReverse(t *testing.T) {
 	succeeds(e, t, forth.Name)
 	require.Equal(t, after, specs(t, e, deployments, statefulSets), "the reverse of the reverse is what the plan has left")
 
+	requireDiff(t, e, forth.Name, after, map[string]string{"front": "", "back": "", "cart": "", "idle": ""})
 	uids := e.PodUIDs("front")
 	nothing := succeeds(e, t, forth.Name)
 	for _, service := range nothing.Services {
 		require.Equal(t, "nothing to do", service.Reason, "a template that equals what stands rolls nothing")
 	}
 	require.Equal(t, uids, e.PodUIDs("front"))
+}
+
+// requireDiff asks what an execution of a plan would change: for each workload its sizes, the pods that are replaced, and a field; "" for nothing. The
+// specs stay as they are.
+func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]specOf, want map[string]string) {
+	t.Helper()
+	a := e.Call(http.MethodPost, "/api/v1/plans/"+name+"/diff", "")
+	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
+	require.NotContains(t, string(a.Body), "s3cr3t", "queries of URLs aren't shown")
+	var diff schema.PlanDiff
+	require.NoError(t, json.Unmarshal(a.Body, &diff))
+	seen := 0
+	for _, item := range diff.Items {
+		for _, w := range item.Workloads {
+			seen++
+			require.Equal(t, want[w.Name] != "", w.Changes, "%s: %s", w.Name, w.Summary)
+			if !w.Changes {
+				continue
+			}
+			sizes, field, _ := strings.Cut(want[w.Name], ", metadata")
+			if field != "" {
+				field = "metadata" + field
+			} else if s, f, some := strings.Cut(want[w.Name], ", spec"); some {
+				sizes, field = s, "spec"+f
+			}
+			require.Equal(t, sizes, fmt.Sprintf("%d to %d, replaces %d", *w.FromReplicas, *w.ToReplicas, w.Pods), "%s: %s", w.Name, a.Body)
+			if field != "" {
+				require.True(t, slices.ContainsFunc(w.Template, func(f workloadops.FieldChange) bool { return f.Field+": "+f.To == field }), "%s: %s", w.Name, a.Body)
+			}
+		}
+	}
+	require.Equal(t, len(want), seen)
+	require.Equal(t, now, specs(t, e, []string{"front", "cart", "mail"}, []string{"back", "idle"}), "nothing is changed")
 }

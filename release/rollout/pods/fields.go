@@ -30,7 +30,7 @@ var openAnnotations = append([]string{source.AnnotationPackage, source.Annotatio
 // left out.
 func ChangedFields(was, now map[string]any) []workloadops.FieldChange {
 	var out []workloadops.FieldChange
-	all := differing(nil, "", Stripped(was), Stripped(now), func(path string) bool { return slices.Contains(namedLists, lastField(path)) })
+	all := differing(nil, "", entryByEntry(was), entryByEntry(now), func(path string) bool { return slices.Contains(namedLists, lastField(path)) })
 	for i, d := range all {
 		if i == mostChanges {
 			return append(out, workloadops.FieldChange{Field: fmt.Sprintf("and %d more", len(all)-i)})
@@ -41,6 +41,18 @@ func ChangedFields(was, now map[string]any) []workloadops.FieldChange {
 		}
 		out = append(out, change)
 	}
+	return out
+}
+
+// entryByEntry is a copy of a template whose labels and annotations are there, so that they are compared one by one.
+func entryByEntry(template map[string]any) map[string]any {
+	out := Stripped(template)
+	if out == nil {
+		out = map[string]any{}
+	}
+	metadata := child(out, "metadata")
+	child(metadata, "labels")
+	child(metadata, "annotations")
 	return out
 }
 
