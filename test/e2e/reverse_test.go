@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
+	"slipway.io/slipway/workflows"
 )
 
 // specOf is what RESTORE brings back of a workload: its template but for the stamp of a restart, its size, and how its pods are replaced.
@@ -100,6 +101,7 @@ func TestReverseOfReverse(t *testing.T) {
 	requireDiff(t, e, "shop", before, map[string]string{
 		"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: (known once the package is fetched)", "back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
 		"cart": "2 to 0, replaces 0", "idle": "0 to 2, replaces 0", "mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
+	e.RecordNewest(workflows.TypePreflight, "preflight-diff")
 	first := succeeds(e, t, "shop")
 	after := specs(t, e, deployments, statefulSets)
 	require.Equal(t, "sha256:"+digest, after["front"].Template.Annotations[source.AnnotationPackage])
