@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
@@ -98,7 +99,9 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 		return problem.Refused.Because("task %s cannot be reversed by a plan: %s", id, problem.Summary(problems)).Listing(problems)
 	}
 	result := schema.ReversePlan{Name: plan.ReverseName(seen.task.Plan, id), Notes: append([]string{}, reverse.Notes...), Document: *reverse.Document}
+	failpoint.Hit("plan.reverse.before")
 	err = h.Home.CreatePlan(ctx, result.Name, result.Document)
+	failpoint.Hit("plan.reverse.after")
 	if result.Created = err == nil; result.Created {
 		c.Response().Header().Set(echo.HeaderLocation, "/api/v1/plans/"+result.Name)
 		return c.JSON(http.StatusCreated, result)

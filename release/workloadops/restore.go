@@ -48,10 +48,7 @@ func beginRestoring(req Request, seen Observed) NextAction {
 		if d.Result != nil && target != seen.Replicas {
 			return beginSizing(req, seen, target)
 		}
-		if d.Result != nil {
-			d.Result.Message += leftSize(req, seen)
-		}
-		return d
+		return alsoSays(d, "", leftSize(req, seen))
 	case target != seen.Replicas:
 		return beginSizing(req, seen, target)
 	case seen.ready():
@@ -118,8 +115,7 @@ func goOnTemplate(req Request, seen Observed) NextAction {
 		return d
 	}
 	if target == seen.Replicas {
-		d.Result.Message += leftSize(req, seen)
-		return d
+		return alsoSays(d, "", leftSize(req, seen))
 	}
 	next := *seen.Original
 	next.Size, next.Target, next.Asked, next.Changed = new(target), new(target), new(towards(req, seen.Replicas, target)), true
@@ -140,7 +136,16 @@ func goOnToNone(req Request, seen Observed) NextAction {
 		return write("no pod is left: put "+req.what()+" back", &Write{Step: "template", Held: seen.Claim, Fresh: true, Template: &Template{},
 			Annotations: map[string]string{AnnotationOriginal: next.String()}})
 	case req.Restore.Template != nil:
-		d.Result.Message = "restored " + req.what() + "; " + d.Result.Message
+		return alsoSays(d, "restored "+req.what()+"; ", "")
+	}
+	return d
+}
+
+// alsoSays adds to what a result says.
+func alsoSays(d NextAction, before, after string) NextAction {
+	if d.Result != nil {
+		d.Result.Message = before + d.Result.Message + after
+		d.Reason = d.Result.Message
 	}
 	return d
 }
