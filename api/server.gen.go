@@ -41,6 +41,9 @@ type ServerInterface interface {
 	// PutPlan Creates or replaces a plan
 	// (PUT /api/v1/plans/{name})
 	PutPlan(ctx echo.Context, name PlanName) error
+	// DiffPlan Shows what an execution of a plan would change now
+	// (POST /api/v1/plans/{name}/diff)
+	DiffPlan(ctx echo.Context, name PlanName) error
 	// ExecutePlan Executes a plan
 	// (POST /api/v1/plans/{name}/execute)
 	ExecutePlan(ctx echo.Context, name PlanName, params ExecutePlanParams) error
@@ -146,9 +149,15 @@ type ServerInterface interface {
 	// GetTaskReport Reads a task's report
 	// (GET /api/v1/tasks/{id}/report)
 	GetTaskReport(ctx echo.Context, id TaskID, params GetTaskReportParams) error
+	// RerunTask Runs again what did not succeed in a task
+	// (POST /api/v1/tasks/{id}/rerun)
+	RerunTask(ctx echo.Context, id TaskID, params RerunTaskParams) error
 	// ResumeTask Resumes a task
 	// (POST /api/v1/tasks/{id}/resume)
 	ResumeTask(ctx echo.Context, id TaskID, params ResumeTaskParams) error
+	// ReverseTask Creates the plan that takes a task back
+	// (POST /api/v1/tasks/{id}/reverse)
+	ReverseTask(ctx echo.Context, id TaskID) error
 	// StopTask Stops a task
 	// (POST /api/v1/tasks/{id}/stop)
 	StopTask(ctx echo.Context, id TaskID, params StopTaskParams) error
@@ -338,6 +347,22 @@ func (w *ServerInterfaceWrapper) PutPlan(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutPlan(ctx, name)
+	return err
+}
+
+// DiffPlan converts echo context to params.
+func (w *ServerInterfaceWrapper) DiffPlan(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PlanName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DiffPlan(ctx, name)
 	return err
 }
 
@@ -1603,6 +1628,57 @@ func (w *ServerInterfaceWrapper) GetTaskReport(ctx echo.Context) error {
 	return err
 }
 
+// RerunTask converts echo context to params.
+func (w *ServerInterfaceWrapper) RerunTask(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RerunTaskParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RerunTask(ctx, id, params)
+	return err
+}
+
 // ResumeTask converts echo context to params.
 func (w *ServerInterfaceWrapper) ResumeTask(ctx echo.Context) error {
 	var err error
@@ -1636,6 +1712,22 @@ func (w *ServerInterfaceWrapper) ResumeTask(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ResumeTask(ctx, id, params)
+	return err
+}
+
+// ReverseTask converts echo context to params.
+func (w *ServerInterfaceWrapper) ReverseTask(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ReverseTask(ctx, id)
 	return err
 }
 
@@ -1881,6 +1973,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/plans/:name", wrapper.GetPlan, options.OperationMiddlewares["getPlan"]...)
 	router.PUT(options.BaseURL+"/api/v1/plans/:name", wrapper.PutPlan, options.OperationMiddlewares["putPlan"]...)
 	router.POST(options.BaseURL+"/api/v1/plans/:name/execute", wrapper.ExecutePlan, options.OperationMiddlewares["executePlan"]...)
+	router.POST(options.BaseURL+"/api/v1/plans/:name/diff", wrapper.DiffPlan, options.OperationMiddlewares["diffPlan"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks", wrapper.ListTasks, options.OperationMiddlewares["listTasks"]...)
 	router.DELETE(options.BaseURL+"/api/v1/tasks/:id", wrapper.DeleteTask, options.OperationMiddlewares["deleteTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id", wrapper.GetTask, options.OperationMiddlewares["getTask"]...)
@@ -1888,6 +1981,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/pause", wrapper.PauseTask, options.OperationMiddlewares["pauseTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/resume", wrapper.ResumeTask, options.OperationMiddlewares["resumeTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/stop", wrapper.StopTask, options.OperationMiddlewares["stopTask"]...)
+	router.POST(options.BaseURL+"/api/v1/tasks/:id/rerun", wrapper.RerunTask, options.OperationMiddlewares["rerunTask"]...)
+	router.POST(options.BaseURL+"/api/v1/tasks/:id/reverse", wrapper.ReverseTask, options.OperationMiddlewares["reverseTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id/events", wrapper.WatchTask, options.OperationMiddlewares["watchTask"]...)
 	router.GET(options.BaseURL+"/api/v1/rollouts", wrapper.ListRollouts, options.OperationMiddlewares["listRollouts"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts", wrapper.StartRollout, options.OperationMiddlewares["startRollout"]...)

@@ -291,7 +291,7 @@ func TestValidate(t *testing.T) {
 			want: outcome{
 				out: "shop.yaml: the plan is not valid, 1 error (checked without the catalogue, so services may be missing from it)\n",
 				err: "error: shop.yaml:9: item 2, deployPlanItems[1].deployment: must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, " +
-					"COMPILE_DEPLOY, not \"STOPP\": did you mean STOP?\n",
+					"COMPILE_DEPLOY, RESTORE, not \"STOPP\": did you mean STOP?\n",
 				code: app.ExitFailure,
 			},
 		},

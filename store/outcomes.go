@@ -44,7 +44,7 @@ func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
 	return s.complete(ctx, v1alpha1.KindTask, task.Plan, ending{record: v1alpha1.RecordName(v1alpha1.KindTask, task.ID),
 		state: string(task.State), reason: task.Reason, began: task.StartedAt, over: task.FinishedAt, workflow: task.Workflow, whole: task,
-		packages: task.Packages()}, keep)
+		packages: task.Packages(), services: new(task.Counts())}, keep)
 }
 
 // CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name (0: keepRecords).
@@ -63,6 +63,7 @@ type ending struct {
 	workflow              *plan.WorkflowRef
 	whole                 any
 	packages              []string
+	services              *plan.ServiceCounts
 }
 
 func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
@@ -71,7 +72,7 @@ func (s *Store) complete(ctx context.Context, kind, subject string, end ending, 
 		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
 	}
 	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body, StartedAt: microTime(end.began),
-		FinishedAt: microTime(end.over), Packages: end.packages}
+		FinishedAt: microTime(end.over), Packages: end.packages, Services: end.services}
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}

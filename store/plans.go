@@ -28,6 +28,13 @@ func (s *Store) PutPlan(ctx context.Context, name string, document plan.Document
 	return put(ctx, s.plans, name, document, func(p *v1alpha1.DeployPlan) *plan.Document { return &p.Spec })
 }
 
+// CreatePlan creates a plan; one of its name that is there already is a Conflict.
+func (s *Store) CreatePlan(ctx context.Context, name string, document plan.Document) error {
+	fresh := named[v1alpha1.DeployPlan, *v1alpha1.DeployPlan](name)
+	fresh.Spec = document
+	return s.plans.create(ctx, fresh)
+}
+
 // DeletePlan deletes a plan as it was read at that resourceVersion: one that was executed or changed since is a Conflict.
 // "" deletes it whatever it is.
 func (s *Store) DeletePlan(ctx context.Context, name, resourceVersion string) error {

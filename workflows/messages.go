@@ -61,6 +61,9 @@ type DeployPlanInput struct {
 	Reason string `json:"reason,omitempty"`
 	// Via is the front door: http, cli, console, temporal.
 	Via string `json:"via,omitempty"`
+	// RerunOf is the task that is run again, ReverseOf the one whose changes are taken back; "" for none.
+	RerunOf   string `json:"rerunOf,omitempty"`
+	ReverseOf string `json:"reverseOf,omitempty"`
 	// Items are the plan's items in the document's order.
 	Items []ItemOutline `json:"items"`
 	// State is how far the task is, in a run that was continued as new; nil at a start.
@@ -184,6 +187,8 @@ type PreflightInput struct {
 	Rollout *RolloutPreflight `json:"rollout,omitempty"`
 	// Rollouts are those of a plan's services; their outcomes come last, in this order.
 	Rollouts []RolloutPreflight `json:"rollouts,omitempty"`
+	// Diff asks besides what each of the parties' requests would change.
+	Diff bool `json:"diff,omitempty"`
 }
 
 // PreflightParty is what is checked on one party's queue.
@@ -200,6 +205,8 @@ type PreflightOutcome struct {
 	Unreachable string                `json:"unreachable,omitempty"`
 	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
 	Warnings    []workloadops.Refusal `json:"warnings,omitempty"`
+	// Diffs are what the party's requests would change, in their order; only where that was asked.
+	Diffs []workloadops.Diff `json:"diffs,omitempty"`
 	// Rollout is what the check of a rollout found.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }

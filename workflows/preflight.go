@@ -13,6 +13,9 @@ import (
 // preflightBatch bounds one activity's payload.
 const preflightBatch = 300
 
+// diffBatch is preflightBatch for diffs, whose answers are larger.
+const diffBatch = 50
+
 // preflightOptions answer while somebody waits for the HTTP answer: a party that does not take the work within seconds is unreachable.
 func preflightOptions(queue string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
@@ -55,6 +58,14 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 	}
 	for i, party := range in.Parties {
 		outcomes[i].Party = party.Party
+		if in.Diff {
+			outcomes[i].Diffs = make([]workloadops.Diff, len(party.Requests))
+		}
+		for from := 0; in.Diff && from < len(party.Requests); from += diffBatch {
+			var result workloadops.DiffResult
+			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
+			ask(&outcomes[i], party.Queue, workloadops.ActivityDiff, batch, &result, func() { copy(outcomes[i].Diffs[from:], result.Workloads) })
+		}
 		for from := 0; from < len(party.Requests); from += preflightBatch {
 			var result workloadops.PreflightResult
 			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}

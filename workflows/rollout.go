@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -31,6 +32,9 @@ type RolloutResult struct {
 	ToRevision   string `json:"toRevision,omitempty"`
 	FromPackage  string `json:"fromPackage,omitempty"`
 	ToPackage    string `json:"toPackage,omitempty"`
+	// Before and After are their revisions, by which a task takes them back.
+	Before *revision.Revision `json:"before,omitempty"`
+	After  *revision.Revision `json:"after,omitempty"`
 }
 
 // Rollout is one canary or blue-green release of a workload: one activity, or one rest, at a time. Temporal's Cancel means stop to stable.
@@ -52,7 +56,9 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	}
 	s := r.machine.Status()
 	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, FromRevision: s.StableRevision, ToRevision: s.CanaryRevision,
-		FromPackage: s.StablePackage, ToPackage: s.Package}
+		FromPackage: s.StablePackage, ToPackage: s.Package,
+		Before: &revision.Revision{Template: s.StableTemplateDigest, Name: s.StableRevision, Images: s.StableImages},
+		After:  &revision.Revision{Template: s.TemplateDigest, Name: s.CanaryRevision, Images: s.Images}}
 	if s.Phase == rollout.PhaseFailed {
 		return result, temporal.NewNonRetryableApplicationError(s.Reason, TypeRolloutFailed, nil)
 	}

@@ -24,12 +24,14 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 			w.Changed, w.FromRevision, w.ToRevision = done.Changed, done.FromRevision, done.ToRevision
 			w.FromReplicas, w.ToReplicas = done.FromReplicas, done.ToReplicas
 			w.FromPackage, w.ToPackage = done.FromPackage, done.ToPackage
+			w.Before, w.After = done.Before, done.After
 		}
 	} else {
 		w.State, w.Message, w.Changed = plan.ItemSucceeded, result.Message, result.Changed
 		w.FromRevision, w.ToRevision = result.FromRevision, result.ToRevision
 		w.FromReplicas, w.ToReplicas = result.FromReplicas, result.ToReplicas
 		w.FromPackage, w.ToPackage = result.FromPackage, result.ToPackage
+		w.Before, w.After = result.Before, result.After
 	}
 	r.show()
 }

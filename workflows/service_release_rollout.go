@@ -153,7 +153,7 @@ func (r *itemRun) rolledOut(i int, end RolloutResult, err error) (workloadops.Re
 		return workloadops.Result{}, rolloutFailed(fmt.Sprintf("%s was superseded: another release took its place, and is %s", view, end.Phase), end, changed)
 	case end.Phase == rollout.PhaseHealthy:
 		return workloadops.Result{Message: end.Reason, Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision,
-			FromPackage: end.FromPackage, ToPackage: end.ToPackage}, nil
+			FromPackage: end.FromPackage, ToPackage: end.ToPackage, Before: end.Before, After: end.After}, nil
 	}
 	r.givenUp[i] = r.stopTo != nil
 	return workloadops.Result{}, rolloutFailed(fmt.Sprintf("%s is %s: %s", view, end.Phase, end.Reason), end, changed)
@@ -163,7 +163,7 @@ func rolloutFailed(why string, end RolloutResult, changed bool) error {
 	details := failure.Details{}
 	if changed {
 		details.Effect = &failure.Effect{Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision, FromPackage: end.FromPackage,
-			ToPackage: end.ToPackage}
+			ToPackage: end.ToPackage, Before: end.Before, After: end.After}
 	}
 	return temporal.NewNonRetryableApplicationError(why, string(failure.WorkloadFailed), nil, details)
 }

@@ -85,6 +85,7 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 		workloadops.ActivityRestore:          a.Restore,
 		workloadops.ActivityCountUnavailable: a.CountUnavailable,
 		workloadops.ActivityPreflight:        a.Preflight,
+		workloadops.ActivityDiff:             a.Diff,
 		rollout.ActivityPreflight:            a.PreflightRollout,
 		rollout.ActivityBegin:                a.Begin,
 		rollout.ActivityMove:                 a.Move,

@@ -26,6 +26,8 @@ type situation struct {
 	message string
 	// oneOut says that never more than one pod may be out.
 	oneOut bool
+	// onHand says that its controller leaves old pods to whoever deletes them.
+	onHand bool
 	// generations is by how much the generation grows: by the changes of the spec, and of a Deployment by those of its annotations too.
 	generations int
 }

@@ -60,15 +60,15 @@ func (p *preflight) run(ctx context.Context) error {
 	}
 	asked := kube.NewPermissions(p.a.cluster.Client)
 	var needs []kube.Permission
-	for s := range groups {
-		needs = append(needs, s.needs()...)
+	for s, members := range groups {
+		needs = append(needs, p.needs(s, members)...)
 	}
 	if err := asked.Ask(ctx, needs); err != nil {
 		return err
 	}
 	var jobs []func(ctx context.Context) error
 	for s, members := range groups {
-		if problem := asked.Lacks(s.needs()); problem != "" {
+		if problem := asked.Lacks(p.needs(s, members)); problem != "" {
 			for _, i := range members {
 				p.reasons[i] = fmt.Sprintf("%s: %s", p.requests[i].Workload, problem)
 			}
@@ -112,7 +112,9 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 		if err != nil {
 			return err
 		}
-		p.judge(i, kinds[s.kind], o, withoutNamespace)
+		if err := p.judge(ctx, i, o, withoutNamespace); err != nil {
+			return err
+		}
 		if err := p.judgePackage(ctx, i, o); err != nil {
 			return err
 		}
@@ -137,21 +139,37 @@ func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructu
 
 // judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places
 // need no lock.
-func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNamespace func() string) {
+func (p *preflight) judge(ctx context.Context, i int, o *unstructured.Unstructured, withoutNamespace func() string) error {
 	if o == nil {
 		if reason := withoutNamespace(); reason != "" {
 			p.reasons[i] = fmt.Sprintf("%s does not exist: %s", p.requests[i].Workload, reason)
-			return
+			return nil
 		}
 		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
-		return
+		return nil
 	}
-	req, seen := p.requests[i], k.observe(o).seen
+	seen, err := p.look(ctx, i, o)
+	if err != nil {
+		return err
+	}
+	req := p.requests[i]
 	p.reasons[i] = workloadops.Refuses(req, seen)
 	if workloadops.IsForeign(req.Claim, seen.Claim) {
 		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload, workloadops.Told(req.Claim, seen.Claim),
 			workloadops.ForeignReason(workloadops.ParseHolder(seen.Claim)))
 	}
+	return nil
+}
+
+// look is what the operation sees of its workload.
+func (p *preflight) look(ctx context.Context, i int, o *unstructured.Unstructured) (workloadops.Observed, error) {
+	t := operationJob{job: job{a: p.a, workload: p.requests[i].Workload}, req: p.requests[i]}
+	t.kind, _ = kindOf(t.workload.WorkloadRef)
+	seen, err := t.observe(ctx, o)
+	if err != nil {
+		return workloadops.Observed{}, err
+	}
+	return seen.seen, nil
 }
 
 // judgePackage notes what keeps a package from a workload that is fit otherwise.
@@ -192,12 +210,15 @@ func preflightFailure(err error) error {
 	}
 }
 
-// needs are the permissions that operations on a kind take, in one namespace.
-func (s scope) needs() []kube.Permission {
+// needs are the permissions that these requests take, all of one kind and namespace.
+func (p *preflight) needs(s scope, members []int) []kube.Permission {
 	needs := append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
 	if kinds[s.kind].resource != deploymentsResource { // whose pods are never taken one by one
 		needs = append(needs, kube.NeedsEviction(s.namespace)...)
+	}
+	if slices.ContainsFunc(members, func(i int) bool { r := p.requests[i].Restore; return r != nil && r.Template != nil }) {
+		needs = append(needs, kube.Needs(kinds[s.kind].revisions(), s.namespace, "list")...)
 	}
 	return needs
 }

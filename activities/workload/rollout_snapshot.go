@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/fieldmanager"
@@ -108,42 +105,16 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	return seen
 }
 
-// revisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns.
+// revisions reads the workload's revisions.
 func (t *rolloutJob) revisions(ctx context.Context, l *snapshot) error {
-	list, err := t.list(ctx, t.kind.revisions(), l.selector)
-	if err != nil {
-		return err
-	}
 	l.owners[l.object.GetUID()] = true
-	for i := range list {
-		r := &list[i]
-		owner := metav1.GetControllerOf(r)
-		if owner == nil || owner.UID != l.object.GetUID() {
-			continue
-		}
-		revision, template := t.revision(r)
-		l.seen.Revisions = append(l.seen.Revisions, revision)
-		l.templates[revision.Name] = template
-		l.owners[r.GetUID()] = true
+	kept, err := t.keptRevisions(ctx, l.object, l.selector)
+	for _, r := range kept {
+		l.seen.Revisions = append(l.seen.Revisions, r.Revision)
+		l.templates[r.Name] = r.template
+		l.owners[r.uid] = true
 	}
-	slices.SortFunc(l.seen.Revisions, func(a, b pods.Revision) int { return int(a.Number - b.Number) })
-	return nil
-}
-
-func (t *rolloutJob) revision(r *unstructured.Unstructured) (pods.Revision, map[string]any) {
-	if t.kind.hash == nil {
-		template := pods.Stripped(templateOf(r))
-		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
-		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
-		return pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Images: pods.Images(template),
-			Package: packageOf(template), Counted: true,
-			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
-			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationRest]}, template
-	}
-	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
-	template := pods.Stripped(raw)
-	return pods.Revision{Name: r.GetName(), Hash: t.kind.hash(r), Number: number(r, "revision"), Template: pods.Digest(template),
-		Images: pods.Images(template), Package: packageOf(template)}, template
+	return err
 }
 
 // withPods adds the pods to a look.
@@ -168,10 +139,6 @@ func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 	case l.extras[owner.UID] && l.seen.Extra != nil:
 		l.seen.Extra.Pods = append(l.seen.Extra.Pods, p)
 	}
-}
-
-func (t *rolloutJob) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
-	return t.a.cluster.List(ctx, resource, t.subject.Workload.Namespace, selector)
 }
 
 // edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app

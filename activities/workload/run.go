@@ -21,9 +21,13 @@ type operationJob struct {
 	job
 	req workloadops.Request
 	// fresh is the object as a write of ours returned it, which saves a read; nil when it must be read.
-	fresh *object
+	fresh *unstructured.Unstructured
+	// recalled is the pod template that RESTORE brings back; nil before it was found, and for other operations.
+	recalled map[string]any
 	// podsAt is where a watch of the pods goes on from.
 	podsAt podList
+	// dry says that nothing is to be kept of what it writes, so that packages need not be kept for it.
+	dry bool
 	// end is the operation's end, once it is reached.
 	end *workloadops.Ending
 }
@@ -104,29 +108,36 @@ func (t *operationJob) ends(end *workloadops.Ending) (attempt.Next, error) {
 
 // read reads the workload, unless a write of ours has just returned it.
 func (t *operationJob) read(ctx context.Context) (*object, error) {
-	o := t.fresh
+	live := t.fresh
 	t.fresh = nil
-	if o == nil {
-		live, err := t.get(ctx)
-		if err != nil {
+	if live == nil {
+		var err error
+		if live, err = t.get(ctx); err != nil {
 			return nil, err
 		}
-		o = t.observe(live)
 	}
-	t.Read()
-	return o, nil
+	o, err := t.observe(ctx, live)
+	if err == nil {
+		t.Read()
+	}
+	return o, err
 }
 
 // observe is what this operation sees of its workload.
-func (t *operationJob) observe(live *unstructured.Unstructured) *object {
+func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructured) (*object, error) {
 	o := t.kind.observe(live)
 	if p := t.req.Package; p != nil {
 		o.seen.Marker = ""
 		if p.StandsIn(templateOf(live)) {
 			o.seen.Marker = p.Marker()
 		}
+		o.seen.Template = t.kind.recorded(o)
 	}
-	return o
+	if t.req.Restore != nil && t.req.Restore.Template != nil {
+		o.seen.Template = t.kind.recorded(o)
+		return o, t.recall(ctx, o)
+	}
+	return o, nil
 }
 
 // decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
@@ -149,6 +160,9 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	}
 	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
 	if err != nil {
+		return d, err
+	}
+	if err := t.markRestored(ctx, o, list.pods); err != nil {
 		return d, err
 	}
 	t.podsAt = list
@@ -220,30 +234,36 @@ func (t *operationJob) writes(ctx context.Context, o *object, d workloadops.Next
 	return attempt.Next{}, err
 }
 
-func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Write) (*object, error) {
+func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Write) (*unstructured.Unstructured, error) {
 	template, err := t.template(ctx, o, w)
 	if err != nil {
 		return nil, err
 	}
-	after, err := t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, template), "workload.patch",
+	return t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, template), "workload.patch",
 		string(t.req.Operation) + "/" + w.Step})
-	if after == nil {
-		return nil, err
-	}
-	return t.observe(after), nil
 }
 
 // template is the pod template that a write sets, nil when it leaves the template.
 func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.Write) (map[string]any, error) {
-	if w.Template == nil {
+	switch {
+	case w.Template == nil:
 		return nil, nil
+	case t.req.Restore != nil:
+		return t.restored(ctx, o)
 	}
 	template, err := t.a.packaged(ctx, t.req.Workload, *t.req.Package, templateOf(o.Unstructured))
 	if err == nil {
 		// The one before is in no template soon, and in the task's record only at its end.
-		t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
+		t.keep(ctx, o.seen.Package, t.req.Package.SHA256)
 	}
 	return template, err
+}
+
+// keep keeps packages in the party's store: the one before is in no template soon, and in the task's record only at its end.
+func (t *operationJob) keep(ctx context.Context, sha256 ...string) {
+	if !t.dry && t.a.options.Packages != nil {
+		t.a.options.Packages.Keep(ctx, sha256...)
+	}
 }
 
 // watchPods listens for changes of the workload, and of its pods from where they were last read.

@@ -21,11 +21,13 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Defines values for FrontDoor.
@@ -191,6 +193,9 @@ type ExecuteResult struct {
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
+// FieldChange One field that would change.
+type FieldChange = workloadops.FieldChange
+
 // FieldProblem One thing that is wrong.
 type FieldProblem = strictyaml.FieldError
 
@@ -208,6 +213,27 @@ type HealthStatus string
 // Interruption A time in which trouble of the system held a task up.
 type Interruption = plan.Interruption
 
+// ItemDiff What one item would change.
+type ItemDiff struct {
+	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	ContainerExecMethod Method `json:"containerExecMethod"`
+
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
+	Deployment Operation `json:"deployment"`
+
+	// Item The item's number in the plan, counted from 1.
+	Item      int    `json:"item"`
+	Priority  int64  `json:"priority"`
+	ServiceID string `json:"serviceId"`
+
+	// Source What is deployed, such as the URL of a code package without its query.
+	Source string `json:"source,omitempty"`
+
+	// Steps How many steps the rollouts have that release the workloads; absent where no rollout does.
+	Steps     int            `json:"steps,omitempty"`
+	Workloads []WorkloadDiff `json:"workloads"`
+}
+
 // ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
 type ItemState = plan.ItemState
 
@@ -222,7 +248,7 @@ type Method = plan.Method
 // NextCursor The `cursor` of the next page; absent on the last one.
 type NextCursor = string
 
-// Operation What a plan's item does to a service. HTTP_UPLOAD_DEPLOY and COMPILE_DEPLOY are checked completely, but refused when the plan is executed until they are built.
+// Operation What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
 type Operation = plan.Operation
 
 // Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
@@ -284,6 +310,18 @@ type PartyWorker struct {
 	Identity   string    `json:"identity"`
 	LastSeenAt time.Time `json:"lastSeenAt"`
 	StartedAt  time.Time `json:"startedAt"`
+}
+
+// PlanDiff What an execution of a plan would change now.
+type PlanDiff struct {
+	// Items The plan's items, in its order.
+	Items []ItemDiff `json:"items"`
+
+	// Plan Example: shop
+	Plan string `json:"plan"`
+
+	// Warnings What an execution would warn of.
+	Warnings []FieldProblem `json:"warnings"`
 }
 
 // PlanDocument A deployment plan.
@@ -449,6 +487,23 @@ type ReportWave = plan.Wave
 
 // Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
 type Reverse = plan.Reverse
+
+// ReversePlan The plan that takes a task back.
+type ReversePlan struct {
+	// Created Whether this request created it.
+	Created bool `json:"created"`
+
+	// Document A deployment plan.
+	//
+	// Example: {"comment":"release of the shop","deployPlanItems":[{"containerExecMethod":"SEQUENTIAL","deployLabel":"label1,label2","deployment":"RESTART","priority":3,"serviceId":"111"},{"deployment":"STOP","priority":1,"serviceId":"222"}]}
+	Document PlanDocument `json:"document"`
+
+	// Name Example: shop-reverse-k3v9q2mz4a
+	Name string `json:"name"`
+
+	// Notes What the plan leaves out, and why.
+	Notes []string `json:"notes"`
+}
 
 // Rollout One release of one workload.
 type Rollout = rollout.Status
@@ -732,6 +787,9 @@ type RolloutWaitingFor = rollout.WaitingFor
 // Example: {"deadlineSeconds":600,"displayName":"order service","workloads":[{"labels":["label1"],"namespace":"shop","replicas":3,"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}]}
 type Service = catalog.Service
 
+// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+type ServiceCounts = plan.ServiceCounts
+
 // ServiceList One page of the catalogue.
 type ServiceList struct {
 	Items []ServiceSummary `json:"items"`
@@ -893,6 +951,8 @@ type TaskStopRequest struct {
 
 // TaskSummary A task as lists show it.
 type TaskSummary struct {
+	// Actor Who executed the plan, as they said.
+	Actor      string     `json:"actor,omitempty"`
 	Comment    string     `json:"comment,omitempty"`
 	CreatedAt  time.Time  `json:"createdAt"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
@@ -904,8 +964,17 @@ type TaskSummary struct {
 	Plan string `json:"plan"`
 
 	// Reason Why it is in this state; empty where the state says it all.
-	Reason    string     `json:"reason"`
-	StartedAt *time.Time `json:"startedAt,omitempty"`
+	Reason string `json:"reason"`
+
+	// RerunOf The task whose services without success this one runs again.
+	RerunOf string `json:"rerunOf,omitempty"`
+
+	// ReverseOf The task whose changes this one takes back.
+	ReverseOf string `json:"reverseOf,omitempty"`
+
+	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+	Services  *ServiceCounts `json:"services,omitempty"`
+	StartedAt *time.Time     `json:"startedAt,omitempty"`
 
 	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
 	// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
@@ -998,7 +1067,7 @@ type WaveItem struct {
 	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. HTTP_UPLOAD_DEPLOY and COMPILE_DEPLOY are checked completely, but refused when the plan is executed until they are built.
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -1012,8 +1081,49 @@ type WorkflowRef = plan.WorkflowRef
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload
 
+// WorkloadDiff What would change on one workload.
+type WorkloadDiff struct {
+	// Changes Whether anything would change.
+	Changes bool `json:"changes"`
+
+	// FromReplicas The size now. Absent for a kind without a size.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+
+	// Kind Example: Deployment
+	Kind string `json:"kind"`
+
+	// Name Example: order
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Party Example: default
+	Party string `json:"party"`
+
+	// Pods How many pods would be replaced.
+	Pods int32 `json:"pods,omitempty"`
+
+	// Summary What would be done first, in a sentence, or why nothing would be.
+	//
+	// Example: nothing to do: 3 of 3 pods are ready
+	Summary string `json:"summary"`
+
+	// Template The fields of the pod template that would change.
+	Template []FieldChange `json:"template,omitempty"`
+
+	// ToReplicas The size in the end.
+	ToReplicas *int32 `json:"toReplicas,omitempty"`
+
+	// Unknown What can't be known before the execution.
+	Unknown string `json:"unknown,omitempty"`
+}
+
 // WorkloadRef Names an object within its namespace.
 type WorkloadRef = catalog.WorkloadRef
+
+// WorkloadRevision The revision of a workload before or after an operation that changes its pod template; absent for others. Its pod template stays in the cluster.
+type WorkloadRevision = revision.Revision
 
 // WorkloadStatus What a task is doing or has done to one workload.
 type WorkloadStatus = plan.WorkloadStatus
@@ -1392,6 +1502,15 @@ type GetTaskReportParams struct {
 	Format *ReportFormat `form:"format,omitempty" json:"format,omitempty"`
 }
 
+// RerunTaskParams defines parameters for RerunTask.
+type RerunTaskParams struct {
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // ResumeTaskParams defines parameters for ResumeTask.
 type ResumeTaskParams struct {
 	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
@@ -1529,6 +1648,9 @@ type StopServingJSONRequestBody = ServingVerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest
+
+// RerunTaskJSONRequestBody defines body for RerunTask for application/json ContentType.
+type RerunTaskJSONRequestBody = ExecuteRequest
 
 // ResumeTaskJSONRequestBody defines body for ResumeTask for application/json ContentType.
 type ResumeTaskJSONRequestBody = VerbRequest
@@ -1932,6 +2054,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/v1/plans/{name} (the `PutPlan` operationId).
 	PutPlan(ctx context.Context, name PlanName, body PutPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiffPlan Shows what an execution of a plan would change now
+	//
+	// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
+	// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
+	// answer says so.
+	//
+	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
+	// refused here, with the same answers.
+	//
+	// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
+	DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExecutePlanWithBody Executes a plan
 	//
@@ -2549,6 +2683,28 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/tasks/{id}/report (the `GetTaskReport` operationId).
 	GetTaskReport(ctx context.Context, id TaskID, params *GetTaskReportParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RerunTaskWithBody Runs again what did not succeed in a task
+	//
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+	RerunTaskWithBody(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RerunTask Runs again what did not succeed in a task
+	//
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+	RerunTask(ctx context.Context, id TaskID, params *RerunTaskParams, body RerunTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ResumeTaskWithBody Resumes a task
 	//
 	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
@@ -2566,6 +2722,15 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/resume (the `ResumeTask` operationId).
 	ResumeTask(ctx context.Context, id TaskID, params *ResumeTaskParams, body ResumeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReverseTask Creates the plan that takes a task back
+	//
+	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+	// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+	// changed nothing that could be taken back with 422.
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
+	ReverseTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StopTaskWithBody Stops a task
 	//
@@ -3157,6 +3322,28 @@ func (c *Client) PutPlanWithBody(ctx context.Context, name PlanName, contentType
 // Corresponds with PUT /api/v1/plans/{name} (the `PutPlan` operationId).
 func (c *Client) PutPlan(ctx context.Context, name PlanName, body PutPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutPlanRequest(c.Server, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiffPlan Shows what an execution of a plan would change now
+//
+// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
+// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
+// answer says so.
+//
+// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
+// refused here, with the same answers.
+//
+// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
+func (c *Client) DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiffPlanRequest(c.Server, name)
 	if err != nil {
 		return nil, err
 	}
@@ -4423,6 +4610,48 @@ func (c *Client) GetTaskReport(ctx context.Context, id TaskID, params *GetTaskRe
 	return c.Client.Do(req)
 }
 
+// RerunTaskWithBody Runs again what did not succeed in a task
+//
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+func (c *Client) RerunTaskWithBody(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRerunTaskRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RerunTask Runs again what did not succeed in a task
+//
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+func (c *Client) RerunTask(ctx context.Context, id TaskID, params *RerunTaskParams, body RerunTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRerunTaskRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ResumeTaskWithBody Resumes a task
 //
 // Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
@@ -4451,6 +4680,25 @@ func (c *Client) ResumeTaskWithBody(ctx context.Context, id TaskID, params *Resu
 // Corresponds with POST /api/v1/tasks/{id}/resume (the `ResumeTask` operationId).
 func (c *Client) ResumeTask(ctx context.Context, id TaskID, params *ResumeTaskParams, body ResumeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewResumeTaskRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReverseTask Creates the plan that takes a task back
+//
+// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+// changed nothing that could be taken back with 422.
+//
+// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
+func (c *Client) ReverseTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReverseTaskRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -5439,6 +5687,40 @@ func NewPutPlanRequestWithBody(server string, name PlanName, contentType string,
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDiffPlanRequest constructs an http.Request for the DiffPlan method
+func NewDiffPlanRequest(server string, name PlanName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/plans/%s/diff", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -8082,6 +8364,79 @@ func NewGetTaskReportRequest(server string, id TaskID, params *GetTaskReportPara
 	return req, nil
 }
 
+// NewRerunTaskRequest calls the generic RerunTask builder with application/json body
+func NewRerunTaskRequest(server string, id TaskID, params *RerunTaskParams, body RerunTaskJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRerunTaskRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRerunTaskRequestWithBody constructs an http.Request for the RerunTask method, with any body, and a specified content type
+func NewRerunTaskRequestWithBody(server string, id TaskID, params *RerunTaskParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tasks/%s/rerun", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.SlipwayVia != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewResumeTaskRequest calls the generic ResumeTask builder with application/json body
 func NewResumeTaskRequest(server string, id TaskID, params *ResumeTaskParams, body ResumeTaskJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -8139,6 +8494,40 @@ func NewResumeTaskRequestWithBody(server string, id TaskID, params *ResumeTaskPa
 			req.Header.Set("Slipway-Via", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewReverseTaskRequest constructs an http.Request for the ReverseTask method
+func NewReverseTaskRequest(server string, id TaskID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tasks/%s/reverse", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -9131,6 +9520,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/plans/{name} (the `PutPlan` operationId).
 	PutPlanWithResponse(ctx context.Context, name PlanName, body PutPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PutPlanResponse, error)
 
+	// DiffPlanWithResponse Shows what an execution of a plan would change now
+	//
+	// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
+	// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
+	// answer says so.
+	//
+	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
+	// refused here, with the same answers.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
+	DiffPlanWithResponse(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*DiffPlanResponse, error)
+
 	// ExecutePlanWithBodyWithResponse Executes a plan
 	//
 	// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
@@ -9779,6 +10182,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/tasks/{id}/report (the `GetTaskReport` operationId).
 	GetTaskReportWithResponse(ctx context.Context, id TaskID, params *GetTaskReportParams, reqEditors ...RequestEditorFn) (*GetTaskReportResponse, error)
 
+	// RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
+	//
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+	RerunTaskWithBodyWithResponse(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunTaskResponse, error)
+
+	// RerunTaskWithResponse Runs again what did not succeed in a task
+	//
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+	RerunTaskWithResponse(ctx context.Context, id TaskID, params *RerunTaskParams, body RerunTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunTaskResponse, error)
+
 	// ResumeTaskWithBodyWithResponse Resumes a task
 	//
 	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
@@ -9796,6 +10221,17 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/resume (the `ResumeTask` operationId).
 	ResumeTaskWithResponse(ctx context.Context, id TaskID, params *ResumeTaskParams, body ResumeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeTaskResponse, error)
+
+	// ReverseTaskWithResponse Creates the plan that takes a task back
+	//
+	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+	// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+	// changed nothing that could be taken back with 422.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
+	ReverseTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*ReverseTaskResponse, error)
 
 	// StopTaskWithBodyWithResponse Stops a task
 	//
@@ -11084,6 +11520,89 @@ func (r PutPlanResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutPlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DiffPlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PlanDiff
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DiffPlanResponse) GetJSON200() *PlanDiff {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DiffPlanResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DiffPlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DiffPlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DiffPlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DiffPlanResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14662,6 +15181,124 @@ func (r GetTaskReportResponse) ContentType() string {
 	return ""
 }
 
+// RerunTaskResponse202Headers the declared response headers of an HTTP 202 response for RerunTask
+type RerunTaskResponse202Headers struct {
+	Location *string
+}
+
+type RerunTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ExecuteResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RerunTaskResponse202Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RerunTaskResponse) GetJSON202() *ExecuteResult {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RerunTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RerunTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RerunTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RerunTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RerunTaskResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ResumeTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14760,6 +15397,110 @@ func (r ResumeTaskResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ResumeTaskResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReverseTaskResponse201Headers the declared response headers of an HTTP 201 response for ReverseTask
+type ReverseTaskResponse201Headers struct {
+	Location *string
+}
+
+type ReverseTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReversePlan
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ReversePlan
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ReverseTaskResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReverseTaskResponse) GetJSON200() *ReversePlan {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ReverseTaskResponse) GetJSON201() *ReversePlan {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReverseTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReverseTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReverseTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReverseTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReverseTaskResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16293,6 +17034,26 @@ func (c *ClientWithResponses) PutPlanWithResponse(ctx context.Context, name Plan
 	return ParsePutPlanResponse(rsp)
 }
 
+// DiffPlanWithResponse Shows what an execution of a plan would change now
+//
+// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
+// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
+// answer says so.
+//
+// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
+// refused here, with the same answers.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
+func (c *ClientWithResponses) DiffPlanWithResponse(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*DiffPlanResponse, error) {
+	rsp, err := c.DiffPlan(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiffPlanResponse(rsp)
+}
+
 // ExecutePlanWithBodyWithResponse Executes a plan
 //
 // Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
@@ -17325,6 +18086,40 @@ func (c *ClientWithResponses) GetTaskReportWithResponse(ctx context.Context, id 
 	return ParseGetTaskReportResponse(rsp)
 }
 
+// RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
+//
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+func (c *ClientWithResponses) RerunTaskWithBodyWithResponse(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunTaskResponse, error) {
+	rsp, err := c.RerunTaskWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRerunTaskResponse(rsp)
+}
+
+// RerunTaskWithResponse Runs again what did not succeed in a task
+//
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
+// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
+func (c *ClientWithResponses) RerunTaskWithResponse(ctx context.Context, id TaskID, params *RerunTaskParams, body RerunTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunTaskResponse, error) {
+	rsp, err := c.RerunTask(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRerunTaskResponse(rsp)
+}
+
 // ResumeTaskWithBodyWithResponse Resumes a task
 //
 // Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
@@ -17353,6 +18148,23 @@ func (c *ClientWithResponses) ResumeTaskWithResponse(ctx context.Context, id Tas
 		return nil, err
 	}
 	return ParseResumeTaskResponse(rsp)
+}
+
+// ReverseTaskWithResponse Creates the plan that takes a task back
+//
+// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+// changed nothing that could be taken back with 422.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
+func (c *ClientWithResponses) ReverseTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*ReverseTaskResponse, error) {
+	rsp, err := c.ReverseTask(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReverseTaskResponse(rsp)
 }
 
 // StopTaskWithBodyWithResponse Stops a task
@@ -18546,6 +19358,74 @@ func ParsePutPlanResponse(rsp *http.Response) (*PutPlanResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDiffPlanResponse parses an HTTP response from a DiffPlanWithResponse call
+func ParseDiffPlanResponse(rsp *http.Response) (*DiffPlanResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DiffPlanResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PlanDiff
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Unreachable
@@ -21580,6 +22460,115 @@ func ParseGetTaskReportResponse(rsp *http.Response) (*GetTaskReportResponse, err
 	return response, nil
 }
 
+// ParseRerunTaskResponse parses an HTTP response from a RerunTaskWithResponse call
+func ParseRerunTaskResponse(rsp *http.Response) (*RerunTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RerunTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ExecuteResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers RerunTaskResponse202Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseResumeTaskResponse parses an HTTP response from a ResumeTaskWithResponse call
 func ParseResumeTaskResponse(rsp *http.Response) (*ResumeTaskResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21664,6 +22653,101 @@ func ParseResumeTaskResponse(rsp *http.Response) (*ResumeTaskResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseReverseTaskResponse parses an HTTP response from a ReverseTaskWithResponse call
+func ParseReverseTaskResponse(rsp *http.Response) (*ReverseTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReverseTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReversePlan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ReversePlan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers ReverseTaskResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil

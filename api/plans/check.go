@@ -18,21 +18,26 @@ import (
 
 // checkDocument holds the plan against its own rules, the catalogue and the known parties, and makes the snapshot that would run.
 func (x *taskStart) checkDocument(ctx context.Context) error {
-	object := x.object
-	_, wrong := object.Spec.Validate()
+	document := x.object.Spec
+	if x.rerun != nil {
+		document = x.rerun.document
+	}
+	_, wrong := document.Validate()
 	if len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
-	services, err := x.Home.GetServices(ctx, serviceIDs(object.Spec))
+	snapshot, wrong, err := x.resolve(ctx, document)
 	if err != nil {
 		return err
 	}
-	wrong = append(plan.Resolve(object.Spec, services), plan.Unavailable(object.Spec)...)
-	if len(wrong) > 0 {
+	if wrong = append(wrong, plan.Unavailable(document)...); len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
-	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},
-		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
+	x.snapshot = snapshot
+	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds = x.plan, int64(x.UnreachableBudget/time.Second)
+	if x.rerun != nil {
+		x.snapshot.RerunOf = x.rerun.task
+	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err
@@ -99,8 +104,12 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	}
 	x.warnings = nil
 	places := x.places()
-	for from := 0; from < len(places); from += preflightChunk {
-		chunk := places[from:min(from+preflightChunk, len(places))]
+	most := preflightChunk
+	if x.diffing {
+		most = diffChunk
+	}
+	for from := 0; from < len(places); from += most {
+		chunk := places[from:min(from+most, len(places))]
 		outcomes, order, err := x.askParties(ctx, chunk)
 		if err != nil {
 			return err
@@ -119,8 +128,14 @@ func (x *taskStart) preflight(ctx context.Context) error {
 				// it names the workload
 				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
 			}
+			for n, diff := range outcome.Diffs {
+				x.diffs = append(x.diffs, workloadDiff{order[i][n], diff})
+			}
 			for _, warning := range outcome.Warnings {
 				at := order[i][warning.Index]
+				if x.snapshot.RollsOut(at.item) { // asked for a diff: the warnings are those of the rollout
+					continue
+				}
 				x.warnings = append(x.warnings, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: warning.Reason})
 			}
 		}
@@ -153,6 +168,9 @@ func (x *taskStart) places() []place {
 				at.spec = &spec
 			}
 			all = append(all, at)
+			if by != nil && x.diffing { // what the template becomes is the same without steps
+				all = append(all, place{item: n, request: request})
+			}
 		}
 	}
 	return all
@@ -160,7 +178,7 @@ func (x *taskStart) places() []place {
 
 // askParties runs one preflight. order holds, for each outcome, the places that its refusals index into.
 func (x *taskStart) askParties(ctx context.Context, places []place) (outcomes []workflows.PreflightOutcome, order [][]place, err error) {
-	var input workflows.PreflightInput
+	input := workflows.PreflightInput{Diff: x.diffing}
 	index := map[string]int{}
 	var rollouts [][]place
 	for _, at := range places {

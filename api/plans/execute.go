@@ -23,25 +23,37 @@ import (
 // A plan has one live task: after the task's record is written the plan is claimed for it, with the plan's version as precondition, and
 // then the task's workflow is started under its own ID.
 func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params schema.ExecutePlanParams) error {
-	request := schema.ExecuteRequest{}
+	request, err := h.executeRequest(c, params)
+	if err != nil {
+		return err
+	}
+	request.Subject, request.Asked = name, executeDigest{name, schema.ExecuteRequest{Actor: request.Actor, Reason: request.Reason}}
+	return h.answerStart(c, request, nil)
+}
+
+// executeRequest reads who asks for a task, and why.
+func (h *Handlers) executeRequest(c echo.Context, params schema.ExecutePlanParams) (start.Request, error) {
+	request := start.Request{Kind: v1alpha1.KindTask, Busy: "the plan keeps being changed by others: repeat the request"}
 	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
 		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {
-		return err
+		return request, err
 	}
-	via, err := input.FrontDoor(params.SlipwayVia)
-	if err != nil {
-		return err
+	var err error
+	if request.Via, err = input.FrontDoor(params.SlipwayVia); err != nil {
+		return request, err
 	}
-	key, err := input.Key("", params.IdempotencyKey)
-	if err != nil {
-		return err
-	}
+	request.Key, err = input.Key("", params.IdempotencyKey)
+	return request, err
+}
+
+// answerStart starts a task of the plan that the request names; rerun is nil unless an earlier one is run again.
+func (h *Handlers) answerStart(c echo.Context, request start.Request, rerun *rerun) error {
+	request.Prefix = request.Subject
 	// Somebody who hangs up must not leave an execution half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
-	x := newTaskStart(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason,
-		Via: via, Key: key,
-		Asked: executeDigest{name, request}, Busy: "the plan keeps being changed by others: repeat the request"})
+	x := newTaskStart(h, request)
+	x.rerun = rerun
 	if err := x.Run(ctx); err != nil {
 		return err
 	}
@@ -67,6 +79,11 @@ type taskStart struct {
 	checked int64
 	// warnings are the parties'.
 	warnings []schema.FieldProblem
+	// rerun is what is run again of an earlier task; nil for an execution of the plan.
+	rerun *rerun
+	// diffing has the parties say what would change; diffs are their answers, in no order.
+	diffing bool
+	diffs   []workloadDiff
 	// engine is that of its claims.
 	engine workloadops.Engine
 }
@@ -207,7 +224,7 @@ func (x *taskStart) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, er
 		return nil, fmt.Errorf("snapshot of %s: %w", x, err)
 	}
 	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{
-		Comment: x.snapshot.Document.Comment, WorkflowID: plan.WorkflowID(id), Snapshot: snapshot}}
+		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.Reverses(), Comment: x.snapshot.Document.Comment, WorkflowID: plan.WorkflowID(id), Snapshot: snapshot}}
 	record.Labels = map[string]string{v1alpha1.LabelSubject: x.plan}
 	return record, nil
 }

@@ -14,10 +14,10 @@ import (
 func TestTaskIDs(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"shop-20261102093000-abcde", "a", "a.b-c", strings.Repeat("a", 63)} {
-		require.True(t, isTaskID(id), "%q can be a task's ID", id)
+		require.True(t, plan.IsTaskID(id), "%q can be a task's ID", id)
 	}
 	for _, id := range []string{"", "a/b", "..", "A", "a_b", strings.Repeat("a", 64)} {
-		require.False(t, isTaskID(id), "%q is no task's ID", id)
+		require.False(t, plan.IsTaskID(id), "%q is no task's ID", id)
 	}
 }
 

@@ -4,7 +4,6 @@ package plans
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"slices"
 	"time"
 
@@ -32,11 +31,6 @@ type Handlers struct {
 
 // New makes the handlers.
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
-
-// legalTaskID is what package start makes; nothing else can be the ID of a task.
-var legalTaskID = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
-
-func isTaskID(id string) bool { return len(id) <= 63 && legalTaskID.MatchString(id) }
 
 // itemField is the field that an error about item n, an index into the document, points at.
 func itemField(n int) string {
@@ -76,7 +70,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return err
 	}
 	document, warnings := sent.document, sent.warnings
-	refusals, err := h.resolve(c.Request().Context(), document)
+	_, refusals, err := h.resolve(c.Request().Context(), document)
 	if err != nil {
 		return err
 	}
@@ -99,13 +93,21 @@ func decodePlan(body []byte) (sent sentPlan, wrong strictyaml.Errors) {
 	return sent, wrong
 }
 
-// resolve says what of a plan the catalogue does not allow as it is now.
-func (h *Handlers) resolve(ctx context.Context, document plan.Document) (strictyaml.Errors, error) {
+// resolve makes the snapshot that a plan would run with the catalogue and the records as they are now, and says what they don't allow.
+func (h *Handlers) resolve(ctx context.Context, document plan.Document) (plan.Snapshot, strictyaml.Errors, error) {
 	services, err := h.Home.GetServices(ctx, serviceIDs(document))
 	if err != nil {
-		return nil, err
+		return plan.Snapshot{}, nil, err
 	}
-	return plan.Resolve(document, services), nil
+	records := map[string]plan.Recorded{}
+	for _, id := range document.RestoredTasks() {
+		if records[id], err = h.recorded(ctx, id); err != nil {
+			return plan.Snapshot{}, nil, err
+		}
+	}
+	restorations, wrong := plan.ResolveRestorations(document, services, records)
+	return plan.Snapshot{Document: document, Services: services, Restorations: restorations, Queues: map[string]string{}},
+		append(plan.Resolve(document, services), wrong...), nil
 }
 
 func serviceIDs(document plan.Document) []plan.ServiceID {
@@ -129,7 +131,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 		result.Waves = waves(sent.document)
 	}
 	document, sound := withoutWrong(sent.document, wrong)
-	refusals, err := h.resolve(c.Request().Context(), document)
+	_, refusals, err := h.resolve(c.Request().Context(), document)
 	if err != nil {
 		return err
 	}

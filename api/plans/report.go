@@ -9,9 +9,7 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/v1alpha1"
 )
 
 // GetTaskReport answers GET /api/v1/tasks/{id}/report.
@@ -52,15 +50,8 @@ func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
 	if err != nil {
 		return plan.Report{}, err
 	}
-	record, err := h.Home.GetRecord(ctx, id)
-	if failure.Is(err, failure.NotFound) {
-		return plan.Report{}, problem.NotFound.Because("task %s has no record any more, so that there is no report of it", id)
-	}
+	snapshot, err := h.snapshotOf(ctx, id)
 	if err != nil {
-		return plan.Report{}, err
-	}
-	var snapshot plan.Snapshot
-	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
 		return plan.Report{}, err
 	}
 	return plan.NewReport(seen.task, snapshot), nil

@@ -46,7 +46,7 @@ type taskSnapshot struct {
 
 // readTask reads a task as it is now: from its workflow while that runs, and from its record when it is over.
 func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) (taskSnapshot, error) {
-	if !isTaskID(id) {
+	if !plan.IsTaskID(id) {
 		return taskSnapshot{}, noSuchTask(id)
 	}
 	seen, err := backend.Read(ctx, h.Backend, backend.Reading[taskSnapshot]{
@@ -174,8 +174,8 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 		return plan.Task{}, fmt.Errorf("record %s: %w", record.Name, err)
 	}
 	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending,
-		CreatedAt: snapshot.CreatedAt,
-		Services:  make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
+		CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf, ReverseOf: snapshot.Document.Reverses(),
+		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
 	for n, item := range snapshot.Document.Items {
 		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
 			Method: item.MethodOrDefault(),
@@ -197,7 +197,7 @@ func publishedState(info *workflowpb.WorkflowExecutionInfo) plan.TaskState {
 
 // WatchTask answers GET /api/v1/tasks/{id}/events.
 func (h *Handlers) WatchTask(c echo.Context, id schema.TaskID, _ schema.WatchTaskParams) error {
-	if !isTaskID(id) {
+	if !plan.IsTaskID(id) {
 		return noSuchTask(id)
 	}
 	return h.streams.Serve(c, plan.WorkflowID(id), func() stream.Source {

@@ -40,7 +40,7 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 	if wanted.plan != "" {
 		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
 	}
-	lister := &taskLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: query}}
+	lister := &taskLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: query}, wanted.plan != ""}
 	return page.AnswerRecords(c, wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
 		summary, err := lister.summary(ctx, record)
 		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
@@ -77,14 +77,17 @@ func taskFilter(params schema.ListTasksParams) (wantedTasks, error) {
 type taskLister struct {
 	*Handlers
 	open backend.OpenWorkflows
+	// counted has tasks under way tell how many of their services are done: of one plan, there is one such task or two.
+	counted bool
 }
 
 func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (schema.TaskSummary, error) {
 	id, _ := plan.TaskOfWorkflow(record.Spec.WorkflowID)
 	summary := schema.TaskSummary{ID: id, Plan: record.Spec.Subject, Comment: record.Spec.Comment, CreatedAt: record.Spec.CreatedAt.UTC(),
+		Actor: record.Spec.Actor, RerunOf: record.Spec.RerunOf, ReverseOf: record.Spec.ReverseOf,
 		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {
-		summary.State, summary.Reason = plan.TaskState(outcome.State), outcome.Reason
+		summary.State, summary.Reason, summary.Services = plan.TaskState(outcome.State), outcome.Reason, outcome.Services
 		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
 		if outcome.StartedAt != nil {
 			summary.StartedAt = answer.UTC(outcome.StartedAt.Time)
@@ -106,6 +109,12 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 	if summary.State != plan.TaskPending {
 		summary.StartedAt = answer.UTC(startOf(info))
 	}
+	if l.counted {
+		var task plan.Task
+		if err := l.Query(ctx, record.Spec.WorkflowID, &task); err == nil { // a workflow worker that is away leaves the rest of the list
+			summary.Services = new(task.Counts())
+		}
+	}
 	return summary, nil
 }
 
@@ -125,6 +134,7 @@ func (l *taskLister) lost(ctx context.Context, id string, summary schema.TaskSum
 	}
 	summary.State, summary.Reason = seen.task.State, seen.task.Reason
 	summary.StartedAt, summary.FinishedAt = seen.task.StartedAt, seen.task.FinishedAt
+	summary.Services = new(seen.task.Counts())
 	summary.Workflow = seen.task.Workflow
 	return summary, nil
 }

@@ -46,7 +46,7 @@ func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.V
 	if err != nil {
 		return err
 	}
-	if !isTaskID(id) {
+	if !plan.IsTaskID(id) {
 		return noSuchTask(id)
 	}
 	if request.To != "" && !slices.Contains(rollout.StopTos, request.To) {

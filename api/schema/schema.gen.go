@@ -14,11 +14,13 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Defines values for FrontDoor.
@@ -184,6 +186,9 @@ type ExecuteResult struct {
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
+// FieldChange One field that would change.
+type FieldChange = workloadops.FieldChange
+
 // FieldProblem One thing that is wrong.
 type FieldProblem = strictyaml.FieldError
 
@@ -201,6 +206,27 @@ type HealthStatus string
 // Interruption A time in which trouble of the system held a task up.
 type Interruption = plan.Interruption
 
+// ItemDiff What one item would change.
+type ItemDiff struct {
+	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	ContainerExecMethod Method `json:"containerExecMethod"`
+
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
+	Deployment Operation `json:"deployment"`
+
+	// Item The item's number in the plan, counted from 1.
+	Item      int    `json:"item"`
+	Priority  int64  `json:"priority"`
+	ServiceID string `json:"serviceId"`
+
+	// Source What is deployed, such as the URL of a code package without its query.
+	Source string `json:"source,omitempty"`
+
+	// Steps How many steps the rollouts have that release the workloads; absent where no rollout does.
+	Steps     int            `json:"steps,omitempty"`
+	Workloads []WorkloadDiff `json:"workloads"`
+}
+
 // ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
 type ItemState = plan.ItemState
 
@@ -215,7 +241,7 @@ type Method = plan.Method
 // NextCursor The `cursor` of the next page; absent on the last one.
 type NextCursor = string
 
-// Operation What a plan's item does to a service. HTTP_UPLOAD_DEPLOY and COMPILE_DEPLOY are checked completely, but refused when the plan is executed until they are built.
+// Operation What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
 type Operation = plan.Operation
 
 // Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
@@ -277,6 +303,18 @@ type PartyWorker struct {
 	Identity   string    `json:"identity"`
 	LastSeenAt time.Time `json:"lastSeenAt"`
 	StartedAt  time.Time `json:"startedAt"`
+}
+
+// PlanDiff What an execution of a plan would change now.
+type PlanDiff struct {
+	// Items The plan's items, in its order.
+	Items []ItemDiff `json:"items"`
+
+	// Plan Example: shop
+	Plan string `json:"plan"`
+
+	// Warnings What an execution would warn of.
+	Warnings []FieldProblem `json:"warnings"`
 }
 
 // PlanDocument A deployment plan.
@@ -442,6 +480,23 @@ type ReportWave = plan.Wave
 
 // Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
 type Reverse = plan.Reverse
+
+// ReversePlan The plan that takes a task back.
+type ReversePlan struct {
+	// Created Whether this request created it.
+	Created bool `json:"created"`
+
+	// Document A deployment plan.
+	//
+	// Example: {"comment":"release of the shop","deployPlanItems":[{"containerExecMethod":"SEQUENTIAL","deployLabel":"label1,label2","deployment":"RESTART","priority":3,"serviceId":"111"},{"deployment":"STOP","priority":1,"serviceId":"222"}]}
+	Document PlanDocument `json:"document"`
+
+	// Name Example: shop-reverse-k3v9q2mz4a
+	Name string `json:"name"`
+
+	// Notes What the plan leaves out, and why.
+	Notes []string `json:"notes"`
+}
 
 // Rollout One release of one workload.
 type Rollout = rollout.Status
@@ -725,6 +780,9 @@ type RolloutWaitingFor = rollout.WaitingFor
 // Example: {"deadlineSeconds":600,"displayName":"order service","workloads":[{"labels":["label1"],"namespace":"shop","replicas":3,"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}]}
 type Service = catalog.Service
 
+// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+type ServiceCounts = plan.ServiceCounts
+
 // ServiceList One page of the catalogue.
 type ServiceList struct {
 	Items []ServiceSummary `json:"items"`
@@ -886,6 +944,8 @@ type TaskStopRequest struct {
 
 // TaskSummary A task as lists show it.
 type TaskSummary struct {
+	// Actor Who executed the plan, as they said.
+	Actor      string     `json:"actor,omitempty"`
 	Comment    string     `json:"comment,omitempty"`
 	CreatedAt  time.Time  `json:"createdAt"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
@@ -897,8 +957,17 @@ type TaskSummary struct {
 	Plan string `json:"plan"`
 
 	// Reason Why it is in this state; empty where the state says it all.
-	Reason    string     `json:"reason"`
-	StartedAt *time.Time `json:"startedAt,omitempty"`
+	Reason string `json:"reason"`
+
+	// RerunOf The task whose services without success this one runs again.
+	RerunOf string `json:"rerunOf,omitempty"`
+
+	// ReverseOf The task whose changes this one takes back.
+	ReverseOf string `json:"reverseOf,omitempty"`
+
+	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+	Services  *ServiceCounts `json:"services,omitempty"`
+	StartedAt *time.Time     `json:"startedAt,omitempty"`
 
 	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
 	// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
@@ -991,7 +1060,7 @@ type WaveItem struct {
 	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. HTTP_UPLOAD_DEPLOY and COMPILE_DEPLOY are checked completely, but refused when the plan is executed until they are built.
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -1005,8 +1074,49 @@ type WorkflowRef = plan.WorkflowRef
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload
 
+// WorkloadDiff What would change on one workload.
+type WorkloadDiff struct {
+	// Changes Whether anything would change.
+	Changes bool `json:"changes"`
+
+	// FromReplicas The size now. Absent for a kind without a size.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+
+	// Kind Example: Deployment
+	Kind string `json:"kind"`
+
+	// Name Example: order
+	Name string `json:"name"`
+
+	// Namespace Example: shop
+	Namespace string `json:"namespace"`
+
+	// Party Example: default
+	Party string `json:"party"`
+
+	// Pods How many pods would be replaced.
+	Pods int32 `json:"pods,omitempty"`
+
+	// Summary What would be done first, in a sentence, or why nothing would be.
+	//
+	// Example: nothing to do: 3 of 3 pods are ready
+	Summary string `json:"summary"`
+
+	// Template The fields of the pod template that would change.
+	Template []FieldChange `json:"template,omitempty"`
+
+	// ToReplicas The size in the end.
+	ToReplicas *int32 `json:"toReplicas,omitempty"`
+
+	// Unknown What can't be known before the execution.
+	Unknown string `json:"unknown,omitempty"`
+}
+
 // WorkloadRef Names an object within its namespace.
 type WorkloadRef = catalog.WorkloadRef
+
+// WorkloadRevision The revision of a workload before or after an operation that changes its pod template; absent for others. Its pod template stays in the cluster.
+type WorkloadRevision = revision.Revision
 
 // WorkloadStatus What a task is doing or has done to one workload.
 type WorkloadStatus = plan.WorkloadStatus
@@ -1385,6 +1495,15 @@ type GetTaskReportParams struct {
 	Format *ReportFormat `form:"format,omitempty" json:"format,omitempty"`
 }
 
+// RerunTaskParams defines parameters for RerunTask.
+type RerunTaskParams struct {
+	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // ResumeTaskParams defines parameters for ResumeTask.
 type ResumeTaskParams struct {
 	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
@@ -1522,6 +1641,9 @@ type StopServingJSONRequestBody = ServingVerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest
+
+// RerunTaskJSONRequestBody defines body for RerunTask for application/json ContentType.
+type RerunTaskJSONRequestBody = ExecuteRequest
 
 // ResumeTaskJSONRequestBody defines body for ResumeTask for application/json ContentType.
 type ResumeTaskJSONRequestBody = VerbRequest

@@ -56,7 +56,7 @@ func Command(a *app.App) *cobra.Command {
 	get := n.GetCommand("Show a plan by its waves")
 	get.Long = "Show a plan by its waves. With -o yaml or json it is the document that `slipway plan apply -f - NAME` takes."
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Plans: what to release, in which order"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n), n.DeleteCommand(
+	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n), diffCommand(n), historyCommand(n), n.DeleteCommand(
 		"Delete plans. Their past tasks are kept. A plan whose task is under way cannot be deleted: stop the task first."))
 	return command
 }
@@ -134,44 +134,9 @@ With --watch the task is followed to its end, and the exit code says how it ende
 	}
 	a.Writing(command, func([]string) error { return options.Check(command) },
 		func(c *cobra.Command, api *client.Client, args []string) error {
-			started, err := startTask(c.Context(), a, api, args[0], who)
-			if err != nil {
-				return err
-			}
-			id := started.Value.ID
-			if options.Watch {
-				if a.Output == app.Table {
-					a.Printf(a.Err, "task %s\n", id)
-				}
-				return task.Watch(c.Context(), a, api, id, options)
-			}
-			if done, err := a.PrintObject(started.Raw); done || err != nil {
-				return err
-			}
-			a.Printf(a.Out, "plan %s runs as task %s\n", args[0], id)
-			a.Printf(a.Err, "Follow it with: slipway task watch %s\n", id)
-			return nil
+			return task.RunPlan(args[0]).Run(c.Context(), a, api, who, options)
 		})
 	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
 	options.StartFlags(command, task.Words)
 	return command
-}
-
-// startTask executes the plan. When nobody can say whether the task was started, the error says how to ask again without starting another.
-func startTask(ctx context.Context, a *app.App, api *client.Client, name string,
-	who app.Who) (apiclient.Reply[client.ExecuteResult], error) {
-	who.Complete()
-	task, err := apiclient.Read[client.ExecuteResult](api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &who.Key},
-		client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason}))
-	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  slipway plan "+
-			"run %s --key %s\n",
-			name, who.Key)
-	}
-	if err == nil {
-		for _, warning := range task.Value.Warnings {
-			a.Printf(a.Err, "warning: %s\n", render.OneLine(warning.Reason))
-		}
-	}
-	return task, err
 }

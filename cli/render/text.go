@@ -33,6 +33,9 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, Plural(noun))
 }
 
+// Fraction is "3/5".
+func Fraction(n, of int) string { return fmt.Sprintf("%d/%d", n, of) }
+
 // Plural is the word for several: "services", "parties", "matches".
 func Plural(noun string) string {
 	if stem, found := strings.CutSuffix(noun, "y"); found {

@@ -33,7 +33,7 @@ func Command(a *app.App) *cobra.Command {
 	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted))
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Tasks: follow, pause, resume and stop what runs"}
 	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"), watchCommand(n),
-		reportCommand(n), remove)
+		reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
 			return "task " + t.ID + " is " + string(t.State) + ": " + render.OneLine(t.Reason)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"slipway.io/slipway/release/revision"
 )
 
 // Kind is the type name of a failure, stable: recorded histories carry it.
@@ -89,6 +91,9 @@ type Effect struct {
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
 	FromPackage  string `json:"fromPackage,omitempty"`
 	ToPackage    string `json:"toPackage,omitempty"`
+	// Before and After are the revisions before and after; nil where the operation changes no pod template.
+	Before *revision.Revision `json:"before,omitempty"`
+	After  *revision.Revision `json:"after,omitempty"`
 }
 
 // Is says whether err is, or wraps, a failure of that kind.

@@ -25,6 +25,8 @@ const (
 	keyHTTPSrcURI        = "httpSrcUri"
 	keyCompileRepoPath   = "compileRepoPath"
 	keyCompileRepoBranch = "compileRepoBranch"
+	keyRestoreTask       = "restoreTask"
+	keyRestoreItem       = "restoreItem"
 )
 
 // Decode reads a plan from YAML or JSON, strictly, with all errors at once. The Document means nothing when there are errors.
@@ -49,7 +51,7 @@ func decodeDocument(v strictyaml.Value) Document {
 
 func decodeItem(v strictyaml.Value) Item {
 	m := v.Mapping(keyServiceID, keyPriority, keyDeployment, keyExecMethod, keyDeployLabel,
-		keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch)
+		keyHTTPSrcURI, keyCompileRepoPath, keyCompileRepoBranch, keyRestoreTask, keyRestoreItem)
 	return Item{
 		ServiceID:           ServiceID(m.Field(keyServiceID).Name()),
 		Priority:            m.Field(keyPriority).Integer(math.MinInt64, math.MaxInt64),
@@ -59,6 +61,8 @@ func decodeItem(v strictyaml.Value) Item {
 		HTTPSrcURI:          m.Field(keyHTTPSrcURI).Text(),
 		CompileRepoPath:     m.Field(keyCompileRepoPath).Text(),
 		CompileRepoBranch:   m.Field(keyCompileRepoBranch).Text(),
+		RestoreTask:         m.Field(keyRestoreTask).Text(),
+		RestoreItem:         m.Field(keyRestoreItem).Integer(1, maxItems),
 	}
 }
 
@@ -92,14 +96,22 @@ func Encode(d Document) ([]byte, error) {
 func itemNode(item Item) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	addNode(node, keyServiceID, serviceIDNode(item.ServiceID))
-	addNode(node, keyPriority, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(item.Priority, 10)})
+	addNode(node, keyPriority, numberNode(item.Priority))
 	addText(node, keyDeployment, string(item.Deployment))
 	addText(node, keyExecMethod, string(item.ContainerExecMethod))
 	addText(node, keyDeployLabel, item.DeployLabel)
 	addText(node, keyHTTPSrcURI, item.HTTPSrcURI)
 	addText(node, keyCompileRepoPath, item.CompileRepoPath)
 	addText(node, keyCompileRepoBranch, item.CompileRepoBranch)
+	addText(node, keyRestoreTask, item.RestoreTask)
+	if item.RestoreItem != 0 {
+		addNode(node, keyRestoreItem, numberNode(item.RestoreItem))
+	}
 	return node
+}
+
+func numberNode(n int64) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(n, 10)}
 }
 
 // plainID is an ID that every reader of YAML and JSON takes for the same number: it may stand without quotes, as people write it.

@@ -37,8 +37,8 @@ func TestDecodeRefusals(t *testing.T) {
 		"ItemNoMapping":  {"a name is no item", "deployPlanItems:\n- 111\n", "deployPlanItems[0]", 1, 2, "must be a mapping with the keys serviceId, priority"},
 		"ItemNull":       {"an item that was forgotten", "deployPlanItems:\n- serviceId: 1\n  deployment: STOP\n-\n", "deployPlanItems[1]", 2, 4, "has no value"},
 		"NoService":      {"whose deployment?", "deployPlanItems:\n- deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "is required"},
-		"NoDeployment":   {"no default is guessed", oneItem("priority: 3"), "deployPlanItems[0].deployment", 1, 2, "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY"},
-		"BadDeployment":  {"no such deployment", oneItem("deployment: DESTROY"), "deployPlanItems[0].deployment", 1, 3, `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, not "DESTROY"`},
+		"NoDeployment":   {"no default is guessed", oneItem("priority: 3"), "deployPlanItems[0].deployment", 1, 2, "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
+		"BadDeployment":  {"no such deployment", oneItem("deployment: DESTROY"), "deployPlanItems[0].deployment", 1, 3, `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "DESTROY"`},
 		"CaseDeployment": {"the document asks for exactness", oneItem("deployment: Stop"), "deployPlanItems[0].deployment", 1, 3, "did you mean STOP?"},
 		"BadMethod":      {"no such method", oneItem("deployment: STOP", "containerExecMethod: SERIAL"), "deployPlanItems[0].containerExecMethod", 1, 4, "must be one of PARALLEL, SEQUENTIAL"},
 		"NearMethod":     {"a misspelt method", oneItem("deployment: STOP", "containerExecMethod: sequental"), "deployPlanItems[0].containerExecMethod", 1, 4, "did you mean SEQUENTIAL?"},
@@ -64,6 +64,9 @@ func TestDecodeRefusals(t *testing.T) {
 		"CharsetLabel":   {"no legal label", oneItem("deployment: STOP", "deployLabel: a b"), "deployPlanItems[0].deployLabel", 1, 4, `"a b" is not a legal label`},
 		"NumberLabel":    {"a label is text", oneItem("deployment: STOP", "deployLabel: 1"), "deployPlanItems[0].deployLabel", 1, 4, "put it in quotes"},
 		"ListLabel":      {"labels are one text in the source document", oneItem("deployment: STOP", "deployLabel: [a]"), "deployPlanItems[0].deployLabel", 1, 4, "must be text, not a list"},
+		"NoTask":         {"nobody knows which task is taken back", oneItem("deployment: RESTORE"), "deployPlanItems[0].restoreTask", 1, 2, "is required: RESTORE needs the task whose changes are taken back"},
+		"BadTask":        {"no task is called that", oneItem("deployment: RESTORE", "restoreTask: a/b"), "deployPlanItems[0].restoreTask", 1, 4, `"a/b" is not the ID of a task`},
+		"BadTaskItem":    {"items are counted from 1", oneItem("deployment: RESTORE", "restoreTask: shop-1", "restoreItem: 0"), "deployPlanItems[0].restoreItem", 1, 5, "must be from 1 to 1000, not 0"},
 		"NoPackage":      {"the source document: required, else an error", oneItem("deployment: HTTP_UPLOAD_DEPLOY"), "deployPlanItems[0].httpSrcUri", 1, 2, "is required: HTTP_UPLOAD_DEPLOY needs"},
 		"BadPackage":     {"nothing fetches it", oneItem("deployment: HTTP_UPLOAD_DEPLOY", "httpSrcUri: app.zip"), "deployPlanItems[0].httpSrcUri", 1, 4, "is not an absolute URL"},
 		"NoRepository":   {"the source document: required, else an error", oneItem("deployment: COMPILE_DEPLOY", "compileRepoBranch: master"), "deployPlanItems[0].compileRepoPath", 1, 2, "is required: COMPILE_DEPLOY needs"},
@@ -229,10 +232,10 @@ func TestValidateWithoutText(t *testing.T) {
 	}}.Validate()
 	require.Equal(t, strictyaml.Errors{
 		{Item: 2, Field: "deployPlanItems[1].serviceId", Reason: `"a/b" is not a legal ID: use letters, digits, "-" and ".", and begin and end each part between dots with a letter or digit`},
-		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, not "STPO": did you mean STOP?`},
+		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "STPO": did you mean STOP?`},
 		{Item: 2, Field: "deployPlanItems[1].deployLabel", Reason: "has an empty part: separate the labels by single commas, and leave the key out to take all workloads"},
 		{Item: 3, Field: "deployPlanItems[2].serviceId", Reason: "is required: name the service of the catalogue"},
-		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY"},
+		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
 	}, errs, "an object of kubectl is held against the same rules, without lines")
 	require.Len(t, warnings, 1)
 	_, errs = Document{}.Validate()

@@ -15,13 +15,15 @@ import (
 // Operation is what a plan item does to a service: its key `deployment` (source document, key `deployment`).
 type Operation string
 
-// The five operations of the source document.
+// The five operations of the source document, and Slipway's own.
 const (
 	Start            Operation = "START"
 	Stop             Operation = "STOP"
 	Restart          Operation = "RESTART"
 	HTTPUploadDeploy Operation = "HTTP_UPLOAD_DEPLOY"
 	CompileDeploy    Operation = "COMPILE_DEPLOY"
+	// Restore brings workloads back to what they were before a task.
+	Restore Operation = "RESTORE"
 )
 
 // Deploys says whether the operation brings a new version of the service.
@@ -62,7 +64,7 @@ type Item struct {
 	// Priority orders the items: larger goes first, equal ones go together.
 	Priority int64 `json:"priority,omitempty"`
 	// Deployment is the operation.
-	// +kubebuilder:validation:Enum=START;STOP;RESTART;HTTP_UPLOAD_DEPLOY;COMPILE_DEPLOY
+	// +kubebuilder:validation:Enum=START;STOP;RESTART;HTTP_UPLOAD_DEPLOY;COMPILE_DEPLOY;RESTORE
 	Deployment Operation `json:"deployment"`
 	// ContainerExecMethod is how the service's containers are taken; absent: PARALLEL.
 	// +kubebuilder:validation:Enum=PARALLEL;SEQUENTIAL
@@ -75,6 +77,12 @@ type Item struct {
 	CompileRepoPath string `json:"compileRepoPath,omitempty"`
 	// CompileRepoBranch is the branch of COMPILE_DEPLOY.
 	CompileRepoBranch string `json:"compileRepoBranch,omitempty"`
+	// RestoreTask is the task whose changes of the service RESTORE takes back.
+	RestoreTask string `json:"restoreTask,omitempty"`
+	// RestoreItem is the item of that task whose changes are taken back, counted from 1; absent: all of its items of the service.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	RestoreItem int64 `json:"restoreItem,omitempty"`
 }
 
 // MethodOrDefault is the item's method, PARALLEL when it names none.

@@ -36,6 +36,9 @@ func anyItem(t *rapid.T, operations []Operation) Item {
 	switch item.Deployment {
 	case HTTPUploadDeploy:
 		item.HTTPSrcURI = rapid.StringMatching(`https?://[a-z]{1,8}(\.[a-z]{2,3})?(:[1-9][0-9]{1,3})?/[-a-zA-Z0-9/?#=]{0,20}`).Draw(t, "uri")
+	case Restore:
+		item.RestoreTask = rapid.StringMatching(`[a-z0-9]{1,8}-[0-9]{14}-[a-z2-7]{5}`).Draw(t, "task")
+		item.RestoreItem = rapid.Int64Range(0, maxItems).Draw(t, "item of the task")
 	case CompileDeploy:
 		item.CompileRepoPath = rapid.StringMatching(`(https?://|ssh://git@|git@)[a-z]{1,8}:22/[a-z]{1,8}\.git`).Draw(t, "repository")
 		item.CompileRepoBranch = rapid.StringMatching(`[a-z]{1,5}(/[a-z0-9#]{1,5})?`).Draw(t, "branch")
@@ -136,7 +139,7 @@ func anyTask(t *rapid.T) (Task, Snapshot) {
 			status.Workloads = append(status.Workloads, WorkloadStatus{
 				Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
 				State:   rapid.SampledFrom([]ItemState{ItemPending, ItemRunning, ItemSucceeded, ItemFailed, ItemSkipped}).Draw(t, "workload"),
-				Changed: rapid.Bool().Draw(t, "changed"),
+				Changed: rapid.Bool().Draw(t, "changed"), FromReplicas: size(3), ToReplicas: size(0),
 			})
 		}
 		task.Services = append(task.Services, status)
@@ -166,9 +169,11 @@ func TestReversePlanIsAPlan(t *testing.T) {
 	})
 }
 
-// requireReverses checks that the plan does the opposite to exactly what was changed, in the opposite order, and that notes say what it leaves out.
+// requireReverses checks that the plan takes back what was changed, item by item in the opposite order, and that notes say what it leaves out.
 func requireReverses(t *rapid.T, task Task, snap Snapshot, reverse Document) {
 	waves := snap.Document.Waves()
+	restorations, errs := ResolveRestorations(reverse, snap.Services, map[string]Recorded{task.ID: {Task: task}})
+	require.Empty(t, errs)
 	reversed := map[int]bool{}
 	for n, item := range reverse.Items {
 		if n > 0 {
@@ -180,34 +185,32 @@ func requireReverses(t *rapid.T, task Task, snap Snapshot, reverse Document) {
 		require.GreaterOrEqual(t, at, 0, "item %d of the reverse plan reverses an item of wave %d", n+1, item.Priority)
 		i := wave.Items[at]
 		reversed[i] = true
-		require.Equal(t, opposite(task.Services[i].Deployment), item.Deployment)
+		require.Equal(t, Restore, item.Deployment)
 		require.Equal(t, snap.Document.Items[i].ContainerExecMethod, item.ContainerExecMethod, "the method is kept")
-		require.True(t, selects(item, snap.Services[item.ServiceID], task.Services[i]), "item %d of the reverse plan is done to what was changed and nothing else", n+1)
+		var wanted []string
+		for _, w := range task.Services[i].Workloads {
+			if w.Changed {
+				wanted = append(wanted, w.Name)
+			}
+		}
+		var restored []string
+		for _, r := range restorations[n+1] {
+			restored = append(restored, r.Name)
+			require.Equal(t, int32(3), *r.Replicas)
+			require.Equal(t, int32(0), *r.Left)
+		}
+		require.ElementsMatch(t, wanted, restored, "item %d of the reverse plan is done to what was changed and nothing else", n+1)
 	}
 	for i, status := range task.Services {
 		changed := slices.ContainsFunc(status.Workloads, func(w WorkloadStatus) bool { return w.Changed })
 		if changed && !reversed[i] {
+			require.Equal(t, Restart, status.Deployment, "nothing but restarts are left out")
 			require.True(t, slices.ContainsFunc(NewReport(task, snap).Reverse.Notes, func(note string) bool {
 				return strings.Contains(note, string(status.ServiceID))
 			}), "what is left out is said: service %s", status.ServiceID)
 		}
 	}
-}
-
-// selects says whether the item selects exactly what the status says was changed.
-func selects(item Item, service catalog.Service, status ServiceStatus) bool {
-	selected := item.selected(service.Workloads)
-	changed := 0
-	for _, w := range status.Workloads {
-		if !w.Changed {
-			continue
-		}
-		changed++
-		if !slices.ContainsFunc(selected, w.is) {
-			return false
-		}
-	}
-	return changed == len(selected)
+	require.Equal(t, task.ID, reverse.Reverses())
 }
 
 // lineBreak is what YAML takes for the end of a line.

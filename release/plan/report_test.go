@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/revision"
 )
 
 func at(seconds int) *time.Time {
@@ -139,13 +140,15 @@ comment: reverse of task t-1 of plan shop
 deployPlanItems:
   - serviceId: 222
     priority: 2
-    deployment: STOP
+    deployment: RESTORE
     containerExecMethod: SEQUENTIAL
     deployLabel: back
+    restoreTask: t-1
   - serviceId: 111
     priority: 1
-    deployment: START
+    deployment: RESTORE
     containerExecMethod: PARALLEL
+    restoreTask: t-1
 ` + "```\n"
 
 func TestReportMarkdown(t *testing.T) {
@@ -175,16 +178,20 @@ func TestReportJSON(t *testing.T) {
 
 func TestReverse(t *testing.T) {
 	t.Parallel()
-	changed := func(kind, name string) WorkloadStatus {
-		return WorkloadStatus{Party: "default", Namespace: "shop", Kind: kind, Name: name, State: ItemSucceeded, Changed: true}
+	sized := func(kind, name string, from, to int32) WorkloadStatus {
+		return WorkloadStatus{Party: "default", Namespace: "shop", Kind: kind, Name: name, State: ItemSucceeded, Changed: from != to,
+			FromReplicas: size(from), ToReplicas: size(to)}
 	}
-	unchanged := func(kind, name string) WorkloadStatus {
-		w := changed(kind, name)
-		w.Changed = false
-		return w
+	deployed := sized("Deployment", "mail", 1, 1)
+	deployed.Changed, deployed.Before, deployed.After = true, &revision.Revision{Template: "a"}, &revision.Revision{Template: "b"}
+	earlier := deployed
+	earlier.Before, earlier.After = nil, nil
+	restarted := sized("Deployment", "order", 1, 1)
+	restarted.Changed = true
+	one := func(id ServiceID) []Item {
+		return []Item{{ServiceID: id, Deployment: Restore, Priority: 1, RestoreTask: "t-1"}}
 	}
-	grown := changed("Deployment", "order")
-	grown.FromReplicas, grown.ToReplicas = size(2), size(3)
+	nothing := "Nothing is to be reversed by a plan."
 	for name, test := range map[string]struct {
 		reason    string
 		item      Item
@@ -192,60 +199,28 @@ func TestReverse(t *testing.T) {
 		want      []Item
 		notes     []string
 	}{
-		"All": {
-			"the whole service was stopped", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{changed("Deployment", "order"), changed("StatefulSet", "db")},
-			[]Item{{ServiceID: "111", Deployment: Start, Priority: 1}}, nil,
-		},
+		"Stop": {"the size comes back", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{sized("Deployment", "order", 3, 0)}, one("111"), nil},
 		"Label": {
-			"the item's own label is kept", Item{ServiceID: "111", Deployment: Stop, DeployLabel: "blue , green"}, []WorkloadStatus{changed("Deployment", "order")},
-			[]Item{{ServiceID: "111", Deployment: Start, Priority: 1, DeployLabel: "blue , green"}}, nil,
+			"the item's own label is kept, so that services that share a workload keep out of each other's way", Item{ServiceID: "111", Deployment: Stop, DeployLabel: "blue , green"},
+			[]WorkloadStatus{sized("Deployment", "order", 3, 0)}, []Item{{ServiceID: "111", Deployment: Restore, Priority: 1, RestoreTask: "t-1", DeployLabel: "blue , green"}}, nil,
 		},
-		"Narrowed": {
-			"what was running before is not stopped: a label keeps it out", Item{ServiceID: "111", Deployment: Start},
-			[]WorkloadStatus{unchanged("Deployment", "order"), changed("StatefulSet", "db")},
-			[]Item{{ServiceID: "111", Deployment: Stop, Priority: 1, DeployLabel: "data"}}, nil,
-		},
-		"NoLabel": {
-			"without a label of its own the workload cannot be named", Item{ServiceID: "222", Deployment: Start},
-			[]WorkloadStatus{unchanged("Deployment", "order"), changed("Deployment", "cart")}, nil,
-			[]string{
-				"START of service 222 cannot be reversed by a plan: it changed Deployment shop/cart and nothing else, which no deployLabel tells from the service's other workloads.",
-				"Nothing is to be reversed by a plan.",
-			},
-		},
-		"NothingChanged": {
-			"what was so before stays so", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{unchanged("Deployment", "order"), unchanged("StatefulSet", "db")}, nil,
-			[]string{"Nothing is to be reversed by a plan."},
-		},
-		"Grown": {
-			"a stop would take away the pods that were there before", Item{ServiceID: "111", Deployment: Start, DeployLabel: "web"}, []WorkloadStatus{grown}, nil,
-			[]string{
-				"START of service 111 took Deployment shop/order from 2 pods to more: STOP would take it to none, so scale it back to 2 by hand.",
-				"Nothing is to be reversed by a plan.",
-			},
-		},
+		"Grown":          {"from some pods to more", Item{ServiceID: "111", Deployment: Start}, []WorkloadStatus{sized("Deployment", "order", 2, 3)}, one("111"), nil},
+		"Upload":         {"the template before is on record", Item{ServiceID: "444", Deployment: HTTPUploadDeploy}, []WorkloadStatus{deployed}, one("444"), nil},
+		"Restored":       {"a reverse is reversed as well", Item{ServiceID: "444", Deployment: Restore}, []WorkloadStatus{deployed}, one("444"), nil},
+		"NothingChanged": {"what was so before stays so", Item{ServiceID: "111", Deployment: Stop}, []WorkloadStatus{sized("Deployment", "order", 0, 0)}, nil, []string{nothing}},
 		"Restart": {
-			"a restart cannot be taken back", Item{ServiceID: "111", Deployment: Restart}, []WorkloadStatus{changed("Deployment", "order")}, nil,
-			[]string{"RESTART has no reverse: the workloads of service 111 have new pods of the same version.", "Nothing is to be reversed by a plan."},
+			"a restart leaves nothing to take back", Item{ServiceID: "111", Deployment: Restart}, []WorkloadStatus{restarted}, nil,
+			[]string{"RESTART has no reverse: the workloads of service 111 have new pods of the same version.", nothing},
 		},
-		"Upload": {
-			"the version before is not known", Item{ServiceID: "444", Deployment: HTTPUploadDeploy}, []WorkloadStatus{changed("Deployment", "mail")}, nil,
-			[]string{
-				"HTTP_UPLOAD_DEPLOY is reversed by deploying the version before, which this plan does not know: the workloads of service 444 were deployed.",
-				"Nothing is to be reversed by a plan.",
-			},
-		},
-		"Unrecorded": {
-			"the service of the status is not in the snapshot", Item{ServiceID: "999", Deployment: Stop}, []WorkloadStatus{changed("Deployment", "order")}, nil,
-			[]string{"What was done to service 999 cannot be reversed by a plan: the record of what the task ran is missing.", "Nothing is to be reversed by a plan."},
+		"EarlierRecord": {
+			"a record of an earlier version doesn't know the template", Item{ServiceID: "444", Deployment: HTTPUploadDeploy}, []WorkloadStatus{earlier}, nil,
+			[]string{"Deployment shop/mail of service 444: the record doesn't say which pod template it had before, since an earlier version of Slipway wrote it: " +
+				"deploy the version that it had by hand.", nothing},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			snap := Snapshot{Services: testCatalogue(), Document: Document{Items: []Item{test.item}}}
-			if test.item.ServiceID == "999" {
-				snap.Document.Items = nil
-			}
 			task := Task{ID: "t-1", Plan: "shop", State: TaskSucceeded, Services: []ServiceStatus{
 				{ServiceID: test.item.ServiceID, Deployment: test.item.Deployment, State: ItemSucceeded, Workloads: test.workloads},
 			}}
@@ -260,20 +235,24 @@ func TestReverse(t *testing.T) {
 	}
 }
 
+// stopThenStart is a task that stops a service and starts it again later.
+func stopThenStart() Task {
+	w := WorkloadStatus{Namespace: "shop", Kind: "Deployment", Name: "mail", State: ItemSucceeded, Changed: true}
+	started, stopped := w, w
+	started.FromReplicas, started.ToReplicas, stopped.FromReplicas, stopped.ToReplicas = size(0), size(3), size(2), size(0)
+	return Task{ID: "t-1", Plan: "shop", State: TaskPaused, Services: []ServiceStatus{
+		{ServiceID: "444", Priority: 1, Deployment: Start, Workloads: []WorkloadStatus{started}},
+		{ServiceID: "444", Priority: 9, Deployment: Stop, Workloads: []WorkloadStatus{stopped}},
+	}}
+}
+
 func TestReverseOfStopThenStart(t *testing.T) {
 	t.Parallel()
-	w := WorkloadStatus{Namespace: "shop", Kind: "Deployment", Name: "mail", State: ItemSucceeded, Changed: true}
-	task := Task{ID: "t-1", Plan: "shop", State: TaskPaused, Services: []ServiceStatus{
-		{ServiceID: "444", Priority: 1, Deployment: Start, Workloads: []WorkloadStatus{w}},
-		{ServiceID: "444", Priority: 9, Deployment: Stop, Workloads: []WorkloadStatus{w}},
-	}}
-	snap := Snapshot{Services: testCatalogue(), Document: Document{Items: []Item{
-		{ServiceID: "444", Priority: 1, Deployment: Start}, {ServiceID: "444", Priority: 9, Deployment: Stop},
-	}}}
-	reverse := NewReport(task, snap).Reverse
-	require.Equal(t, []Item{{ServiceID: "444", Priority: 2, Deployment: Stop}, {ServiceID: "444", Priority: 1, Deployment: Start}}, reverse.Document.Items,
-		"the last wave is taken back first; a workload without a party is of the party default")
-	require.Equal(t, []string{"The task is Paused: this covers what it has done so far."}, reverse.Notes)
+	reverse := NewReport(stopThenStart(), Snapshot{}).Reverse
+	require.Equal(t, []Item{{ServiceID: "444", Priority: 2, Deployment: Restore, RestoreTask: "t-1", RestoreItem: 1},
+		{ServiceID: "444", Priority: 1, Deployment: Restore, RestoreTask: "t-1", RestoreItem: 2}}, reverse.Document.Items,
+		"the last wave is taken back first, and each item names its own")
+	require.Equal(t, []string{"The task is Paused: this covers what it has done so far.", "The plan can be executed once the task is over."}, reverse.Notes)
 }
 
 func TestReportOfNothing(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
 )
 
@@ -49,11 +50,14 @@ func (s ItemState) Ended() bool { return s == ItemSucceeded || s == ItemFailed |
 
 // Task is one execution of a plan as it is answered over HTTP.
 type Task struct {
-	ID      string    `json:"id"`
-	Plan    string    `json:"plan"`
-	Comment string    `json:"comment,omitempty"`
-	State   TaskState `json:"state"`
-	Reason  string    `json:"reason"`
+	ID      string `json:"id"`
+	Plan    string `json:"plan"`
+	Comment string `json:"comment,omitempty"`
+	// RerunOf is the task whose services without success this one runs again, ReverseOf the task whose changes it takes back; "" for others.
+	RerunOf   string    `json:"rerunOf,omitempty"`
+	ReverseOf string    `json:"reverseOf,omitempty"`
+	State     TaskState `json:"state"`
+	Reason    string    `json:"reason"`
 	// Conditions say the same for programs; they are derived when the task is answered, and not stored.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	CreatedAt  time.Time          `json:"createdAt"`
@@ -126,6 +130,10 @@ type WorkloadStatus struct {
 	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one, "" for none.
 	FromPackage string `json:"fromPackage,omitempty"`
 	ToPackage   string `json:"toPackage,omitempty"`
+	// Before and After are the revisions before and after an operation that changes the pod template; absent for others. RESTORE takes back by
+	// them; who can't tell a digest gives the name alone.
+	Before *revision.Revision `json:"before,omitempty"`
+	After  *revision.Revision `json:"after,omitempty"`
 	// Changed says whether anything was written: a workload that already was as asked is a success that changed nothing.
 	Changed bool `json:"changed"`
 	// Rollout is the rollout that releases the workload, of a service with a strategy; absent before it begins.
@@ -166,6 +174,34 @@ func (r RolloutStatus) String() string {
 		name += " of party " + r.Party
 	}
 	return name
+}
+
+// ServiceCounts is how many services a task has, and how they ended.
+//
+// +kubebuilder:object:generate=true
+type ServiceCounts struct {
+	Total     int `json:"total"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	// Skipped are those that were never begun.
+	Skipped int `json:"skipped"`
+}
+
+// Counts is how the task's services ended so far.
+func (t Task) Counts() ServiceCounts {
+	counts := ServiceCounts{Total: len(t.Services)}
+	for _, service := range t.Services {
+		switch service.State {
+		case ItemSucceeded:
+			counts.Succeeded++
+		case ItemFailed:
+			counts.Failed++
+		case ItemSkipped:
+			counts.Skipped++
+		case ItemPending, ItemRunning:
+		}
+	}
+	return counts
 }
 
 // Packages are the SHA-256 of all code packages that the task has brought or taken away, in order.
@@ -230,6 +266,10 @@ type Snapshot struct {
 	Document  Document  `json:"document"`
 	// Services are the catalogue entries that the document names.
 	Services map[ServiceID]catalog.Service `json:"services"`
+	// Restorations are what RESTORE brings back, by the item's number, counted from 1.
+	Restorations map[int][]Restoration `json:"restorations,omitempty"`
+	// RerunOf is the task that is run again, "" for none.
+	RerunOf string `json:"rerunOf,omitempty"`
 	// Queues are the task queues of the parties that the services' workloads live with.
 	Queues map[string]string `json:"queues"`
 	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
@@ -258,8 +298,23 @@ func (s Snapshot) RollsOut(n int) bool {
 	return item.Deployment.Deploys() && s.Services[item.ServiceID].RollsOut()
 }
 
-// Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order.
+// Selected are the workloads of item n (an index into the document) that its deployLabel selects, in the catalogue's order: of a RESTORE
+// those that it has something to bring back to.
 func (s Snapshot) Selected(n int) []catalog.Workload {
 	item := s.Document.Items[n]
-	return item.selected(s.Services[item.ServiceID].Workloads)
+	selected := item.selected(s.Services[item.ServiceID].Workloads)
+	if item.Deployment != Restore {
+		return selected
+	}
+	return slices.DeleteFunc(slices.Clone(selected), func(w catalog.Workload) bool { return s.Restoration(n, w) == nil })
+}
+
+// Restoration is what item n (an index into the document), a RESTORE, brings a workload back to; nil for other items.
+func (s Snapshot) Restoration(n int, w catalog.Workload) *Restoration {
+	for _, r := range s.Restorations[n+1] {
+		if r.is(w) {
+			return &r
+		}
+	}
+	return nil
 }

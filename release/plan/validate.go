@@ -14,9 +14,9 @@ import (
 // maxItems is how many items a plan has at most.
 const maxItems = 1000
 
-// In the order of the source document.
+// In the order of the source document; Slipway's own is last.
 var (
-	operations = []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy}
+	operations = []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy, Restore}
 	methods    = []Method{Parallel, Sequential}
 )
 
@@ -177,6 +177,7 @@ func (r *itemRules) checkSource() {
 		{keyHTTPSrcURI, r.item.HTTPSrcURI, HTTPUploadDeploy, "the address of the code package", validPackageURI},
 		{keyCompileRepoPath, r.item.CompileRepoPath, CompileDeploy, "the address of the Git repository", validRepository},
 		{keyCompileRepoBranch, r.item.CompileRepoBranch, CompileDeploy, "the branch that is compiled", validBranch},
+		{keyRestoreTask, r.item.RestoreTask, Restore, "the task whose changes are taken back", validTask},
 	} {
 		key, value := source.key, source.value
 		if r.item.Deployment != source.of {
@@ -189,6 +190,33 @@ func (r *itemRules) checkSource() {
 			r.hold(key, source.legal(value))
 		}
 	}
+	r.checkRestoreItem()
+}
+
+func (r *itemRules) checkRestoreItem() {
+	switch n := r.item.RestoreItem; {
+	case n == 0:
+	case r.item.Deployment != Restore:
+		r.warn(keyRestoreItem, fmt.Sprintf("is not used: the deployment is %s, and only %s takes back items of a task", r.item.Deployment, Restore))
+	case n < 1 || n > maxItems:
+		r.refuse(keyRestoreItem, "must be from 1 to %d: it is the number of an item of task %s", maxItems, r.item.RestoreTask)
+	}
+}
+
+// taskID is what package start makes; nothing else can be the ID of a task.
+var taskID = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+
+// maxTaskID is how long the ID of a task is at most.
+const maxTaskID = 63
+
+// IsTaskID says whether a text can be the ID of a task.
+func IsTaskID(id string) bool { return len(id) <= maxTaskID && taskID.MatchString(id) }
+
+func validTask(id string) error {
+	if !IsTaskID(id) {
+		return fmt.Errorf("%s is not the ID of a task: `slipway task list` shows them", strictyaml.Quote(id))
+	}
+	return nil
 }
 
 func validPackageURI(text string) error { return catalog.ValidURL(text, "http", "https") }

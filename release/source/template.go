@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,17 @@ type Fetcher struct {
 // StoreURL is where a package store serves the package of a digest, for as long as it has it.
 func StoreURL(store, sha256 string) string {
 	return strings.TrimRight(store, "/") + "/packages/sha256/" + sha256
+}
+
+// storePath is where a store serves packages: the digest is the rest of the path.
+var storePath = regexp.MustCompile(`/packages/sha256/([0-9a-f]{64})$`)
+
+// DigestOf is the digest that the URL of a package in a store tells; "" for any other URL, whose bytes may be others every day.
+func DigestOf(rawURL string) string {
+	if found := storePath.FindStringSubmatch(rawURL); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // Unfit says why the package cannot be put into a pod template, "" when it can.

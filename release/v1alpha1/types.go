@@ -102,6 +102,9 @@ type ReleaseRecordSpec struct {
 	// Workload is the workload that a rollout releases, Style how.
 	Workload *catalog.WorkloadRef `json:"workload,omitempty"`
 	Style    string               `json:"style,omitempty"`
+	// RerunOf is the task that a task runs again, ReverseOf the one that it takes back.
+	RerunOf   string `json:"rerunOf,omitempty"`
+	ReverseOf string `json:"reverseOf,omitempty"`
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
@@ -127,6 +130,8 @@ type ReleaseOutcome struct {
 	RunID string `json:"runId,omitempty"`
 	// Packages are the SHA-256 of the code packages that the release has brought or taken away: a store keeps them as long as the record.
 	Packages []string `json:"packages,omitempty"`
+	// Services are how many services a task had, and how they ended; absent for others, and for tasks of earlier versions.
+	Services *plan.ServiceCounts `json:"services,omitempty"`
 	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a
 	// serving).
 	Body []byte `json:"body"`

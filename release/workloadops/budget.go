@@ -16,12 +16,12 @@ type Budget struct {
 // alone: a workload's own controller does not ask it, and Slipway evicts the pods that it takes itself.
 func BudgetWarning(req Request, seen Observed, b Budget) string {
 	switch {
-	case seen.Replicas == 0 || req.Operation == plan.Start:
+	case seen.Replicas == 0 || !req.takesPods(seen):
 		return ""
-	case replaces(req.Operation) && byDeletion(req, seen) && b.Allowed == 0:
+	case req.replaces() && byDeletion(req, seen) && b.Allowed == 0:
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: %s %s waits until it does, and fails at its deadline (%d s)",
 			req.Workload, b.Name, req.Operation, req.Method, req.DeadlineSeconds)
-	case replaces(req.Operation) && byDeletion(req, seen):
+	case req.replaces() && byDeletion(req, seen):
 		if req.Method == plan.Sequential || b.Allowed >= seen.Replicas {
 			return ""
 		}
@@ -32,4 +32,15 @@ func BudgetWarning(req Request, seen Observed, b Budget) string {
 			"deletes them: use SEQUENTIAL to take one at a time", req.Workload, req.Operation, req.Method, b.Name)
 	}
 	return ""
+}
+
+// takesPods says whether an operation takes pods away that are there now.
+func (r Request) takesPods(seen Observed) bool {
+	switch r.Operation {
+	case plan.Start:
+		return false
+	case plan.Restore:
+		return r.replaces() || restoredSize(r, seen) < seen.Replicas
+	}
+	return true
 }

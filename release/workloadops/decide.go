@@ -17,6 +17,7 @@ var operations = map[plan.Operation]struct {
 	plan.Restart: {beginReplacing, goOnReplacing},
 
 	plan.HTTPUploadDeploy: {beginReplacing, goOnReplacing},
+	plan.Restore:          {beginRestoring, goOnRestoring},
 }
 
 // Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is. The failure is Refused.
@@ -28,11 +29,13 @@ func Validate(req Request) *failure.Error {
 		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a Deployment, StatefulSet "+
 			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
 	case !known:
-		return failure.New(failure.Refused, "%s: %s is not available yet; use START, STOP, RESTART or HTTP_UPLOAD_DEPLOY", req.Workload, req.Operation)
-	case ref.Kind == KindDaemonSet && !replaces(req.Operation):
+		return failure.New(failure.Refused, "%s: %s is not available yet; use START, STOP, RESTART, HTTP_UPLOAD_DEPLOY or RESTORE", req.Workload, req.Operation)
+	case req.Operation == plan.Restore && req.Restore == nil:
+		return failure.New(failure.Refused, "%s: RESTORE was asked for without what to restore", req.Workload)
+	case ref.Kind == KindDaemonSet && !req.replaces():
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART",
 			req.Workload, req.Operation)
-	case deploys(req.Operation) && req.Package == nil:
+	case req.Operation == plan.HTTPUploadDeploy && req.Package == nil:
 		return failure.New(failure.Refused, "%s: %s was asked for without a package", req.Workload, req.Operation)
 	case req.Method != plan.Parallel && req.Method != plan.Sequential:
 		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload, req.Method)
@@ -54,14 +57,17 @@ func Refuses(req Request, seen Observed) string {
 			"and remove that annotation", req.Workload, AnnotationOriginal, seen.OriginalProblem)
 	}
 	switch {
+	case seen.Unkept:
+		return fmt.Sprintf("%s: its cluster doesn't keep the pod template that it had before task %s any more (spec.revisionHistoryLimit, or it was "+
+			"deleted and made again): deploy that version anew", req.Workload, req.Restore.Task)
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
 		if _, ok := seen.remembered(); !ok {
 			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once",
 				req.Workload)
 		}
-	case replaces(req.Operation) && seen.Paused:
+	case req.replaces() && seen.Paused:
 		return fmt.Sprintf("%s is paused, so nothing would be %s: resume it with `kubectl rollout resume` first", req.Workload, done(req.Operation))
-	case replaces(req.Operation) && seen.UpdateType == UpdateRolling && seen.Partition > 0:
+	case req.replaces() && seen.UpdateType == UpdateRolling && seen.Partition > 0:
 		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: finish that "+
 			"rollout (partition 0) first", req.Workload, seen.Partition, done(req.Operation))
 	}
@@ -142,7 +148,7 @@ func hold(req Request, seen Observed, saved Original) *Write {
 		saved.FromRevision = seen.Revision
 	}
 	if deploys(req.Operation) {
-		saved.FromPackage = seen.Package
+		saved.FromPackage, saved.Before = seen.Package, seen.Template
 	}
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		saved.FromReplicas = new(seen.Replicas)

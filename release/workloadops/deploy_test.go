@@ -27,7 +27,7 @@ func TestDeploy(t *testing.T) {
 		changed  bool
 	}{
 		"Begin":      {"another template gets the package", running(3), verdict{action: workloadops.ActWrite, says: "put package sha256:0123456789ab (2.0 KiB) into its pod template"}, true, true},
-		"SameDigest": {"the same digest rolls nothing", has(running(3)), verdict{action: workloadops.ActDone, says: "nothing to do: package sha256:0123456789ab (2.0 KiB) is deployed already"}, false, false},
+		"SameDigest": {"the same digest rolls nothing", has(running(3)), verdict{action: workloadops.ActDone, says: "nothing to do: it has package sha256:0123456789ab (2.0 KiB) already"}, false, false},
 		"Unready":    {"pods of that package that are not ready yet are waited for, without another change of the template", half, verdict{action: workloadops.ActWrite, says: "put package"}, false, false},
 		"NoPods":     {"a stopped workload gets it too: START brings it up", running(0), verdict{action: workloadops.ActWrite, says: "put package"}, true, true},
 		"NoPodsSame": {"unless it has it", has(running(0)), verdict{action: workloadops.ActDone, says: "nothing to do"}, false, false},

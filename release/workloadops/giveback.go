@@ -33,15 +33,16 @@ func finish(req Request, seen Observed, result Result) NextAction {
 	if o := seen.Original; o != nil && o.Begun {
 		result.Changed = result.Changed || o.Changed
 		result.FromRevision, result.FromReplicas, result.FromPackage = o.FromRevision, o.FromReplicas, o.FromPackage
+		result.Before = o.Before
 	} else {
 		result.FromPackage = packageOf(req, seen)
 		result.FromRevision = seen.Revision
-		result.FromReplicas = sizeOf(req, seen)
+		result.FromReplicas, result.Before = sizeOf(req, seen), seen.Template
 	}
 	if result.ToRevision == "" {
 		result.ToRevision = seen.Revision
 	}
-	result.ToReplicas, result.ToPackage = sizeOf(req, seen), packageOf(req, seen)
+	result.ToReplicas, result.ToPackage, result.After = sizeOf(req, seen), packageOf(req, seen), seen.Template
 	if seen.Claim != req.Claim {
 		return NextAction{Action: ActDone, Reason: result.Message, Result: &result}
 	}
@@ -59,7 +60,8 @@ func abort(req Request, seen Observed, e *failure.Error) NextAction {
 	e.Message += notes
 	if o := seen.Original; o != nil && o.Begun {
 		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
-			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage, ToPackage: packageOf(req, seen)}
+			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage, ToPackage: packageOf(req, seen),
+			Before: o.Before, After: seen.Template}
 	}
 	return NextAction{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
@@ -108,12 +110,17 @@ func markSize(seen Observed, w *Write) {
 	case seen.Replicas == 0:
 		w.Annotations[AnnotationReplicas] = strconv.Itoa(int(*o.Size))
 		w.Remove = append(w.Remove, AnnotationLeftAt)
-	case foreign, o.Operation == plan.Start && seen.Replicas >= *o.Size:
+	case foreign, o.grows() && seen.Replicas >= *o.Size:
 		w.Remove = append(w.Remove, AnnotationReplicas, AnnotationLeftAt)
 	default:
 		w.Annotations[AnnotationReplicas] = strconv.Itoa(int(*o.Size))
 		w.Annotations[AnnotationLeftAt] = strconv.Itoa(int(seen.Replicas))
 	}
+}
+
+// grows says whether the operation brings the workload to a size, rather than to none.
+func (o Original) grows() bool {
+	return o.Operation == plan.Start || o.Operation == plan.Restore && o.Target != nil && *o.Target > 0
 }
 
 // packageOf is the code package that the workload runs, where that is the operation's business.

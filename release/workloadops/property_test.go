@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -85,10 +86,13 @@ type runner struct {
 	// ghost is a decision of an attempt that was given up but still runs.
 	ghost        *workloadops.NextAction
 	ghostVersion int
+	// sizeBefore is the size when it began.
+	sizeBefore int32
 }
 
 // step takes one look and does what is decided. die says whether the process is killed at that point.
 func (r *runner) step(die func(where string) bool) {
+	r.w.request = r.req
 	seen := r.w.look(r.withPods)
 	seen.Held, seen.Ending = r.held, r.ending
 	version := r.w.version
@@ -144,7 +148,7 @@ func TestAnyCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{workloadops.KindDeployment, workloadops.KindStatefulSet, workloadops.KindDaemonSet}).Draw(t, "kind")
-		operations := []plan.Operation{plan.Restart, plan.HTTPUploadDeploy}
+		operations := []plan.Operation{plan.Restart, plan.HTTPUploadDeploy, plan.Restore}
 		if kind != workloadops.KindDaemonSet {
 			operations = append(operations, plan.Start, plan.Stop)
 		}
@@ -156,18 +160,39 @@ func TestAnyCrash(t *testing.T) {
 			catalogued := replicas
 			req.Workload.Replicas, replicas = &catalogued, 0
 		}
+		if op == plan.Restore {
+			drawRestoration(t, &req, &replicas)
+		}
 		w := drawToy(t, kind, replicas)
-		if op == plan.Restart || op == plan.HTTPUploadDeploy {
+		if op == plan.Restart || op == plan.HTTPUploadDeploy || op == plan.Restore && req.Restore.Replicas == nil {
 			w.restarting, w.before = true, w.lastUID
 		}
 		checkRun(t, &runner{req: req, w: w})
 	})
 }
 
+// drawRestoration draws what comes back: a template, a size, or both; from a size that may be none.
+func drawRestoration(t *rapid.T, req *workloadops.Request, replicas *int32) {
+	r := &plan.Restoration{Task: "t0"}
+	sized := req.Workload.WorkloadRef.Kind != workloadops.KindDaemonSet
+	if sized && rapid.Bool().Draw(t, "sized") {
+		*replicas = int32(rapid.IntRange(0, 5).Draw(t, "size now"))
+		r.Replicas, r.Left = n(int32(rapid.IntRange(0, 5).Draw(t, "size before"))), n(*replicas)
+	}
+	if r.Replicas == nil || rapid.Bool().Draw(t, "with a template") {
+		r.Template = &revision.Revision{Template: "before#"}
+	}
+	req.Restore = r
+}
+
 func checkRun(t *rapid.T, r *runner) {
 	w, before := r.w, r.w.specText()
 	first, replicas := w.lastUID, w.spec.replicas
+	r.sizeBefore = replicas
 	allowed := max(1, w.out())
+	if restore := r.req.Restore; restore != nil && restore.Replicas != nil {
+		allowed = max(allowed, 2) // the pod that comes up, and one that was out before
+	}
 	sequential := r.req.Method == plan.Sequential && w.spec.updateType != workloadops.UpdateRecreate
 	kills := 0
 	die := func(where string) bool {
@@ -235,14 +260,46 @@ func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 			t.Fatalf("restarted with %d ready pods of %d", w.ready(), replicas)
 		}
 	}
+	if restore := r.req.Restore; restore != nil {
+		replicas = checkRestored(t, r, first, replicas)
+	}
 	w.spec.marker = ""
 	now := w.spec.replicas
 	w.spec.replicas = replicas
 	if r.req.Operation == plan.Start && r.req.Workload.Replicas != nil {
 		w.spec.replicas = 0
 	}
+	if r.req.Operation == plan.Restore {
+		w.spec.replicas = r.sizeBefore
+	}
 	if after := w.specText(); after != before {
 		t.Fatalf("its settings were %s and are %s", before, after)
 	}
 	w.spec.replicas = now
+}
+
+// checkRestored checks what a RESTORE has left, and says how many pods there should be.
+func checkRestored(t *rapid.T, r *runner, first int, replicas int32) int32 {
+	w, restore := r.w, r.req.Restore
+	if restore.Replicas != nil {
+		replicas = *restore.Replicas
+	}
+	if w.spec.replicas != replicas || w.ready() != replicas || len(w.pods) != int(replicas) {
+		t.Fatalf("restored with %d ready pods of %d, %d should be: %+v", w.ready(), w.spec.replicas, replicas, w.pods)
+	}
+	if restore.Template == nil {
+		return replicas
+	}
+	if w.spec.marker != restore.Template.Template {
+		t.Fatalf("its template is %s", w.spec.marker)
+	}
+	for _, p := range w.pods {
+		if p.marker != restore.Template.Template {
+			t.Fatalf("pod %s is of %s", p.name, p.marker)
+		}
+	}
+	if r.result.After == nil || r.result.After.Template != restore.Template.Template || r.result.Before == nil || r.result.Before.Template != "" {
+		t.Fatalf("the record says %+v to %+v", r.result.Before, r.result.After)
+	}
+	return replicas
 }

@@ -10,20 +10,23 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// replaces says whether an operation replaces every pod by one of a template that it changes.
-func replaces(operation plan.Operation) bool {
-	return operation == plan.Restart || deploys(operation)
+// replaces says whether a request replaces every pod by one of a template that it changes.
+func (r Request) replaces() bool {
+	return r.Operation == plan.Restart || r.Operation == plan.HTTPUploadDeploy || r.Operation == plan.Restore && r.Restore.Template != nil
 }
 
 // deploys says whether an operation brings a version, which the workload may have already.
 func deploys(operation plan.Operation) bool {
-	return operation == plan.HTTPUploadDeploy
+	return operation == plan.HTTPUploadDeploy || operation == plan.Restore
 }
 
 // done is what an operation that replaces pods has done to them, for sentences.
 func done(operation plan.Operation) string {
-	if operation == plan.Restart {
+	switch operation {
+	case plan.Restart:
 		return "restarted"
+	case plan.Restore:
+		return "restored"
 	}
 	return "deployed"
 }
@@ -44,7 +47,7 @@ func beginReplacing(req Request, seen Observed) NextAction {
 	}
 	if stamped && replaced(seen) {
 		if deploys(req.Operation) {
-			return finish(req, seen, Result{Message: "nothing to do: " + req.what() + " is deployed already; " + readyOf(seen)})
+			return finish(req, seen, Result{Message: "nothing to do: it has " + req.what() + " already; " + readyOf(seen)})
 		}
 		return finish(req, seen, Result{Message: replacedAll(req, seen), Changed: true})
 	}
@@ -61,7 +64,11 @@ func beginReplacing(req Request, seen Observed) NextAction {
 		if !stamped {
 			w.Template = &Template{}
 		}
-		return write("put "+req.what()+" into its pod template, so that every pod is replaced", w)
+		where := " into its pod template"
+		if req.Operation == plan.Restore {
+			where = " back"
+		}
+		return write("put "+req.what()+where+", so that every pod is replaced", w)
 	}
 	if !stamped {
 		w.Stamp = req.Marker
@@ -118,9 +125,7 @@ func lend(seen Observed, wanted ...Borrowed) []Borrowed {
 
 func goOnReplacing(req Request, seen Observed) NextAction {
 	if seen.Marker != req.Marker {
-		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: somebody else changed its pod template while it was being %s (an undo?): see what runs there, then execute %s again",
-			req.Workload, done(req.Operation), req.Operation))
+		return changedTemplate(req, seen)
 	}
 	if seen.Replicas == 0 && !seen.Lagging() {
 		return finish(req, seen, Result{Message: withoutPods(req, seen)})
@@ -132,6 +137,13 @@ func goOnReplacing(req Request, seen Observed) NextAction {
 		return wait(req, seen, replacing(req, seen))
 	}
 	return ended(req, seen)
+}
+
+// changedTemplate ends an operation whose template somebody else has changed meanwhile.
+func changedTemplate(req Request, seen Observed) NextAction {
+	return abort(req, seen, failure.New(failure.WorkloadFailed,
+		"%s: somebody else changed its pod template while it was being %s (an undo?): see what runs there, then execute %s again",
+		req.Workload, done(req.Operation), req.Operation))
 }
 
 // ended gives the answer of a RESTART whose numbers are complete, once the old pods are gone.
@@ -179,7 +191,7 @@ func podRevision(req Request, seen Observed, made bool) string {
 
 func replacedAll(req Request, seen Observed) string {
 	if deploys(req.Operation) {
-		return "deployed " + req.what() + ": " + readyOf(seen)
+		return done(req.Operation) + " " + req.what() + ": " + readyOf(seen)
 	}
 	return done(req.Operation) + ": " + readyOf(seen)
 }
@@ -189,7 +201,7 @@ func withoutPods(req Request, seen Observed) string {
 	if from := seen.Original.FromReplicas; from == nil || *from > 0 {
 		return done(req.Operation) + ": somebody else scaled it to zero meanwhile, so it has no pods"
 	}
-	return "deployed " + req.what() + ": it has no pods, and those that START brings up have it"
+	return done(req.Operation) + " " + req.what() + ": it has no pods, and those that START brings up have it"
 }
 
 func replacing(req Request, seen Observed) string {

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 )
@@ -111,6 +112,8 @@ type Request struct {
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 	// Package is what HTTP_UPLOAD_DEPLOY deploys; nil for other operations.
 	Package *source.Package `json:"package,omitempty"`
+	// Restore is what RESTORE brings back; nil for other operations.
+	Restore *plan.Restoration `json:"restore,omitempty"`
 }
 
 // Requests are the operations of item n (an index into the document) of a task, one for each workload, their claims not yet filled in.
@@ -120,7 +123,7 @@ func Requests(snap plan.Snapshot, n int) []Request {
 	var requests []Request
 	for _, w := range snap.Selected(n) {
 		requests = append(requests, Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(), Package: snap.Package(n),
-			DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+			Restore: snap.Restoration(n, w), DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
 	}
 	return requests
 }
@@ -130,14 +133,19 @@ func (r Request) MarkerName() string {
 	switch {
 	case r.Operation == plan.Restart:
 		return AnnotationRestartedBy
-	case deploys(r.Operation):
+	case r.Operation == plan.HTTPUploadDeploy:
 		return AnnotationDeployed
 	}
 	return ""
 }
 
 // what is what a deploy brings, for sentences.
-func (r Request) what() string { return "package " + r.Package.String() }
+func (r Request) what() string {
+	if r.Operation == plan.Restore {
+		return "its earlier pod template"
+	}
+	return "package " + r.Package.String()
+}
 
 // RestoreRequest asks that what an operation borrowed is given back.
 type RestoreRequest struct {
@@ -162,6 +170,9 @@ type Result struct {
 	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one.
 	FromPackage string `json:"fromPackage,omitempty"`
 	ToPackage   string `json:"toPackage,omitempty"`
+	// Before and After are the revisions before and after an operation that changes the pod template.
+	Before *revision.Revision `json:"before,omitempty"`
+	After  *revision.Revision `json:"after,omitempty"`
 }
 
 // PreflightRequest asks a party's worker whether these requests can be carried out. Of Claim the engine counts; Marker and TakeOver are not

@@ -10,6 +10,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 )
 
 // Snapshot is one look at a workload: what operations and rollouts both decide by.
@@ -86,6 +87,10 @@ type Observed struct {
 	Package string
 	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
 	Revision string
+	// Template is the pod template as a record keeps it; nil where the operation changes none.
+	Template *revision.Revision
+	// Unkept says that the cluster doesn't keep the pod template that RESTORE is to bring back any more.
+	Unkept bool
 }
 
 // Ending is the answer of an operation, kept by whoever runs it from before the last write on, so that it is not lost with the process. One
@@ -110,6 +115,10 @@ type Original struct {
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	FromRevision string `json:"fromRevision,omitempty"`
 	FromPackage  string `json:"fromPackage,omitempty"`
+	// Before is the revision before an operation that changes the pod template.
+	Before *revision.Revision `json:"before,omitempty"`
+	// Target is the size that RESTORE comes to in the end, where that is another one.
+	Target *int32 `json:"target,omitempty"`
 	// ByDeletion says that RESTART deletes the pods itself instead of leaving that to the workload's controller.
 	ByDeletion bool `json:"byDeletion,omitempty"`
 	// Changed says whether the operation changed more than the claim.

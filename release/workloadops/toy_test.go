@@ -6,17 +6,21 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/workloadops"
 )
 
 // toyPod is a pod of the toy cluster.
 type toyPod struct {
-	name     string
-	uid      int
-	version  int
-	ordinal  int32
+	name    string
+	uid     int
+	version int
+	ordinal int32
+	// marker is the whole template that it was made from.
 	marker   string
 	ready    bool
 	deleting bool
@@ -27,11 +31,39 @@ type toySpec struct {
 	replicas   int32
 	updateType string
 	settings   map[string]json.RawMessage
-	marker     string
+	// marker is the pod template: "<version>#<stamp of a restart>".
+	marker string
+}
+
+func versionIn(marker string) string { version, _, _ := strings.Cut(marker, "#"); return version }
+
+func stampIn(marker string) string { _, stamp, _ := strings.Cut(marker, "#"); return stamp }
+
+// markerFor is what a request sees of a template.
+func markerFor(req workloadops.Request, template string) string {
+	switch {
+	case req.Operation == plan.Restart:
+		return stampIn(template)
+	case req.Restore != nil && req.Restore.Template != nil && versionIn(template) == versionIn(req.Restore.Template.Template):
+		return req.Marker
+	case req.Restore != nil:
+		return ""
+	}
+	return versionIn(template)
+}
+
+// templateFor is the template that a request sets.
+func templateFor(req workloadops.Request, now string) string {
+	if req.Restore != nil {
+		return req.Restore.Template.Template
+	}
+	return req.Marker + "#" + stampIn(now)
 }
 
 // toyWorkload is a workload with a controller that behaves like Kubernetes' own, one small step at a time.
 type toyWorkload struct {
+	// request is the operation that looks.
+	request           workloadops.Request
 	kind              string
 	ordered           bool
 	countsTerminating bool
@@ -155,15 +187,15 @@ func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 		s.Original = o
 	}
 	s.Generation, s.ObservedGeneration = w.generation, w.observed
-	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered, w.spec.marker
+	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered, markerFor(w.request, w.spec.marker)
 	s.Settings = maps.Clone(w.spec.settings)
 	s.Remembered, s.LeftAt = w.annotations[workloadops.AnnotationReplicas], w.annotations[workloadops.AnnotationLeftAt]
-	s.Revision = "rev-" + w.spec.marker
+	s.Revision, s.Template = "rev-"+w.spec.marker, &revision.Revision{Template: w.spec.marker}
 	s.Now = time.Unix(1_700_000_000, 0)
 	if withPods {
 		s.PodsSeen = true
 		for _, p := range w.pods {
-			s.Pods = append(s.Pods, workloadops.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: p.marker, Ordinal: p.ordinal,
+			s.Pods = append(s.Pods, workloadops.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: markerFor(w.request, p.marker), Ordinal: p.ordinal,
 				Ready: p.ready, Available: p.ready, Deleting: p.deleting, Since: s.Now})
 		}
 	}
@@ -199,10 +231,10 @@ func (w *toyWorkload) write(in *workloadops.Write, version int) bool {
 		w.spec.replicas = *in.Replicas
 	}
 	if in.Stamp != "" {
-		w.spec.marker = in.Stamp
+		w.spec.marker = versionIn(w.spec.marker) + "#" + in.Stamp
 	}
 	if in.Template != nil {
-		w.spec.marker = marker
+		w.spec.marker = templateFor(w.request, w.spec.marker)
 	}
 	maps.Copy(w.annotations, in.Annotations)
 	for _, name := range in.Remove {

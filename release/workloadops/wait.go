@@ -53,9 +53,9 @@ func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time
 // counts says whether a pod's trouble is the operation's: STOP takes every pod away, RESTART and the deploys those from before them.
 func counts(req Request, p Pod) bool {
 	switch {
-	case req.Operation == plan.Stop:
+	case req.stops():
 		return false
-	case replaces(req.Operation):
+	case req.replaces():
 		return p.Marker == req.Marker
 	default:
 		return true
@@ -65,7 +65,7 @@ func counts(req Request, p Pod) bool {
 // stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without
 // end. They are out already, so that taking them puts no further pod out; one at a time is taken.
 func stuckPods(req Request, seen Observed) []Pod {
-	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.Operation == plan.Stop || !seen.OrderedReady || seen.Lagging() ||
+	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.stops() || !seen.OrderedReady || seen.Lagging() ||
 		seen.Revision == "" || seen.UpdateType != UpdateRolling || onTheirWayOut(seen) > 0 {
 		return nil
 	}
@@ -122,7 +122,7 @@ func rank(req Request, p Pod) int {
 	if counts(req, p) {
 		r++
 	}
-	if req.Operation == plan.Stop && p.Deleting {
+	if req.stops() && p.Deleting {
 		r += 10
 	}
 	return r
@@ -131,7 +131,7 @@ func rank(req Request, p Pod) int {
 // meanwhile says what somebody set meanwhile that keeps the workload from moving.
 func meanwhile(seen Observed) string {
 	switch {
-	case seen.Original == nil || !replaces(seen.Original.Operation):
+	case seen.Original == nil || seen.Original.Operation == plan.Start || seen.Original.Operation == plan.Stop:
 		return ""
 	case seen.Paused:
 		return "; somebody paused it meanwhile: `kubectl rollout resume` lets it go on"

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
 )
 
@@ -234,14 +235,7 @@ type Declared struct {
 }
 
 // Revision is a revision of a workload as a release recorded it.
-type Revision struct {
-	// Template is the SHA-256 of its pod template's canonical JSON, as package pods makes it; "": it was not recorded.
-	Template string `json:"template,omitempty"`
-	// Name is the revision's own: a Deployment's pod-template-hash, otherwise the name of the ControllerRevision.
-	Name string `json:"name,omitempty"`
-	// Images are those of its containers, by name; for people.
-	Images map[string]string `json:"images,omitempty"`
-}
+type Revision = revision.Revision
 
 // MaxTemplatePatch bounds a patch, in bytes: it travels through the workflow's history.
 const MaxTemplatePatch = 64 << 10

@@ -1,0 +1,127 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// Diff says, without a write, what each request would change: it decides on the workload as it is now, and has the API server make the first write as a dry
+// run. It fails with Unreachable or Forbidden when the cluster does not answer.
+func (a *Activities) Diff(ctx context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
+	out := workloadops.DiffResult{Workloads: make([]workloadops.Diff, len(in.Requests))}
+	var jobs []func(ctx context.Context) error
+	for i, req := range in.Requests {
+		jobs = append(jobs, func(ctx context.Context) (err error) {
+			out.Workloads[i], err = a.diff(ctx, req)
+			return err
+		})
+	}
+	if err := kube.Together(ctx, jobs); err != nil {
+		return workloadops.DiffResult{}, attempt.ApplicationError(preflightFailure(err))
+	}
+	return out, nil
+}
+
+func (a *Activities) diff(ctx context.Context, req workloadops.Request) (workloadops.Diff, error) {
+	if f := a.check(req); f != nil {
+		return workloadops.Diff{Summary: f.Message}, nil
+	}
+	req.Marker = workloadops.DiffMarker
+	if req.Package != nil {
+		p := *req.Package
+		p.Hidden = false // the query is not shown anyway
+		p.SHA256, req.Package = source.DigestOf(p.URL), &p
+		req.Marker = p.Marker()
+	}
+	t := &operationJob{job: job{a: a, workload: req.Workload}, req: req, dry: true}
+	t.kind, _ = kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
+	live, err := t.get(ctx)
+	if apierrors.IsNotFound(err) {
+		return workloadops.Diff{Summary: req.Workload.String() + " does not exist"}, nil
+	}
+	if err != nil {
+		return workloadops.Diff{}, err
+	}
+	o, err := t.observe(ctx, live)
+	if err != nil {
+		return workloadops.Diff{}, err
+	}
+	d, err := t.first(ctx, o)
+	if err != nil {
+		return workloadops.Diff{}, err
+	}
+	fields, refused, err := t.dryRun(ctx, o, d.Write)
+	if refused != "" {
+		return workloadops.Diff{Summary: d.Reason, Unknown: refused}, nil
+	}
+	return workloadops.DiffOf(req, o.seen, d, fields), err
+}
+
+// first is the first thing that the operation would do.
+func (t *operationJob) first(ctx context.Context, o *object) (workloadops.NextAction, error) {
+	seen := o.seen
+	seen.Now = t.a.options.Now()
+	d := workloadops.Decide(t.req, seen)
+	if d.Action != workloadops.ActLook {
+		return d, nil
+	}
+	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
+	if err == nil {
+		err = t.markRestored(ctx, o, list.pods)
+	}
+	seen.Pods, seen.PodsSeen = list.pods, true
+	return workloadops.Decide(t.req, seen), err
+}
+
+// dryRun has the API server make a write without keeping it, and says which fields of the pod template it changes, or why the server refuses it.
+func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Write) (fields []workloadops.FieldChange, refused string, err error) {
+	if w == nil {
+		return nil, "", nil
+	}
+	template, err := t.template(ctx, o, w)
+	if f := (*failure.Error)(nil); errors.As(err, &f) {
+		return nil, f.Message, nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	body, err := json.Marshal(patchOf(o.Unstructured, w, template))
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, o.GetName()), body, true)
+	if err != nil {
+		switch kube.Classify(err) {
+		case kube.Rejected, kube.Changed:
+			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), nil
+		case kube.Refused:
+			return nil, "its cluster does not accept the change: " + kube.Text(err), nil
+		}
+		return nil, "", err
+	}
+	return t.unfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", nil
+}
+
+// unfetched says of what a package's digest decides that it is not known yet.
+func (t *operationJob) unfetched(fields []workloadops.FieldChange) []workloadops.FieldChange {
+	if t.req.Package == nil || t.req.Package.SHA256 != "" {
+		return fields
+	}
+	for i := range fields {
+		switch fields[i].Field {
+		case "metadata.annotations." + source.AnnotationPackage, "metadata.annotations." + source.AnnotationDeployed:
+			fields[i].To = workloadops.NotFetched
+		}
+	}
+	return fields
+}

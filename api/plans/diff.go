@@ -1,0 +1,118 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// diffChunk bounds the answers of one workflow: Temporal takes 2 MiB.
+const diffChunk = 200
+
+// workloadDiff is what an operation would change.
+type workloadDiff struct {
+	at   place
+	diff workloadops.Diff
+}
+
+// DiffPlan answers POST /api/v1/plans/{name}/diff. What would be refused at an execution is refused here.
+func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), start.Timeout)
+	defer cancel()
+	x := &taskStart{Handlers: h, plan: name, diffing: true}
+	var err error
+	if x.object, err = h.plan(ctx, name); err != nil {
+		return err
+	}
+	if err := x.checkDocument(ctx); err != nil {
+		return err
+	}
+	if err := x.preflight(ctx); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, x.diff())
+}
+
+// diff is the answers of the parties by item.
+func (x *taskStart) diff() schema.PlanDiff {
+	out := schema.PlanDiff{Plan: x.plan, Items: make([]schema.ItemDiff, len(x.snapshot.Document.Items)), Warnings: append([]schema.FieldProblem{}, x.warnings...)}
+	for n, item := range x.snapshot.Document.Items {
+		out.Items[n] = schema.ItemDiff{Item: n + 1, ServiceID: string(item.ServiceID), Priority: item.Priority, Deployment: item.Deployment,
+			ContainerExecMethod: item.MethodOrDefault(), Source: sourceOf(item), Workloads: []schema.WorkloadDiff{}}
+		if x.snapshot.RollsOut(n) {
+			by, _ := strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has read it before
+			out.Items[n].Steps = len(by.Strategy.Steps)
+		}
+	}
+	earlier := x.earlier()
+	slices.SortStableFunc(x.diffs, func(a, b workloadDiff) int { return x.rank(a) - x.rank(b) })
+	for _, d := range x.diffs {
+		item := &out.Items[d.at.item]
+		item.Workloads = append(item.Workloads, shownDiff(d, earlier[d.at.item][d.at.request.Workload.Identity()]))
+	}
+	return out
+}
+
+// rank orders the diffs of an item as the catalogue has its workloads.
+func (x *taskStart) rank(d workloadDiff) int {
+	return slices.IndexFunc(x.snapshot.Selected(d.at.item), func(w catalog.Workload) bool { return w.Identity() == d.at.request.Workload.Identity() })
+}
+
+// earlier says, for each item, which of its workloads an item of an earlier wave is done to: the item's number, counted from 1.
+func (x *taskStart) earlier() []map[string]int {
+	by := make([]map[string]int, len(x.snapshot.Document.Items))
+	done := map[string]int{}
+	for _, wave := range x.snapshot.Document.Waves() {
+		for _, n := range wave.Items {
+			by[n] = map[string]int{}
+			for _, w := range x.snapshot.Selected(n) {
+				by[n][w.Identity()] = done[w.Identity()]
+			}
+		}
+		for _, n := range wave.Items {
+			for _, w := range x.snapshot.Selected(n) {
+				done[w.Identity()] = n + 1
+			}
+		}
+	}
+	return by
+}
+
+func shownDiff(d workloadDiff, earlier int) schema.WorkloadDiff {
+	w := d.at.request.Workload
+	unknown := d.diff.Unknown
+	if earlier > 0 {
+		note := fmt.Sprintf("item %d comes first: this is what would be done to it as it is now", earlier)
+		if unknown != "" {
+			note += "; " + unknown
+		}
+		unknown = note
+	}
+	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
+		Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown, FromReplicas: d.diff.FromReplicas, ToReplicas: d.diff.ToReplicas,
+		Pods: d.diff.Pods, Template: d.diff.Template}
+}
+
+// sourceOf is what an item deploys, as it may be shown.
+func sourceOf(item plan.Item) string {
+	switch item.Deployment {
+	case plan.HTTPUploadDeploy:
+		return source.Redact(item.HTTPSrcURI)
+	case plan.CompileDeploy:
+		return item.CompileRepoBranch
+	case plan.Restore:
+		return "task " + item.RestoreTask
+	}
+	return ""
+}

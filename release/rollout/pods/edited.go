@@ -1,0 +1,108 @@
+package pods
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+const maxEdited = 3
+
+// Edited names the fields in which one pod template differs from another, as people know them: "image of container app (x:2, was x:1)",
+// "spec.nodeSelector". Only images are told with their values: others may hold secrets.
+func Edited(was, now map[string]any) string {
+	var fields []string
+	for _, d := range differing(nil, "", was, now, isContainers) {
+		fields = append(fields, d.String())
+	}
+	if more := len(fields) - maxEdited; more > 0 {
+		return strings.Join(fields[:maxEdited], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(fields, ", ")
+}
+
+// difference is a field in which two pod templates differ.
+type difference struct {
+	path     string
+	was, now any
+	// container is the one whose image it is, "" for another field.
+	container string
+}
+
+func (d difference) String() string {
+	if d.container != "" {
+		return fmt.Sprintf("image of container %s (%v, was %v)", d.container, d.now, d.was)
+	}
+	return d.path
+}
+
+func isContainers(path string) bool { return strings.HasSuffix(strings.ToLower(path), "containers") }
+
+// differing adds the differences of two values at a path. Lists at the paths that byNames says are compared element by element, by name.
+func differing(found []difference, path string, was, now any, byNames func(path string) bool) []difference {
+	if reflect.DeepEqual(was, now) {
+		return found
+	}
+	a, mapped := was.(map[string]any)
+	b, mappedNow := now.(map[string]any)
+	if mapped && mappedNow {
+		for _, key := range keys(a, b) {
+			found = differing(found, strings.TrimPrefix(path+"."+key, "."), a[key], b[key], byNames)
+		}
+		return found
+	}
+	if !byNames(path) {
+		return append(found, difference{path: path, was: was, now: now})
+	}
+	x, y := byName(was), byName(now)
+	if x == nil || y == nil {
+		return append(found, difference{path: path, was: was, now: now})
+	}
+	return elements(found, path, x, y, byNames)
+}
+
+func keys(a, b map[string]any) []string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
+}
+
+// byName are the elements of a list that have names, each its own; nil when it is none. No list at all is an empty one.
+func byName(v any) map[string]any {
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		return nil
+	}
+	out := map[string]any{}
+	for _, element := range list {
+		m, _ := element.(map[string]any)
+		name, _ := m["name"].(string)
+		if _, taken := out[name]; taken || name == "" {
+			return nil
+		}
+		out[name] = m
+	}
+	return out
+}
+
+func elements(found []difference, path string, was, now map[string]any, byNames func(path string) bool) []difference {
+	for _, name := range keys(was, now) {
+		at := fmt.Sprintf("%s[%s]", path, name)
+		a, there := was[name].(map[string]any)
+		b, stays := now[name].(map[string]any)
+		if !there || !stays {
+			found = append(found, difference{path: at, was: was[name], now: now[name]})
+			continue
+		}
+		if a["image"] != b["image"] && isContainers(path) {
+			found = append(found, difference{path: at + ".image", was: a["image"], now: b["image"], container: name})
+			a, b = maps.Clone(a), maps.Clone(b)
+			delete(a, "image")
+			delete(b, "image")
+		}
+		found = differing(found, at, a, b, byNames)
+	}
+	return found
+}

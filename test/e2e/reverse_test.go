@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/sources"
+	"slipway.io/slipway/workflows"
+)
+
+// specOf is what RESTORE brings back of a workload: its template but for the stamp of a restart, its size, and how its pods are replaced.
+type specOf struct {
+	Template corev1.PodTemplateSpec
+	Replicas int32
+	Update   any
+}
+
+// specs are those of Deployments and StatefulSets of these names.
+func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) map[string]specOf {
+	t.Helper()
+	all := map[string]specOf{}
+	for _, name := range deployments {
+		d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.NotContains(t, d.Annotations, workloadops.AnnotationClaimedBy)
+		all[name] = specOf{d.Spec.Template, *d.Spec.Replicas, d.Spec.Strategy}
+	}
+	for _, name := range statefulSets {
+		s, err := e.Kube.AppsV1().StatefulSets(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		all[name] = specOf{s.Spec.Template, *s.Spec.Replicas, s.Spec.UpdateStrategy}
+	}
+	for name, spec := range all {
+		delete(spec.Template.Annotations, workloadops.AnnotationRestartedBy)
+		if len(spec.Template.Annotations) == 0 {
+			spec.Template.Annotations = nil
+		}
+		all[name] = spec
+	}
+	return all
+}
+
+// reverse creates the plan that takes back a task.
+func reverse(t *testing.T, e *harness.Engine, task string, status int) (out schema.ReversePlan) {
+	t.Helper()
+	a := e.Call(http.MethodPost, "/api/v1/tasks/"+task+"/reverse", "")
+	require.Equal(t, status, a.Status, "%s", a.Body)
+	require.NoError(t, json.Unmarshal(a.Body, &out))
+	return out
+}
+
+// succeeds executes a plan to its good end.
+func succeeds(e *harness.Engine, t *testing.T, name string) plan.Task {
+	t.Helper()
+	task := e.WaitTask(e.Execute(name), plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, "%s: %+v", task.Reason, task.Services)
+	return task
+}
+
+// A plan of all kinds is reversed, and the reverse is reversed: every spec is as it was, but for the stamps of restarts.
+func TestReverseOfReverse(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
+	web := sources.NewFiles(t)
+	deployments, statefulSets := []string{"front", "cart", "mail"}, []string{"back", "idle"}
+	e.Deployment("front", 3, nil)
+	e.Deployment("cart", 2, nil)
+	e.Deployment("mail", 1, nil)
+	e.StatefulSet("back", 2, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
+	e.StatefulSet("idle", 0, nil)
+	for name, size := range map[string]int{"front": 3, "cart": 2, "mail": 1, "back": 2} {
+		e.WaitReadyPods(name, size)
+	}
+	e.PutService("111", "package: {container: app, mountPath: /app}\n", "Deployment/front", "StatefulSet/back")
+	e.PutService("222", "", "Deployment/cart")
+	e.PutService("333", "  replicas: 2\n", "StatefulSet/idle")
+	e.PutService("444", "", "Deployment/mail")
+	digest := putPackage(t, web, "/latest.zip", "one")
+	e.PutPlan("shop", `deployPlanItems:
+- {serviceId: 111, priority: 3, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: '`+web.URL+`/latest.zip?signature=s3cr3t'}
+- {serviceId: 222, priority: 2, deployment: STOP}
+- {serviceId: 333, priority: 2, deployment: START, containerExecMethod: SEQUENTIAL}
+- {serviceId: 444, priority: 1, deployment: RESTART}
+`)
+	before := specs(t, e, deployments, statefulSets)
+	requireDiff(t, e, "shop", before, map[string]string{
+		"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: (known once the package is fetched)", "back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
+		"cart": "2 to 0, replaces 0", "idle": "0 to 2, replaces 0", "mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
+	e.RecordNewest(workflows.TypePreflight, "preflight-diff")
+	first := succeeds(e, t, "shop")
+	after := specs(t, e, deployments, statefulSets)
+	require.Equal(t, "sha256:"+digest, after["front"].Template.Annotations[source.AnnotationPackage])
+	require.NotEqual(t, before, after)
+
+	back := reverse(t, e, first.ID, http.StatusCreated)
+	require.Len(t, back.Document.Items, 3, "RESTART leaves nothing to restore")
+	again := reverse(t, e, first.ID, http.StatusOK)
+	require.Equal(t, back.Name, again.Name, "a repeat finds the same plan")
+	requireDiff(t, e, back.Name, after, map[string]string{"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: ",
+		"back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: ", "cart": "0 to 2, replaces 0", "idle": "2 to 0, replaces 0"})
+	restored := succeeds(e, t, back.Name)
+	require.Equal(t, first.ID, restored.ReverseOf)
+	require.Equal(t, before, specs(t, e, deployments, statefulSets))
+	require.Equal(t, digest, restored.Services[2].Workloads[0].FromPackage, "its record keeps the package that it took away, which its own reverse restores")
+	for name, size := range map[string]int{"front": 3, "cart": 2, "mail": 1, "back": 2, "idle": 0} {
+		e.WaitReadyPods(name, size)
+	}
+	e.Record(plan.ItemWorkflowID(restored.ID, 3, "111"), "service-release-restore")
+	e.Record(plan.WorkflowID(restored.ID), "deploy-plan-reverse")
+
+	forth := reverse(t, e, restored.ID, http.StatusCreated)
+	succeeds(e, t, forth.Name)
+	require.Equal(t, after, specs(t, e, deployments, statefulSets), "the reverse of the reverse is what the plan has left")
+
+	requireDiff(t, e, forth.Name, after, map[string]string{"front": "", "back": "", "cart": "", "idle": ""})
+	uids := e.PodUIDs("front")
+	nothing := succeeds(e, t, forth.Name)
+	for _, service := range nothing.Services {
+		require.Equal(t, "nothing to do", service.Reason, "a template that equals what stands rolls nothing")
+	}
+	require.Equal(t, uids, e.PodUIDs("front"))
+}
+
+// requireDiff asks what an execution of a plan would change: for each workload its sizes, the pods that are replaced, and a field; "" for nothing. The
+// specs stay as they are.
+func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]specOf, want map[string]string) {
+	t.Helper()
+	a := e.Call(http.MethodPost, "/api/v1/plans/"+name+"/diff", "")
+	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
+	require.NotContains(t, string(a.Body), "s3cr3t", "queries of URLs aren't shown")
+	var diff schema.PlanDiff
+	require.NoError(t, json.Unmarshal(a.Body, &diff))
+	seen := 0
+	for _, item := range diff.Items {
+		for _, w := range item.Workloads {
+			seen++
+			require.Equal(t, want[w.Name] != "", w.Changes, "%s: %s", w.Name, w.Summary)
+			if !w.Changes {
+				continue
+			}
+			sizes, field, _ := strings.Cut(want[w.Name], ", metadata")
+			if field != "" {
+				field = "metadata" + field
+			} else if s, f, some := strings.Cut(want[w.Name], ", spec"); some {
+				sizes, field = s, "spec"+f
+			}
+			require.Equal(t, sizes, fmt.Sprintf("%d to %d, replaces %d", *w.FromReplicas, *w.ToReplicas, w.Pods), "%s: %s", w.Name, a.Body)
+			if field != "" {
+				require.True(t, slices.ContainsFunc(w.Template, func(f workloadops.FieldChange) bool { return f.Field+": "+f.To == field }), "%s: %s", w.Name, a.Body)
+			}
+		}
+	}
+	require.Equal(t, len(want), seen)
+	require.Equal(t, now, specs(t, e, []string{"front", "cart", "mail"}, []string{"back", "idle"}), "nothing is changed")
+}

@@ -1,0 +1,91 @@
+package workflows
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// What a workload was of before and after reaches the task, whether its operation went well or failed half way: RESTORE takes back by it.
+func TestRevisionsReachTheTask(t *testing.T) {
+	before, after := &revision.Revision{Template: "a"}, &revision.Revision{Template: "b", Name: "db-1"}
+	in, orders := releaseOf(plan.Parallel, 2)
+	result, _ := through(t, in, func(s *stage) {
+		s.orders = orders
+		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+			if r.Workload.WorkloadRef.Name == "w0000" {
+				return workloadops.Result{Changed: true, Before: before, After: after}, nil
+			}
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("it crashes", string(failure.WorkloadFailed), nil,
+				failure.Details{Effect: &failure.Effect{Changed: true, Before: before, After: after}})
+		}
+	})
+	require.Equal(t, plan.ItemFailed, result.State)
+	for _, w := range result.Workloads {
+		require.Equal(t, before, w.Before, w.State)
+		require.Equal(t, after, w.After, w.State)
+		require.True(t, w.Changed)
+	}
+}
+
+// A diff is asked in batches, each party's answers in the order of its requests, and only where it is asked.
+func TestPreflightWithADiff(t *testing.T) {
+	for _, diff := range []bool{false, true} {
+		s := newStage(t)
+		var asked atomic.Int32
+		s.RegisterActivityWithOptions(func(in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
+			return workloadops.PreflightResult{}, nil
+		}, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
+		s.RegisterActivityWithOptions(func(in workloadops.PreflightRequest) (out workloadops.DiffResult, err error) {
+			asked.Add(1)
+			for _, r := range in.Requests {
+				out.Workloads = append(out.Workloads, workloadops.Diff{Summary: r.Workload.WorkloadRef.Name})
+			}
+			return out, nil
+		}, activity.RegisterOptions{Name: workloadops.ActivityDiff})
+		_, orders := releaseOf(plan.Parallel, 2*diffBatch+1)
+		party := PreflightParty{Party: "default", Queue: "slipway.party.default"}
+		for _, o := range orders {
+			party.Requests = append(party.Requests, o.Request)
+		}
+		s.ExecuteWorkflow(TypePreflight, PreflightInput{Parties: []PreflightParty{party}, Diff: diff})
+		require.NoError(t, s.GetWorkflowError())
+		var outcomes []PreflightOutcome
+		require.NoError(t, s.GetWorkflowResult(&outcomes))
+		require.Empty(t, outcomes[0].Unreachable)
+		if !diff {
+			require.Zero(t, asked.Load())
+			require.Empty(t, outcomes[0].Diffs)
+			continue
+		}
+		require.Equal(t, int32(3), asked.Load())
+		for i, d := range outcomes[0].Diffs {
+			require.Equal(t, party.Requests[i].Workload.WorkloadRef.Name, d.Summary)
+		}
+	}
+}
+
+// A party that does not answer is named, as in the preflight of an execution.
+func TestPreflightWithADiffOfAnAbsentParty(t *testing.T) {
+	s := newStage(t)
+	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
+		return workloadops.PreflightResult{}, nil
+	},
+		activity.RegisterOptions{Name: workloadops.ActivityPreflight})
+	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.DiffResult, error) {
+		return workloadops.DiffResult{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
+	}, activity.RegisterOptions{Name: workloadops.ActivityDiff})
+	party := PreflightParty{Party: "alice", Queue: "slipway.party.alice", Requests: []workloadops.Request{order("web").Request}}
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Parties: []PreflightParty{party}, Diff: true})
+	var outcomes []PreflightOutcome
+	require.NoError(t, s.GetWorkflowResult(&outcomes))
+	require.Contains(t, outcomes[0].Unreachable, "connection refused")
+}
