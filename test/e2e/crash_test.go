@@ -40,10 +40,10 @@ type supervised struct {
 	done    chan struct{}
 }
 
-// newSupervised is one whose worker dies.
-func newSupervised(t *testing.T) *supervised {
+// newSupervised is one whose worker dies; env is added to the worker's.
+func newSupervised(t *testing.T, env ...string) *supervised {
 	c := aboutToDie(t)
-	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: c.env()}
+	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), env...)}
 	c.Engine = harness.Start(t, o)
 	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
 	c.superviseUntilTheEnd()
