@@ -328,3 +328,57 @@ func TestValidate(t *testing.T) {
 	require.Contains(t, json.out, `"valid": true`)
 	require.Contains(t, json.out, `"catalogue": false`, "a program is told as well what was not checked")
 }
+
+// A diff shows what would change and nothing else, and what is not known.
+func TestPlanDiff(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	size := func(n int32) *int32 { return &n }
+	workload := func(name, summary string) client.WorkloadDiff {
+		return client.WorkloadDiff{Party: "default", Namespace: "shop", Kind: "Deployment", Name: name, Summary: summary, FromReplicas: size(3), ToReplicas: size(3)}
+	}
+	deployed, stopped, quiet := workload("order", "put its earlier pod template back"), workload("cart", "scale it from 3 to 0"), workload("mail", "nothing to do: it is stopped")
+	deployed.Changes, deployed.Pods, deployed.Unknown, deployed.Party = true, 3, "the digest", "alice"
+	deployed.Template = []client.FieldChange{{Field: "spec.containers[app].image", From: "x:2", To: "x:1"}, {Field: "spec.containers[app].args", Hidden: true},
+		{Field: "metadata.labels.a", To: "1"}, {Field: "metadata.labels.b", From: "2"}}
+	stopped.Changes, stopped.ToReplicas = true, size(0)
+	api.on("POST /api/v1/plans/shop/diff", func(request) answer {
+		return answerJSON(http.StatusOK, client.PlanDiff{Plan: "shop", Warnings: []client.FieldProblem{{Reason: "a budget"}}, Items: []client.ItemDiff{
+			{Item: 1, ServiceID: "111", Deployment: plan.Restore, ContainerExecMethod: plan.Sequential, Source: "task shop-1", Workloads: []client.WorkloadDiff{deployed}},
+			{Item: 2, ServiceID: "222", Deployment: plan.Stop, ContainerExecMethod: plan.Parallel, Workloads: []client.WorkloadDiff{stopped, quiet}}}})
+	})
+	require.Equal(t, outcome{err: "warning: a budget\n", out: `item 1: 111 RESTORE one by one task shop-1
+  ~ alice: Deployment shop/order: put its earlier pod template back
+      replaces 3 pods
+      ~ spec.containers[app].image: x:2 → x:1
+      ~ spec.containers[app].args (value not shown)
+      + metadata.labels.a: 1
+      - metadata.labels.b: 2
+      not known: the digest
+item 2: 222 STOP
+  ~ Deployment shop/cart: scale it from 3 to 0
+      size: 3 → 0
+    Deployment shop/mail: nothing to do: it is stopped
+2 of 3 workloads would change
+`}, slipway(t, api, "plan", "diff", "shop"))
+	require.Contains(t, slipway(t, api, "plan", "diff", "shop", "-o", "json").out, `"hidden": true`)
+}
+
+// The history of a plan says who ran it, how its services ended, and which task was run again or taken back.
+func TestPlanHistory(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	at := time.Now()
+	api.on("GET /api/v1/tasks", func(request) answer {
+		return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{
+			{ID: "shop-3", Plan: "shop", State: plan.TaskFailed, Actor: "li", RerunOf: "shop-2", Reason: "it crashed", CreatedAt: at, Services: &plan.ServiceCounts{Total: 5, Succeeded: 3, Failed: 1, Skipped: 1}},
+			{ID: "shop-2", Plan: "shop", State: plan.TaskSucceeded, ReverseOf: "shop-1", CreatedAt: at, Services: &plan.ServiceCounts{Total: 5, Succeeded: 5}},
+			{ID: "shop-1", Plan: "shop", State: plan.TaskSucceeded, CreatedAt: at}}})
+	})
+	require.Equal(t, `TASK     STATE       STARTED   TOOK   BY   DONE   FAILED   FROM                REASON
+shop-3   Failed      -         -      li   3/5    1/5      rerun of shop-2     it crashed
+shop-2   Succeeded   -         -      -    5/5    -        reverse of shop-1   -
+shop-1   Succeeded   -         -      -    -      -        -                   -
+`, slipway(t, api, "plan", "history", "shop").out)
+	require.Contains(t, api.requests()[0].query, "plan=shop")
+}

@@ -270,3 +270,38 @@ func TestCompletion(t *testing.T) {
 	away := newSession(t, "").run("__complete", "plan", "run", "--api", "http://127.0.0.1:1", "")
 	require.Equal(t, ":1\n", away.out, "a server that is away leaves the shell alone")
 }
+
+// A task is run again, and taken back, by commands that say what they started and how to go on.
+func TestTaskRerunAndReverse(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("POST /api/v1/tasks/shop-1/rerun", func(request) answer {
+		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-2", Warnings: []client.FieldProblem{{Reason: "a budget holds it up"}}})
+	})
+	created := true
+	api.on("POST /api/v1/tasks/shop-1/reverse", func(request) answer {
+		status := http.StatusCreated
+		if !created {
+			status = http.StatusOK
+		}
+		made := client.ReversePlan{Name: "shop-reverse-x", Created: created, Notes: []string{"RESTART has no reverse."},
+			Document: plan.Document{Items: []plan.Item{{ServiceID: "111", Deployment: plan.Restore, RestoreTask: "shop-1"}}}}
+		created = false
+		return answerJSON(status, made)
+	})
+	api.on("POST /api/v1/plans/shop-reverse-x/execute", func(request) answer {
+		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "back-1"})
+	})
+	require.Equal(t, outcome{out: "task shop-1 runs again as task shop-2\n", err: "warning: a budget holds it up\nFollow it with: slipway task watch shop-2\n"},
+		slipway(t, api, "task", "rerun", "shop-1", "--actor", "li", "--reason", "mended", "--key", "k-1"))
+	require.Contains(t, api.requests()[0].body, `"reason":"mended"`)
+	require.Equal(t, "k-1", api.requests()[0].header.Get("Idempotency-Key"))
+	next := "See what it would change: slipway plan diff shop-reverse-x\nRun it: slipway plan run shop-reverse-x\n"
+	require.Equal(t, outcome{out: "plan shop-reverse-x created\n", err: "note: RESTART has no reverse.\n" + next}, slipway(t, api, "task", "reverse", "shop-1"))
+	require.Equal(t, outcome{out: "plan shop-reverse-x is there already\n", err: "note: RESTART has no reverse.\n" + next}, slipway(t, api, "task", "reverse", "shop-1"))
+	require.Equal(t, outcome{out: "plan shop-reverse-x runs as task back-1\n", err: "note: RESTART has no reverse.\nFollow it with: slipway task watch back-1\n"},
+		slipway(t, api, "task", "reverse", "shop-1", "--run"))
+	wrong := slipway(t, api, "task", "reverse", "shop-1", "--watch")
+	require.Equal(t, app.ExitUsage, wrong.code)
+	require.Contains(t, wrong.err, "--watch means nothing without --run")
+}

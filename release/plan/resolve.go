@@ -11,8 +11,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxWorkloads is how many workloads one plan may release: the state of all has to fit into one answer of Temporal (2 MiB).
-const maxWorkloads = 3000
+// maxWorkloads is how many workloads one plan may release: the state of all has to fit into one answer of Temporal (2 MiB). Where pod templates
+// change, that names revisions and packages too, and maxTemplates is the most.
+const maxWorkloads, maxTemplates = 3000, 2000
 
 // Resolve says what of a valid plan can't be done with these catalogue entries.
 func Resolve(d Document, services map[ServiceID]catalog.Service) strictyaml.Errors {
@@ -29,13 +30,20 @@ func Resolve(d Document, services map[ServiceID]catalog.Service) strictyaml.Erro
 
 // size refuses a plan that is too large for one task.
 func (r *resolver) size() {
-	total := 0
+	total, room := 0, maxWorkloads*maxTemplates
 	for _, item := range r.document.Items {
-		total += len(item.selected(r.services[item.ServiceID].Workloads))
+		n := len(item.selected(r.services[item.ServiceID].Workloads))
+		total += n
+		switch item.Deployment {
+		case Start, Stop, Restart:
+			room -= n * maxTemplates
+		default:
+			room -= n * maxWorkloads
+		}
 	}
-	if total > maxWorkloads {
-		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task; split the plan",
-			total, maxWorkloads)
+	if room < 0 {
+		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task, %d where their pod templates are deployed or "+
+			"restored; split the plan", total, maxWorkloads, maxTemplates)
 	}
 }
 

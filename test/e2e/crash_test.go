@@ -40,13 +40,10 @@ type supervised struct {
 	done    chan struct{}
 }
 
-// newSupervised is one whose worker dies.
-func newSupervised(t *testing.T) *supervised { return newSupervisedWith(t) }
-
-// newSupervisedWith is newSupervised with further settings of the worker, in its environment.
-func newSupervisedWith(t *testing.T, settings ...string) *supervised {
+// newSupervised is one whose worker dies; env is added to the worker's.
+func newSupervised(t *testing.T, env ...string) *supervised {
 	c := aboutToDie(t)
-	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), settings...)}
+	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), env...)}
 	c.Engine = harness.Start(t, o)
 	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
 	c.superviseUntilTheEnd()

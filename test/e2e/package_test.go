@@ -62,7 +62,7 @@ func templates(t *testing.T, e *harness.Engine, deployment, statefulSet string) 
 // nothing.
 func TestPackageIsDeployed(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
+	e := harness.Start(t, harness.Options{Args: packageOptions})
 	web := sources.NewFiles(t)
 	e.Deployment("front", 3, nil)
 	e.StatefulSet("back", 2, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })

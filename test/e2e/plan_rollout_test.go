@@ -110,6 +110,10 @@ func TestPlanWithCanary(t *testing.T) {
 		again := p.WaitTask(p.Execute("approved"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
 		require.Equal(t, "nothing to do", again.Services[1].Reason, "the same bytes roll nothing, and need no approval")
+
+		back := reverse(t, p.Engine, p.task, http.StatusCreated)
+		succeeds(p.Engine, t, back.Name)
+		require.Empty(t, p.packaged(t, "approved"), "RESTORE takes back what a rollout has brought, without steps")
 	})
 	t.Run("Stopped", func(t *testing.T) {
 		t.Parallel()
@@ -233,7 +237,7 @@ func TestSoakPlanWithCanaryKilledAtEveryFailpoint(t *testing.T) {
 
 func killCanaryAt(t *testing.T, chosen func(point string) bool) {
 	t.Helper()
-	c := &crashedCanary{newSupervisedWith(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1")}
+	c := &crashedCanary{newSupervised(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1")}
 	web := sources.NewFiles(t)
 	c.Deployment("canary", 2, nil)
 	c.WaitReadyPods("canary", 2)

@@ -75,7 +75,7 @@ func succeeds(e *harness.Engine, t *testing.T, name string) plan.Task {
 // A plan of all kinds is reversed, and the reverse is reversed: every spec is as it was, but for the stamps of restarts.
 func TestReverseOfReverse(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
+	e := harness.Start(t, harness.Options{Args: packageOptions})
 	web := sources.NewFiles(t)
 	deployments, statefulSets := []string{"front", "cart", "mail"}, []string{"back", "idle"}
 	e.Deployment("front", 3, nil)
