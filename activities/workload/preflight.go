@@ -12,9 +12,11 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -113,7 +115,7 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 			return err
 		}
 		p.judge(i, kinds[s.kind], o, withoutNamespace)
-		if err := p.judgePackage(ctx, i, o); err != nil {
+		if err := p.judgeVersion(ctx, i, o); err != nil {
 			return err
 		}
 		if o != nil && p.reasons[i] == "" {
@@ -154,23 +156,30 @@ func (p *preflight) judge(i int, k kind, o *unstructured.Unstructured, withoutNa
 	}
 }
 
-// judgePackage notes what keeps a package from a workload that is fit otherwise.
-func (p *preflight) judgePackage(ctx context.Context, i int, o *unstructured.Unstructured) error {
+// judgeVersion notes what keeps a package or a build from a workload that is fit otherwise.
+func (p *preflight) judgeVersion(ctx context.Context, i int, o *unstructured.Unstructured) (err error) {
 	req := p.requests[i]
-	if req.Package == nil || o == nil || p.reasons[i] != "" {
+	version := req.Version()
+	if version == nil || o == nil || p.reasons[i] != "" {
 		return nil
 	}
-	reason := req.Package.Unfit(templateOf(o))
-	if reason == "" {
-		var err error
-		if reason, err = p.a.options.Packages.Refuses(ctx, *req.Package, req.Workload.Namespace); err != nil {
-			return err
-		}
+	reason := version.Unfit(templateOf(o))
+	if reason == "" && req.Package != nil {
+		reason, err = p.a.options.Packages.Refuses(ctx, expected(*req.Package), req.Workload.Namespace)
+	}
+	if reason == "" && err == nil && req.Build != nil {
+		reason, err = p.a.options.Packages.RefusesBuild(ctx, *req.Build, req.Workload.Namespace)
 	}
 	if reason != "" {
 		p.reasons[i] = req.Workload.String() + ": " + reason
 	}
-	return nil
+	return err
+}
+
+// expected is a package as it will be, where the commit that it is built of is not known yet.
+func expected(pkg source.Package) source.Package {
+	pkg.URL = catalog.FillSample(pkg.URL)
+	return pkg
 }
 
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a

@@ -52,8 +52,8 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 	if !a.cluster.Serves(req.Workload.Namespace) {
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
 	}
-	if req.Package != nil && a.options.Packages == nil {
-		return failure.New(failure.Refused, "%s: this party's worker does not deploy packages", req.Workload)
+	if req.Version() != nil && a.options.Packages == nil {
+		return failure.New(failure.Refused, "%s: this party's worker does not deploy packages and builds", req.Workload)
 	}
 	return nil
 }
@@ -120,10 +120,10 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 // observe is what this operation sees of its workload.
 func (t *operationJob) observe(live *unstructured.Unstructured) *object {
 	o := t.kind.observe(live)
-	if p := t.req.Package; p != nil {
+	if v := t.req.Version(); v != nil {
 		o.seen.Marker = ""
-		if p.StandsIn(templateOf(live)) {
-			o.seen.Marker = p.Marker()
+		if v.StandsIn(templateOf(live)) {
+			o.seen.Marker = v.Marker()
 		}
 	}
 	return o
@@ -238,8 +238,14 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	if w.Template == nil {
 		return nil, nil
 	}
-	if reason := t.req.Package.Unfit(templateOf(o.Unstructured)); reason != "" {
+	template := templateOf(o.Unstructured)
+	if reason := t.req.Version().Unfit(template); reason != "" {
 		return nil, failure.New(failure.Refused, "%s: %s", t.req.Workload, reason)
+	}
+	if t.req.Image != nil {
+		t.a.options.Packages.Keep(ctx, o.seen.Package)
+		t.req.Image.Put(template)
+		return template, nil
 	}
 	url, err := t.a.options.Packages.URL(ctx, *t.req.Package)
 	if err != nil {
@@ -247,7 +253,6 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	}
 	// The one before is in no template soon, and in the task's record only at its end.
 	t.a.options.Packages.Keep(ctx, o.seen.Package, t.req.Package.SHA256)
-	template := templateOf(o.Unstructured)
 	t.req.Package.Put(template, t.a.options.Packages.Fetcher(), url)
 	return template, nil
 }

@@ -25,8 +25,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wrong = append(plan.Resolve(object.Spec, services), plan.Unavailable(object.Spec)...)
-	if len(wrong) > 0 {
+	if wrong = plan.Resolve(object.Spec, services); len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
 	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},

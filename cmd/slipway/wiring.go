@@ -185,7 +185,7 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Keep: s.PackageKeep,
 		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
 	if p.Home != nil {
-		options.Recorded = p.Home.PackageURL
+		options.Recorded, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
 	}
 	switch store, err := packages.NewClient(s); {
 	case err != nil:

@@ -101,14 +101,3 @@ func TestResolve(t *testing.T) {
 		})
 	}
 }
-
-func TestUnbuilt(t *testing.T) {
-	t.Parallel()
-	errs := Unavailable(Document{Items: []Item{
-		{ServiceID: "1", Deployment: Start}, {ServiceID: "2", Deployment: HTTPUploadDeploy}, {ServiceID: "3", Deployment: CompileDeploy},
-		{ServiceID: "4", Deployment: Restart}, {ServiceID: "5", Deployment: Stop},
-	}})
-	require.Equal(t, strictyaml.Errors{
-		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "COMPILE_DEPLOY is not available yet: execute START, STOP, RESTART and HTTP_UPLOAD_DEPLOY"},
-	}, errs)
-}

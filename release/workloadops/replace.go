@@ -17,7 +17,7 @@ func replaces(operation plan.Operation) bool {
 
 // deploys says whether an operation brings a version, which the workload may have already.
 func deploys(operation plan.Operation) bool {
-	return operation == plan.HTTPUploadDeploy
+	return operation == plan.HTTPUploadDeploy || operation == plan.CompileDeploy
 }
 
 // done is what an operation that replaces pods has done to them, for sentences.

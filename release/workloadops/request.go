@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
@@ -106,8 +107,35 @@ type Request struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-	// Package is what HTTP_UPLOAD_DEPLOY deploys; nil for other operations.
+	// Package is what HTTP_UPLOAD_DEPLOY deploys, and COMPILE_DEPLOY if the build yields a package; nil otherwise.
 	Package *source.Package `json:"package,omitempty"`
+	// Image is what COMPILE_DEPLOY deploys if the build yields an image; nil otherwise.
+	Image *source.Image `json:"image,omitempty"`
+	// Build is the build of COMPILE_DEPLOY, in the request of the item's first workload alone.
+	Build *build.Order `json:"build,omitempty"`
+}
+
+// Version is what a deploy brings.
+type Version interface {
+	// Marker is the same for two versions exactly when pods of one are pods of the other.
+	Marker() string
+	// What names it in sentences.
+	What() string
+	// Unfit says why it cannot be put into a pod template, "" when it can.
+	Unfit(template map[string]any) string
+	// StandsIn says whether a pod template is one that it was put into, and that nobody has changed in what matters since.
+	StandsIn(template map[string]any) bool
+}
+
+// Version is what the request deploys; nil when it deploys nothing.
+func (r Request) Version() Version {
+	switch {
+	case r.Package != nil:
+		return *r.Package
+	case r.Image != nil:
+		return *r.Image
+	}
+	return nil
 }
 
 // Requests are the operations of item n (an index into the document) of a task, one for each workload, their claims not yet filled in.
@@ -117,7 +145,10 @@ func Requests(snap plan.Snapshot, n int) []Request {
 	var requests []Request
 	for _, w := range snap.Selected(n) {
 		requests = append(requests, Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(), Package: snap.Package(n),
-			DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+			Image: snap.Image(n), DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+	}
+	if len(requests) > 0 {
+		requests[0].Build = snap.Build(n)
 	}
 	return requests
 }
@@ -134,7 +165,7 @@ func (r Request) MarkerName() string {
 }
 
 // what is what a deploy brings, for sentences.
-func (r Request) what() string { return "package " + r.Package.String() }
+func (r Request) what() string { return r.Version().What() }
 
 // RestoreRequest asks that what an operation borrowed is given back.
 type RestoreRequest struct {
