@@ -28,7 +28,15 @@ const clone = `set -eu
 git -c http.extraHeader="Authorization: Basic $LOGIN" clone --quiet --no-checkout "$SLIPWAY_GIT_URL" /tmp/code
 cd /tmp/code
 git checkout --quiet --detach "$SLIPWAY_GIT_COMMIT"
-exec sh -eu build.sh
+exec bash -eu build.sh
+`
+
+// cloneOpenly is clone for a repository that needs no login.
+const cloneOpenly = `set -eu
+git clone --quiet --no-checkout "$SLIPWAY_GIT_URL" /tmp/code
+cd /tmp/code
+git checkout --quiet --detach "$SLIPWAY_GIT_COMMIT"
+exec bash -eu build.sh
 `
 
 // makesAnImage is a repository's own script, which stands for the build of an image.
@@ -47,7 +55,7 @@ type builder struct {
 func newBuilder(t *testing.T, e *harness.Engine) *builder {
 	t.Helper()
 	git := sources.NewGit(t, "ann", "s3cr3t")
-	player.Start(t, e.Stack, player.Options{Namespace: e.Apps, Images: map[string]string{shellImage: "/bin/sh"}})
+	player.Start(t, e.Stack, player.Options{Namespace: e.Apps, Images: map[string]string{shellImage: "/bin/bash"}})
 	_, err := e.Kube.CoreV1().Secrets(e.Apps).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git"},
 		StringData: map[string]string{"username": "ann", "password": "s3cr3t", "hosts": git.URL,
 			"login": base64.StdEncoding.EncodeToString([]byte("ann:s3cr3t"))}}, metav1.CreateOptions{})
@@ -55,11 +63,16 @@ func newBuilder(t *testing.T, e *harness.Engine) *builder {
 	return &builder{e, git.Repository(t, "order")}
 }
 
-// buildOf is the catalogue's build of a service whose Job runs a script.
-func buildOf(yields, script string) string {
+// loggedIn has the Job know what the Secret of newBuilder knows.
+const loggedIn = "[{name: LOGIN, valueFrom: {secretKeyRef: {name: git, key: login}}}]"
+
+// buildOf is the catalogue's build of a service whose Job runs a script. Without an environment the repository needs no login.
+func buildOf(yields, env, script string) string {
+	if env != "" {
+		yields, env = yields+"\n  credentials: git", "env: "+env
+	}
 	return fmt.Sprintf(`build:
   %s
-  credentials: git
   deadlineSeconds: 120
   jobTemplate:
     spec:
@@ -70,14 +83,14 @@ func buildOf(yields, script string) string {
           containers:
           - name: build
             image: %s
-            env: [{name: LOGIN, valueFrom: {secretKeyRef: {name: git, key: login}}}]
             args: [-c, %q]
-`, yields, shellImage, script)
+            %s
+`, yields, shellImage, script, env)
 }
 
 // compilePlan compiles a branch.
-func (b *builder) compilePlan(service, branch string) string {
-	return "deployPlanItems: [{serviceId: " + service + ", deployment: COMPILE_DEPLOY, compileRepoPath: '" + b.repository.URL + "', compileRepoBranch: " + branch + "}]"
+func compilePlan(service string, repository *sources.Repository, branch string) string {
+	return "deployPlanItems: [{serviceId: " + service + ", deployment: COMPILE_DEPLOY, compileRepoPath: '" + repository.URL + "', compileRepoBranch: " + branch + "}]"
 }
 
 // jobs are the Jobs of a service's builds.
@@ -109,8 +122,8 @@ func TestBuildIsDeployed(t *testing.T) {
 	b := newBuilder(t, e)
 	e.Deployment("order", 2, nil)
 	e.WaitReadyPods("order", 2)
-	e.PutService("111", buildOf(`image: "registry.test/order:{{commit}}"`, clone), "Deployment/order")
-	e.PutPlan("compile", b.compilePlan("111", "main"))
+	e.PutService("111", buildOf(`image: "registry.test/order:{{commit}}"`, loggedIn, clone), "Deployment/order")
+	e.PutPlan("compile", compilePlan("111", b.repository, "main"))
 	first := b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
 
 	before := e.PodUIDs("order")
@@ -167,14 +180,14 @@ func TestBuildIsDeployed(t *testing.T) {
 	})
 	t.Run("Moved", func(t *testing.T) {
 		second := b.repository.Push("repaired", map[string]string{"broken": "", "app.txt": "two", "build.sh": strings.ReplaceAll(makesAnImage, "broken", "no-such")})
-		e.PutPlan("compile", b.compilePlan("111", "repaired"))
+		e.PutPlan("compile", compilePlan("111", b.repository, "repaired"))
 		next := b.run(t, "compile")
 		require.Equal(t, plan.TaskSucceeded, next.State, next.Reason)
 		require.Equal(t, second, next.Services[0].Build.Commit)
 		require.Equal(t, "registry.test/order@sha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3", imageOf(t, e, "order"))
 	})
 	t.Run("NoBranch", func(t *testing.T) {
-		e.PutPlan("compile", b.compilePlan("111", "no-such"))
+		e.PutPlan("compile", compilePlan("111", b.repository, "no-such"))
 		failed := b.run(t, "compile")
 		require.Equal(t, plan.TaskFailed, failed.State)
 		require.Contains(t, failed.Reason, "the repository has no branch no-such")
