@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 
 	"slipway.io/slipway/activities/source/download"
@@ -75,7 +76,10 @@ func decode(from io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(from)
 	var unexpected *packp.ErrUnexpectedData
+	var told *pktline.ErrorLine
 	switch {
+	case errors.As(err, &told):
+		return nil, refuse("the server refuses to list its branches: check the address of the repository, and that the credentials may read it")
 	case errors.Is(err, packp.ErrEmptyAdvRefs), errors.Is(err, packp.ErrEmptyInput):
 		return packp.NewAdvRefs(), nil
 	case errors.As(err, &unexpected):

@@ -130,8 +130,11 @@ func list(client *ssh.Client, repository source.Repository) (*packp.AdvRefs, err
 	_ = in.Close()
 	if err != nil || len(refs.References) == 0 {
 		var failed *ssh.ExitError
-		if errors.As(session.Wait(), &failed) {
+		switch ended := session.Wait(); {
+		case errors.As(ended, &failed):
 			return nil, refuse("the ssh server does not give this repository: check its path, and that the key may read it%s", told.clause())
+		case ended != nil:
+			return nil, temporary("the ssh server ended the connection")
 		}
 	}
 	return refs, err
