@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"slipway.io/slipway/release/build"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 )
@@ -94,6 +95,7 @@ func (r *itemRun) roll() {
 		if q.Package != nil {
 			q.Package.URL, q.Package.Shown = r.built.Package, r.built.Package
 			q.Package.Hidden, q.Package.Built, q.Package.SHA256 = false, true, r.built.SHA256
+			q.Package.File = catalog.FillCommit(q.Package.File, r.building.Commit)
 		}
 	}
 	r.reason = "deploying " + r.building.Yields()

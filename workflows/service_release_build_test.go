@@ -60,6 +60,7 @@ func compileFor(toPackage bool, parties ...string) (ServiceReleaseInput, []workl
 		q.Operation = plan.CompileDeploy
 		if toPackage {
 			q.Package.URL, q.Package.Shown, q.Package.Hidden = "https://packages.test/order-{{commit}}.zip", "https://packages.test/order-{{commit}}.zip", false
+			q.Package.File = "order-{{commit}}.zip"
 			continue
 		}
 		q.Package, q.Image = nil, &source.Image{Container: "app"}
@@ -121,6 +122,7 @@ func TestABuiltPackageIsFetchedAndPinned(t *testing.T) {
 		require.Equal(t, url, r.URL)
 		require.Equal(t, packageDigest, r.SHA256, "other bytes than the build has told are refused, in the first party too")
 		require.True(t, r.Built)
+		require.Equal(t, "order-"+builtCommit+".zip", r.File)
 	}
 	for _, w := range result.Workloads {
 		require.True(t, w.Changed)
