@@ -267,7 +267,7 @@ func (r *taskRun) end(f finishedItem) {
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[f.n]
 	s.State, s.Reason, s.FinishedAt, s.Workloads = f.result.State, f.result.Reason, &now, f.result.Workloads
-	s.Package = f.result.Package
+	s.Package, s.Build = f.result.Package, f.result.Build
 	if f.result.Abandoned {
 		r.machine.Abandoned(f.n, f.result.Reason)
 		return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
@@ -122,6 +123,14 @@ type ServiceReleaseState struct {
 	StartedAt time.Time `json:"startedAt"`
 	// Package is the package that is deployed: what comes after gets the very same bytes.
 	Package *source.Fetched `json:"package,omitempty"`
+	// Build is the build that is deployed: what comes after gets the very same.
+	Build *BuildState `json:"build,omitempty"`
+}
+
+// BuildState is a finished build of COMPILE_DEPLOY: what the task shows of it, and what it has yielded.
+type BuildState struct {
+	Shown plan.BuildStatus `json:"shown"`
+	Built build.Built      `json:"built"`
 }
 
 // ServiceReleaseResult is how the release of one service ended.
@@ -133,6 +142,8 @@ type ServiceReleaseResult struct {
 	Abandoned bool `json:"abandoned,omitempty"`
 	// Package is the code package that was deployed; absent for other deployments.
 	Package *plan.PackageStatus `json:"package,omitempty"`
+	// Build is the build of COMPILE_DEPLOY; absent for other deployments.
+	Build *plan.BuildStatus `json:"build,omitempty"`
 }
 
 // VerbRequest is the payload of every verb, as Update and as Signal. All is optional: empty means "now, by whoever sent it".

@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
@@ -69,6 +70,9 @@ type itemRun struct {
 	told bool
 	// stopTo is what the task has sent to end the rollouts; nil: nothing.
 	stopTo *RolloutVerbRequest
+	// building is the build of COMPILE_DEPLOY; nil for other operations, and before its commit is known. built is what it has yielded.
+	building *plan.BuildStatus
+	built    *build.Built
 }
 
 // listen takes what the task sends.
@@ -101,7 +105,7 @@ func (r *itemRun) run() (result ServiceReleaseResult, leaves bool) {
 		result.Abandoned = errors.Is(err, errAbandoned)
 		return result, false
 	}
-	if err := r.fetch(); err != nil {
+	if err := r.bring(); err != nil {
 		r.skipAll(message(err))
 		result := r.finish(plan.ItemFailed, message(err))
 		result.Abandoned = errors.Is(err, errAbandoned)
@@ -118,7 +122,7 @@ func (r *itemRun) run() (result ServiceReleaseResult, leaves bool) {
 func (r *itemRun) again() ServiceReleaseInput {
 	in := r.in
 	in.State = &ServiceReleaseState{Workloads: r.works, GivenUp: r.givenUp, Abandoned: r.abandoned, StartedAt: r.startedAt(),
-		Package: r.fetched}
+		Package: r.fetched, Build: r.buildState()}
 	return in
 }
 
@@ -199,13 +203,14 @@ func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResu
 	if r.works == nil {
 		r.works = []plan.WorkloadStatus{}
 	}
-	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.works, Package: r.packageStatus()}
+	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.works, Package: r.packageStatus(), Build: r.building}
 }
 
 func (r *itemRun) status() plan.ServiceStatus {
 	started := r.startedAt()
 	return plan.ServiceStatus{ServiceID: r.in.Outline.ServiceID, Priority: r.in.Outline.Priority, Deployment: r.in.Outline.Deployment,
-		Method: r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.works, Package: r.packageStatus()}
+		Method: r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.works, Package: r.packageStatus(),
+		Build: r.building}
 }
 
 func (r *itemRun) show() {

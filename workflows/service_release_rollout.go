@@ -19,7 +19,7 @@ import (
 // rollOut releases a workload by a Rollout, a workflow of its own that people approve and steer as any other. However long that waits for a person, nothing
 // of it reaches this history before its end.
 func (r *itemRun) rollOut(ctx workflow.Context, i int) (workloadops.Result, error) {
-	spec := r.loaded.RollOut.Spec(r.orders[i].Request.Workload, changeOf(r.orders[i].Request))
+	spec := r.loaded.RollOut.Spec(r.orders[i].Request.Workload, r.orders[i].Request.Change())
 	found, err := r.checkRollout(ctx, i, spec)
 	switch {
 	case err != nil:
@@ -38,11 +38,6 @@ func (r *itemRun) rollOut(ctx workflow.Context, i int) (workloadops.Result, erro
 		return workloadops.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began", failure.WorkloadFailed)
 	}
 	return r.awaitRollout(ctx, i, spec, recorded)
-}
-
-// changeOf is what a deploy changes.
-func changeOf(request workloadops.Request) strategy.Change {
-	return strategy.Change{Package: request.Package}
 }
 
 func refusals(all []rollout.Refusal) string {

@@ -65,20 +65,28 @@ func (a *Activities) credentials(ctx context.Context, p source.Package, namespac
 	if p.Credentials == "" {
 		return nil, nil
 	}
-	name := namespace + "/" + p.Credentials
-	secret, err := a.secrets(ctx, namespace, p.Credentials)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, failure.New(failure.Refused, "Secret %s, which package.credentials names, does not exist: create it", name)
-	case err != nil && kube.Classify(err) == kube.Forbidden:
-		return nil, failure.New(failure.Refused, "this party's worker may not read Secret %s, which package.credentials names: grant it get on "+
-			"that Secret (%s)", name, kube.Text(err))
-	case err != nil:
+	data, err := a.secret(ctx, namespace, p.Credentials, "package.credentials")
+	if err != nil {
 		return nil, err
 	}
-	credentials, err := source.ParseCredentials(name, secret.Data)
+	credentials, err := source.ParseCredentials(namespace+"/"+p.Credentials, data)
 	if err != nil {
 		return nil, err
 	}
 	return &credentials, nil
+}
+
+// secret is what a Secret holds that a field of the catalogue names.
+func (a *Activities) secret(ctx context.Context, namespace, name, field string) (map[string][]byte, error) {
+	secret, err := a.secrets(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, failure.New(failure.Refused, "Secret %s/%s, which %s names, does not exist: create it", namespace, name, field)
+	case err != nil && kube.Classify(err) == kube.Forbidden:
+		return nil, failure.New(failure.Refused, "this party's worker may not read Secret %s/%s, which %s names: grant it get on that Secret (%s)", namespace,
+			name, field, kube.Text(err))
+	case err != nil:
+		return nil, err
+	}
+	return secret.Data, nil
 }

@@ -1,4 +1,4 @@
-// Package source brings code to a party: packages by HTTP. A package is fetched once, by the party's own worker, so that its digest is known
+// Package source brings code to a party: packages by HTTP, and builds from Git. A package is fetched once, by the party's own worker, so that its digest is known
 // and it is known to be sound before any pod is touched; the pods then fetch exactly those bytes (release/source).
 package source
 
@@ -17,6 +17,8 @@ import (
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/source/packages"
+	"slipway.io/slipway/release/build"
+	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 )
 
@@ -38,6 +40,9 @@ type Store interface {
 // Recorded is the whole URL of an item's package, from the record of its task.
 type Recorded func(ctx context.Context, task string, item int) (string, error)
 
+// Template is the template of the Job that an order asks for, as the task of the order has it; without a task, as the catalogue has it now.
+type Template func(ctx context.Context, order build.Order) ([]byte, error)
+
 // Options of the activities.
 type Options struct {
 	// Fetcher is how the party's pods fetch packages, and which addresses they and this worker may fetch from.
@@ -50,6 +55,12 @@ type Options struct {
 	Keep time.Duration
 	// Recorded reads URLs whose query must not pass through a workflow; nil: this worker has no access to the engine's records.
 	Recorded Recorded
+	// Template reads the templates of builds, which pass through no workflow; nil: this worker has no access to the engine's records.
+	Template Template
+	// Policy is what the party allows the Jobs of builds.
+	Policy admission.Policy
+	// ListenFor is how long one attempt at a build waits for the cluster before it gives its place back; 0: 10 s.
+	ListenFor time.Duration
 	// Folder is where packages are while they are checked; "": the folder of temporary files.
 	Folder string
 	// Recorder takes the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
@@ -80,7 +91,7 @@ func New(client kubernetes.Interface, options Options) (*Activities, error) {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	options.Keep = cmp.Or(options.Keep, defaultKeep)
+	options.Keep, options.ListenFor = cmp.Or(options.Keep, defaultKeep), cmp.Or(options.ListenFor, defaultListen)
 	return &Activities{client: client, allow: allow, options: options, places: make(chan struct{}, atOnce),
 		secrets: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -91,6 +102,8 @@ func New(client kubernetes.Interface, options Options) (*Activities, error) {
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	registry.RegisterActivityWithOptions(a.Fetch, activity.RegisterOptions{Name: source.ActivityFetch})
 	registry.RegisterActivityWithOptions(a.Confirm, activity.RegisterOptions{Name: source.ActivityConfirm})
+	registry.RegisterActivityWithOptions(a.Resolve, activity.RegisterOptions{Name: build.ActivityResolve})
+	registry.RegisterActivityWithOptions(a.Build, activity.RegisterOptions{Name: build.ActivityBuild})
 	registry.RegisterActivityWithOptions(a.Unnamed, activity.RegisterOptions{Name: source.ActivityUnnamed})
 	registry.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: source.ActivityRemove})
 }

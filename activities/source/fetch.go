@@ -149,6 +149,10 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 
 // changed is the failure of a source that does not give the same bytes twice.
 func (f *fetching) changed(was, is string) error {
+	if f.req.Built {
+		return failure.New(failure.Refused, "%s is not what the build of service %s has made: the build told sha256:%s, and it is sha256:%s now; nothing was "+
+			"deployed, so have the build make a package of its own for each commit", f, f.req.Service, was, is)
+	}
 	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and is sha256:%s now; nothing was "+
 		"deployed, so execute the plan again", f, f.req.Service, was, is)
 }

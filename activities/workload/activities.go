@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
@@ -55,6 +56,8 @@ type Packages interface {
 	Keep(ctx context.Context, sha256 ...string)
 	// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way.
 	Refuses(ctx context.Context, p source.Package, namespace string) (string, error)
+	// RefusesBuild says why a build can't be made in a namespace, "" when nothing is known to be in its way.
+	RefusesBuild(ctx context.Context, order build.Order, namespace string) (string, error)
 }
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
@@ -35,6 +36,10 @@ func (a *Activities) Diff(ctx context.Context, in workloadops.PreflightRequest) 
 func (a *Activities) diff(ctx context.Context, req workloadops.Request) (workloadops.Diff, error) {
 	if f := a.check(req); f != nil {
 		return workloadops.Diff{Summary: f.Message}, nil
+	}
+	if req.Operation == plan.CompileDeploy {
+		return workloadops.Diff{Changes: true, Summary: "deploys what is built of the branch", Unknown: "what the build yields, and whether the pods have it already, " +
+			"is known once the branch's commit is built"}, nil
 	}
 	req.Marker = workloadops.DiffMarker
 	if req.Package != nil {

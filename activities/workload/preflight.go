@@ -115,7 +115,7 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 		if err := p.judge(ctx, i, o, withoutNamespace); err != nil {
 			return err
 		}
-		if err := p.judgePackage(ctx, i, o); err != nil {
+		if err := p.judgeVersion(ctx, i, o); err != nil {
 			return err
 		}
 		if o != nil && p.reasons[i] == "" {
@@ -172,20 +172,21 @@ func (p *preflight) look(ctx context.Context, i int, o *unstructured.Unstructure
 	return seen.seen, nil
 }
 
-// judgePackage notes what keeps a package from a workload that is fit otherwise.
-func (p *preflight) judgePackage(ctx context.Context, i int, o *unstructured.Unstructured) error {
+// judgeVersion notes what keeps a package or a build from a workload that is fit otherwise.
+func (p *preflight) judgeVersion(ctx context.Context, i int, o *unstructured.Unstructured) (err error) {
 	req := p.requests[i]
-	if req.Package == nil || o == nil || p.reasons[i] != "" {
+	version := req.Version()
+	if version == nil || o == nil || p.reasons[i] != "" {
 		return nil
 	}
-	reason, err := p.a.refusesPackage(ctx, *req.Package, req.Workload.Namespace, templateOf(o))
-	if err != nil {
-		return err
+	reason, err := p.a.refusesVersion(ctx, version, req.Workload.Namespace, templateOf(o))
+	if reason == "" && err == nil && req.Build != nil {
+		reason, err = p.a.options.Packages.RefusesBuild(ctx, *req.Build, req.Workload.Namespace)
 	}
 	if reason != "" {
 		p.reasons[i] = req.Workload.String() + ": " + reason
 	}
-	return nil
+	return err
 }
 
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a

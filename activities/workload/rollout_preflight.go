@@ -192,14 +192,9 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		return nil
 	}
 	field := fieldOf(p.req.Change)
-	if code := p.req.Change.Package; code != nil {
-		reason, err := p.a.refusesPackage(ctx, *code, p.req.Workload.Namespace, templateOf(l.object))
-		if err != nil {
+	if v := workloadops.VersionOf(p.req.Change); v != nil {
+		if known, err := p.version(ctx, v, templateOf(l.object)); err != nil || !known {
 			return err
-		}
-		if reason != "" {
-			p.refuse(field, p.req.Workload.String()+": "+reason)
-			return nil
 		}
 	}
 	if field == "" {
@@ -226,6 +221,19 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	return nil
 }
 
+// version checks that what a plan deploys can reach the pods. known says that there is a version to try, and nothing in its way.
+func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, template map[string]any) (known bool, err error) {
+	reason, err := p.a.refusesVersion(ctx, v, p.req.Workload.Namespace, template)
+	if reason == "" && err == nil && p.req.Build != nil {
+		reason, err = p.a.options.Packages.RefusesBuild(ctx, *p.req.Build, p.req.Workload.Namespace)
+	}
+	if reason != "" {
+		p.refuse(fieldOf(p.req.Change), p.req.Workload.String()+": "+reason)
+	}
+	image := p.req.Change.Image
+	return reason == "" && err == nil && (image == nil || image.Reference != ""), err
+}
+
 // fieldOf is the field of a request that says what changes, "" when none does.
 func fieldOf(change strategy.Change) string {
 	switch {
@@ -237,6 +245,8 @@ func fieldOf(change strategy.Change) string {
 		return "images"
 	case change.Package != nil:
 		return "package"
+	case change.Image != nil:
+		return "image"
 	}
 	return ""
 }

@@ -44,8 +44,8 @@ func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload
 		}
 		stable = kept
 	}
-	if p := t.change.Package; p != nil {
-		return t.a.packaged(ctx, t.subject.Workload, *p, stable)
+	if v := workloadops.VersionOf(t.change); v != nil {
+		return t.a.deployed(ctx, t.subject.Workload, v, stable)
 	}
 	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
 	if err != nil {

@@ -56,8 +56,8 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 	if !a.cluster.Serves(req.Workload.Namespace) {
 		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
 	}
-	if req.Package != nil && a.options.Packages == nil {
-		return failure.New(failure.Refused, "%s: %s", req.Workload, noPackages)
+	if req.Version() != nil && a.options.Packages == nil {
+		return failure.New(failure.Refused, "%s: %s", req.Workload, noVersions)
 	}
 	return nil
 }
@@ -126,10 +126,10 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 // observe is what this operation sees of its workload.
 func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructured) (*object, error) {
 	o := t.kind.observe(live)
-	if p := t.req.Package; p != nil {
+	if v := t.req.Version(); v != nil {
 		o.seen.Marker = ""
-		if p.StandsIn(templateOf(live)) {
-			o.seen.Marker = p.Marker()
+		if v.StandsIn(templateOf(live)) {
+			o.seen.Marker = v.Marker()
 		}
 		o.seen.Template = t.kind.recorded(o)
 	}
@@ -251,10 +251,10 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.W
 	case t.req.Restore != nil:
 		return t.restored(ctx, o)
 	}
-	template, err := t.a.packaged(ctx, t.req.Workload, *t.req.Package, templateOf(o.Unstructured))
+	template, err := t.a.deployed(ctx, t.req.Workload, t.req.Version(), templateOf(o.Unstructured))
 	if err == nil {
 		// The one before is in no template soon, and in the task's record only at its end.
-		t.keep(ctx, o.seen.Package, t.req.Package.SHA256)
+		t.keep(ctx, o.seen.Package, packageOf(template))
 	}
 	return template, err
 }

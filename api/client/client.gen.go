@@ -150,6 +150,9 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 // Build How the service is compiled and what the build yields (COMPILE_DEPLOY).
 type Build = catalog.Build
 
+// BuildStatus A build of COMPILE_DEPLOY, once its commit is known.
+type BuildStatus = plan.BuildStatus
+
 // Check One dependency.
 type Check struct {
 	// Message Example: answers
@@ -218,7 +221,7 @@ type ItemDiff struct {
 	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -248,13 +251,13 @@ type Method = plan.Method
 // NextCursor The `cursor` of the next page; absent on the last one.
 type NextCursor = string
 
-// Operation What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
+// Operation What a plan's item does to a service. RESTORE takes back what a task did to it.
 type Operation = plan.Operation
 
-// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY).
+// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY, and COMPILE_DEPLOY of a build that makes one).
 type Package = catalog.Package
 
-// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY), once it was fetched.
+// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY, or COMPILE_DEPLOY of a build that makes one), once it was fetched.
 type PackageStatus = plan.PackageStatus
 
 // PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
@@ -1067,7 +1070,7 @@ type WaveItem struct {
 	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it. COMPILE_DEPLOY is checked completely, but refused when the plan is executed until it is built.
+	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.

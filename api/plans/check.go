@@ -10,7 +10,6 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
@@ -30,7 +29,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if wrong = append(wrong, plan.Unavailable(document)...); len(wrong) > 0 {
+	if len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
 	x.snapshot = snapshot
@@ -164,7 +163,7 @@ func (x *taskStart) places() []place {
 			request.Claim = asking
 			at := place{item: n, request: request}
 			if by != nil {
-				spec := by.Spec(request.Workload, strategy.Change{Package: request.Package})
+				spec := by.Spec(request.Workload, request.Change())
 				at.spec = &spec
 			}
 			all = append(all, at)

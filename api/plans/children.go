@@ -108,7 +108,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 		service.Workloads = workloads
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
-	service.Package = child.status.Package
+	service.Package, service.Build = child.status.Package, child.status.Build
 	r.fillRollouts(ctx, service)
 	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())

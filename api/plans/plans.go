@@ -79,7 +79,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return problem.RefusedIsMalformed(err)
 	}
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(problem.Fields(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
+		Warnings: append(problem.Fields(warnings), problem.Fields(refusals)...)})
 }
 
 // sentPlan is a plan with what is not quite right about it.
@@ -140,7 +140,6 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 			wrong = append(wrong, refusal)
 		}
 	}
-	result.Warnings = append(result.Warnings, problem.Fields(plan.Unavailable(document))...)
 	result.Errors = problem.Fields(wrong)
 	if result.Valid = len(wrong) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)

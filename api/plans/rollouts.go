@@ -23,7 +23,7 @@ func (x *taskStart) rolloutCheck(ctx context.Context, at place) (workflows.Rollo
 		return workflows.RolloutPreflight{}, x.refused([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
 	}
 	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party], Request: rollout.PreflightRequest{
-		Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+		Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Build: at.request.Build, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
 }
 

@@ -54,6 +54,7 @@ type Settings struct {
 	WatchNamespaces         []string
 	ServingsInAnyNamespace  bool
 	ServingPolicyFile       string
+	BuildPolicyFile         string
 	PackageListen           string
 	PackageDir              string
 	PackageTokenFile        string
@@ -321,6 +322,8 @@ func behindThem(s *Settings) []definition {
 			description: "bring servings also into namespaces without the label slipway.io/servings=allowed"},
 		{name: "serving-policy-file", groups: workers, into: &s.ServingPolicyFile,
 			description: "YAML file of what the party allows the pods of servings; empty: everything but privileges"},
+		{name: "build-policy-file", groups: workers, into: &s.BuildPolicyFile,
+			description: "YAML file of what the party allows the Jobs of builds; empty: what serving-policy-file allows the pods of servings"},
 		{name: "max-concurrent-services", fallback: "50", groups: frontEnd, into: &s.MaxConcurrentServices,
 			description: "how many services of one task are released at once at most"},
 		{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000), into: &s.MaxConcurrentWorkloads,

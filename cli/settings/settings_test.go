@@ -210,6 +210,7 @@ party: [alice]
 watch-namespaces: shop, bank
 servings-in-any-namespace: true
 serving-policy-file: /etc/slipway/servings.yaml
+build-policy-file: /etc/slipway/builds.yaml
 package-listen: 0.0.0.0:5
 package-dir: /var/lib/packages
 package-token-file: /etc/packages/token
@@ -246,7 +247,7 @@ api: http://slipway.example:80/
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageTokenFile: "/etc/packages/token",
 		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
 		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
-		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
+		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
 		RecordLimit:       8, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
 		API: "http://slipway.example:80",

@@ -7,8 +7,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/release/serving/admission"
 )
+
+// Without a policy of their own, builds are bound by that of servings.
+func TestBuildPolicy(t *testing.T) {
+	t.Parallel()
+	written := func(text string) string {
+		file := filepath.Join(t.TempDir(), "policy.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	servings := written("secrets: {allowed: []}\n")
+	policy, err := buildPolicy(settings.Settings{ServingPolicyFile: servings})
+	require.NoError(t, err)
+	require.Equal(t, admission.Policy{Secrets: []string{}}, policy)
+	policy, err = buildPolicy(settings.Settings{ServingPolicyFile: servings, BuildPolicyFile: written("privileged: true\nserviceAccounts: {allowed: [builder]}\n")})
+	require.NoError(t, err)
+	require.Equal(t, admission.Policy{Privileged: true, ServiceAccounts: []string{"builder"}}, policy)
+	_, err = buildPolicy(settings.Settings{BuildPolicyFile: written("serviceAccounts: {allowed: [No]}\n")})
+	require.ErrorContains(t, err, "build-policy-file: ")
+}
 
 // A worker that was given a policy and cannot read it does not start: it would take what the party does not.
 func TestServingPolicy(t *testing.T) {
@@ -18,14 +38,14 @@ func TestServingPolicy(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	policy, err := servingPolicy("")
+	policy, err := policyOf("serving-policy-file", "")
 	require.NoError(t, err)
 	require.Equal(t, admission.Policy{}, policy, "without a file the default holds")
-	policy, err = servingPolicy(written("secrets: {allowed: [model]}\n"))
+	policy, err = policyOf("serving-policy-file", written("secrets: {allowed: [model]}\n"))
 	require.NoError(t, err)
 	require.Equal(t, admission.Policy{Secrets: []string{"model"}}, policy)
-	_, err = servingPolicy(filepath.Join(t.TempDir(), "none.yaml"))
+	_, err = policyOf("serving-policy-file", filepath.Join(t.TempDir(), "none.yaml"))
 	require.ErrorContains(t, err, "serving-policy-file: open ")
-	_, err = servingPolicy(written("privileged: false\nsecret: {allowed: []}\n"))
-	require.ErrorContains(t, err, "is not a policy for servings:\nline 2, secret: unknown key \"secret\": did you mean \"secrets\"?")
+	_, err = policyOf("serving-policy-file", written("privileged: false\nsecret: {allowed: []}\n"))
+	require.ErrorContains(t, err, "is not a policy:\nline 2, secret: unknown key \"secret\": did you mean \"secrets\"?")
 }

@@ -180,12 +180,16 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 		return nil, err
 	}
 	s := p.Settings
+	policy, err := buildPolicy(s)
+	if err != nil {
+		return nil, err
+	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Keep: s.PackageKeep,
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Keep: s.PackageKeep, Policy: policy,
 		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
 	if p.Home != nil {
-		options.Recorded = p.Home.PackageURL
+		options.Recorded, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
 	}
 	switch store, err := packages.NewClient(s); {
 	case err != nil:
@@ -204,7 +208,7 @@ var partyServingModule = fx.Module("party-servings",
 		if err != nil {
 			return nil, err
 		}
-		policy, err := servingPolicy(s.ServingPolicyFile)
+		policy, err := policyOf("serving-policy-file", s.ServingPolicyFile)
 		if err != nil {
 			return nil, err
 		}
@@ -223,20 +227,28 @@ var partyServingModule = fx.Module("party-servings",
 	}),
 )
 
-// servingPolicy reads what the party allows the pods of servings; without a file that is the default.
-func servingPolicy(file string) (admission.Policy, error) {
+// policyOf reads what the party allows the pods of servings or builds, from the file that a setting names; without a file that is the default.
+func policyOf(setting, file string) (admission.Policy, error) {
 	if file == "" {
 		return admission.Policy{}, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return admission.Policy{}, fmt.Errorf("serving-policy-file: %w", err)
+		return admission.Policy{}, fmt.Errorf("%s: %w", setting, err)
 	}
 	policy, wrong := admission.Decode(text)
 	if err := wrong.Err(); err != nil {
-		return admission.Policy{}, fmt.Errorf("serving-policy-file: %s is not a policy for servings:\n%w", file, err)
+		return admission.Policy{}, fmt.Errorf("%s: %s is not a policy:\n%w", setting, file, err)
 	}
 	return policy, nil
+}
+
+// buildPolicy is what the party allows the Jobs of builds: what it allows servings, unless it says otherwise.
+func buildPolicy(s settings.Settings) (admission.Policy, error) {
+	if s.BuildPolicyFile == "" {
+		return policyOf("serving-policy-file", s.ServingPolicyFile)
+	}
+	return policyOf("build-policy-file", s.BuildPolicyFile)
 }
 
 var servingControllerModule = fx.Module("serving-controller",

@@ -39,6 +39,16 @@ func TestBuild(t *testing.T) {
 			"build.jobTemplate", "without name or image",
 		},
 		"MisspeltField": {"a misspelt field would be dropped", strings.Replace(goodTemplate, "image", "imge", 1), "app:{{commit}}", "", "build.jobTemplate", `imge"`},
+		"Pinned":        {"only the build knows the digest", goodTemplate, "app:{{commit}}@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "", "build.image", "names a digest"},
+		"PackageQuery":  {"everybody who sees a task sees the URL", goodTemplate, "", "https://files/app-{{commit}}.zip?sig=1", "build.package", "has a query"},
+		"Backoff":       {"a build that fails is not repeated", `{"spec":{"backoffLimit":6,` + goodTemplate[len(`{"spec":{`):], "app:{{commit}}", "", "build.jobTemplate", "has spec.backoffLimit: leave it out"},
+		"BackoffNone":   {"what Slipway sets anyway may stand there", `{"spec":{"backoffLimit":0,"completions":1,"parallelism":1,"activeDeadlineSeconds":9,` + goodTemplate[len(`{"spec":{`):], "app:{{commit}}", "", "", ""},
+		"TTL":           {"the Job holds the result", `{"spec":{"ttlSecondsAfterFinished":60,` + goodTemplate[len(`{"spec":{`):], "app:{{commit}}", "", "build.jobTemplate", "has spec.ttlSecondsAfterFinished"},
+		"Parallel":      {"one pod makes a build", `{"spec":{"parallelism":2,` + goodTemplate[len(`{"spec":{`):], "app:{{commit}}", "", "build.jobTemplate", "has spec.parallelism"},
+		"Policy":        {"nor is it repeated in another way", `{"spec":{"podFailurePolicy":{"rules":[]},` + goodTemplate[len(`{"spec":{`):], "app:{{commit}}", "", "build.jobTemplate", "has spec.podFailurePolicy"},
+		"OnFailure":     {"nor by the kubelet", strings.Replace(goodTemplate, `{"containers"`, `{"restartPolicy":"OnFailure","containers"`, 1), "app:{{commit}}", "", "build.jobTemplate", "has spec.template.spec.restartPolicy"},
+		"Never":         {"this is what Slipway sets", strings.Replace(goodTemplate, `{"containers"`, `{"restartPolicy":"Never","containers"`, 1), "app:{{commit}}", "", "", ""},
+		"Reserved":      {"what is built is said by Slipway", strings.Replace(goodTemplate, `"image":"golang"`, `"image":"golang","env":[{"name":"SLIPWAY_GIT_COMMIT","value":"x"}]`, 1), "app:{{commit}}", "", "build.jobTemplate", "sets SLIPWAY_GIT_COMMIT in container build"},
 		"WrongType":     {"no template at all", `{"spec":3}`, "app:{{commit}}", "", "build.jobTemplate", "is not the template of a Job"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,5 +66,29 @@ func TestBuild(t *testing.T) {
 			require.Equal(t, test.field, errs[0].Field, test.reason)
 			require.Contains(t, errs.Error(), test.contains, test.reason)
 		})
+	}
+}
+
+// The fields beside the template are held against the rules of what they name.
+func TestBuildFields(t *testing.T) {
+	t.Parallel()
+	const workloads = "workloads: [{namespace: shop, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}}]\ndeadlineSeconds: 60\n"
+	s, errs := Decode([]byte(workloads + "build: {jobTemplate: " + goodTemplate + ", image: 'app:{{commit}}', container: app, credentials: git, deadlineSeconds: 1800}"))
+	require.NoError(t, errs.Err())
+	require.Equal(t, "app", s.Build.Container)
+	require.Equal(t, "git", s.Build.Credentials)
+	require.EqualValues(t, 1800, s.BuildDeadline())
+	s.Build.DeadlineSeconds = 0
+	require.EqualValues(t, 60, s.BuildDeadline(), "a build may take as long as an operation, unless it is said")
+	require.Equal(t, "app:abc", FillCommit(s.Build.Image, "abc"))
+	for says, fields := range map[string]string{
+		"build.container: \"App\" is not a legal name":         "image: 'a:{{commit}}', container: App",
+		"build.container: is for a build that yields an image": "package: 'https://f/{{commit}}.zip', container: app",
+		"build.credentials: \"My Secret\" is not a legal name": "image: 'a:{{commit}}', credentials: My Secret",
+		"build.deadlineSeconds: ":                              "image: 'a:{{commit}}', deadlineSeconds: 86401",
+		"build.secret: unknown key":                            "image: 'a:{{commit}}', secret: git",
+	} {
+		_, errs := Decode([]byte(workloads + "build: {jobTemplate: " + goodTemplate + ", " + fields + "}"))
+		require.ErrorContains(t, errs.Err(), says)
 	}
 }

@@ -84,10 +84,13 @@ func decodePackage(v strictyaml.Value) *Package {
 }
 
 func decodeBuild(v strictyaml.Value) *Build {
-	m := v.Mapping("jobTemplate", "image", "package")
+	m := v.Mapping("jobTemplate", "image", "package", "container", "credentials", "deadlineSeconds")
 	return &Build{
-		JobTemplate: apiextensionsv1.JSON{Raw: m.Field("jobTemplate").Object()},
-		Image:       m.Field("image").Text(),
-		Package:     m.Field("package").Text(),
+		JobTemplate:     apiextensionsv1.JSON{Raw: m.Field("jobTemplate").Object()},
+		Image:           m.Field("image").Text(),
+		Package:         m.Field("package").Text(),
+		Container:       m.Field("container").Text(),
+		Credentials:     m.Field("credentials").Text(),
+		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, maxDeadlineSeconds),
 	}
 }

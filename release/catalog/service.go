@@ -97,6 +97,14 @@ type Build struct {
 	Image string `json:"image,omitempty"`
 	// Package is the pattern of the URL of the package that the build yields; the alternative to Image.
 	Package string `json:"package,omitempty"`
+	// Container is the container of the workloads that gets the image; absent: that of Service.Package, else the only one that there is.
+	Container string `json:"container,omitempty"`
+	// Credentials is a Secret in the namespace of the first workload that opens the Git repository: username and password, or token, and the
+	// hosts that they may be sent to; for ssh, ssh-privatekey and known_hosts.
+	Credentials string `json:"credentials,omitempty"`
+	// DeadlineSeconds is how long the build may take; absent: as long as an operation on the service.
+	// +kubebuilder:validation:Minimum=1
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
 }
 
 // PartyOrDefault is the party of the workload, "default" when it names none.

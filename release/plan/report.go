@@ -29,7 +29,7 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"text": escape, "row": row, "stamp": stamp, "span": span, "until": until, "sizes": sizes, "change": change, "count": Report.countStates,
-	"name": WorkloadStatus.name, "plan": Reverse.text, "next": func(n int) int { return n + 1 }}).Parse(reportText))
+	"name": WorkloadStatus.name, "plan": Reverse.text, "verbatim": verbatim, "next": func(n int) int { return n + 1 }}).Parse(reportText))
 
 // Markdown is the report as people read it: the task, its services wave by wave, the decisions, and the reverse plan at the end.
 func (r Report) Markdown() (string, error) {
@@ -37,6 +37,9 @@ func (r Report) Markdown() (string, error) {
 	err := reportTemplate.Execute(&b, r)
 	return b.String(), err
 }
+
+// verbatim shows a text as it is, whatever is in it.
+func verbatim(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }
 
 // countStates is "5: 3 Succeeded, 1 Failed, 1 Skipped".
 func (r Report) countStates() string {

@@ -47,18 +47,6 @@ func (r *resolver) size() {
 	}
 }
 
-// Unavailable says which items ask for a deployment that cannot be executed so far.
-func Unavailable(d Document) strictyaml.Errors {
-	found := &strictyaml.Findings{}
-	for i, item := range d.Items {
-		if item.Deployment == CompileDeploy {
-			found.Refuse(i+1, itemField(i, keyDeployment), "%s is not available yet: execute START, STOP, RESTART and HTTP_UPLOAD_DEPLOY",
-				item.Deployment)
-		}
-	}
-	return found.Sorted()
-}
-
 type resolver struct {
 	document Document
 	services map[ServiceID]catalog.Service
@@ -98,15 +86,30 @@ func (r *resolver) item(i int) {
 // source refuses a deploy whose service does not say how it is done.
 func (r *resolver) source(i int, service catalog.Service) {
 	item := r.document.Items[i]
+	switch item.Deployment {
+	case HTTPUploadDeploy:
+		r.packaged(i, service, keyHTTPSrcURI, item.HTTPSrcURI)
+	case CompileDeploy:
+		if _, err := source.ParseRepository(item.CompileRepoPath); err != nil {
+			r.refuse(i, keyCompileRepoPath, "%v", err)
+		}
+		switch {
+		case service.Build == nil:
+			r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
+		case service.Build.Package != "":
+			r.packaged(i, service, keyDeployment, catalog.FillSample(service.Build.Package))
+		}
+	}
+}
+
+// packaged refuses a deploy of the package at a URL to a service that does not say where it goes; key is the item's field that brings it.
+func (r *resolver) packaged(i int, service catalog.Service, key, packageURL string) {
+	id := r.document.Items[i].ServiceID
 	switch {
-	case item.Deployment == HTTPUploadDeploy && service.Package == nil:
-		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it",
-			item.ServiceID)
-	case item.Deployment == HTTPUploadDeploy && !service.Package.Unpacked() && source.FileOf(service.Package.File, item.HTTPSrcURI) == "":
-		r.refuse(i, keyHTTPSrcURI, "names no file, and the package of service %s is kept whole (unpack: false): give it package.file in the catalogue",
-			item.ServiceID)
-	case item.Deployment == CompileDeploy && service.Build == nil:
-		r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
+	case service.Package == nil:
+		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it", id)
+	case !service.Package.Unpacked() && source.FileOf(service.Package.File, packageURL) == "":
+		r.refuse(i, key, "names no file, and the package of service %s is kept whole (unpack: false): give it package.file in the catalogue", id)
 	}
 }
 

@@ -27,6 +27,15 @@ func testCatalogue() map[ServiceID]catalog.Service {
 			Package:   &catalog.Package{Container: "app", MountPath: "/app"},
 			Build:     &catalog.Build{JobTemplate: template, Image: "app:{{commit}}"},
 		},
+		"777": {
+			Workloads: []catalog.Workload{workload("Deployment", "news")},
+			Build:     &catalog.Build{JobTemplate: template, Package: "https://files/{{commit}}.zip"},
+		},
+		"888": {
+			Workloads: []catalog.Workload{workload("Deployment", "shop")},
+			Package:   &catalog.Package{Container: "app", MountPath: "/app", Unpack: new(bool)},
+			Build:     &catalog.Build{JobTemplate: template, Package: "https://c{{commit}}.files/"},
+		},
 		"555": {Workloads: []catalog.Workload{alice}},
 		"666": {Workloads: []catalog.Workload{{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "batch/v1", Kind: "Job", Name: "x"}}}},
 	}
@@ -38,6 +47,8 @@ func TestResolve(t *testing.T) {
 	compile := Item{ServiceID: "111", Deployment: CompileDeploy, CompileRepoPath: "http://git/a.git", CompileRepoBranch: "master"}
 	uploadable, compilable := upload, compile
 	uploadable.ServiceID, compilable.ServiceID = "444", "444"
+	packaging := func(id ServiceID) Item { i := compile; i.ServiceID = id; return i }
+	from := func(address string) Item { i := compilable; i.CompileRepoPath = address; return i }
 	for name, test := range map[string]struct {
 		reason string
 		items  []Item
@@ -73,6 +84,21 @@ func TestResolve(t *testing.T) {
 		}}},
 		"Package": {"the catalogue says how", []Item{uploadable}, nil},
 		"Build":   {"the catalogue says how", []Item{compilable}, nil},
+		"BuildPackage": {"nobody said where the package that is built goes", []Item{packaging("777")}, strictyaml.Errors{{
+			Item: 1, Field: "deployPlanItems[0].deployment",
+			Reason: "service 777 has no `package` in the catalogue, which says how a code package reaches its containers: add it",
+		}}},
+		"BuildWhole": {"a package that is kept whole has a name", []Item{packaging("888")}, strictyaml.Errors{{
+			Item: 1, Field: "deployPlanItems[0].deployment",
+			Reason: "names no file, and the package of service 888 is kept whole (unpack: false): give it package.file in the catalogue",
+		}}},
+		"GitProtocol": {"a protocol that says neither who answers nor keeps a secret", []Item{from("git://git.test/a.git")}, strictyaml.Errors{{
+			Item: 1, Field: "deployPlanItems[0].compileRepoPath", Reason: "git://git.test/a.git: git:// is neither encrypted nor does it say who answers: use https or ssh",
+		}}},
+		"GitQuery": {"a query may be a secret, and histories have the address", []Item{from("https://git.test/a.git?token=s3cr3t")}, strictyaml.Errors{{
+			Item: 1, Field: "deployPlanItems[0].compileRepoPath",
+			Reason: "https://git.test/a.git?…: the address of a Git repository has no query: put credentials into the Secret that build.credentials names",
+		}}},
 		"Invalid": {"an entry that came past the engine", []Item{{ServiceID: "666", Deployment: Restart}}, strictyaml.Errors{{
 			Item: 1, Field: "deployPlanItems[0].serviceId",
 			Reason: `the catalogue entry of service 666 is not valid: workloads[0].workloadRef.kind: "Job" of "batch/v1" is not available yet: Deployment, StatefulSet and DaemonSet of apps/v1 are`,
@@ -100,15 +126,4 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestUnbuilt(t *testing.T) {
-	t.Parallel()
-	errs := Unavailable(Document{Items: []Item{
-		{ServiceID: "1", Deployment: Start}, {ServiceID: "2", Deployment: HTTPUploadDeploy}, {ServiceID: "3", Deployment: CompileDeploy},
-		{ServiceID: "4", Deployment: Restart}, {ServiceID: "5", Deployment: Stop},
-	}})
-	require.Equal(t, strictyaml.Errors{
-		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "COMPILE_DEPLOY is not available yet: execute START, STOP, RESTART and HTTP_UPLOAD_DEPLOY"},
-	}, errs)
 }

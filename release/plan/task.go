@@ -84,8 +84,10 @@ type ServiceStatus struct {
 	Workloads  []WorkloadStatus `json:"workloads"`
 	// RollOut says that rollouts release the workloads, which may wait for people.
 	RollOut bool `json:"rollOut,omitempty"`
-	// Package is the code package that HTTP_UPLOAD_DEPLOY has fetched; absent before it has, and for other deployments.
+	// Package is the code package that HTTP_UPLOAD_DEPLOY has fetched, or COMPILE_DEPLOY has built; absent before, and for other deployments.
 	Package *PackageStatus `json:"package,omitempty"`
+	// Build is what COMPILE_DEPLOY builds; absent before its commit is known, and for other deployments.
+	Build *BuildStatus `json:"build,omitempty"`
 }
 
 // PackageStatus is a code package that a task deploys.
@@ -276,18 +278,24 @@ type Snapshot struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 }
 
-// Package is what item n (an index into the document), an HTTP_UPLOAD_DEPLOY, deploys: not fetched yet, and with what its URL has in the
-// open. It is nil for other items.
+// Package is what item n (an index into the document) deploys, if that is a package: not fetched yet, and with what its URL has in the open.
+// The URL of one that is built is a pattern still. It is nil for other items.
 func (s Snapshot) Package(n int) *source.Package {
 	item := s.Document.Items[n]
-	config := s.Services[item.ServiceID].Package
-	if item.Deployment != HTTPUploadDeploy || config == nil {
+	service := s.Services[item.ServiceID]
+	config, from := service.Package, item.HTTPSrcURI
+	switch {
+	case config == nil:
+		return nil
+	case item.Deployment == CompileDeploy && service.Build != nil && service.Build.Package != "":
+		from = service.Build.Package
+	case item.Deployment != HTTPUploadDeploy:
 		return nil
 	}
 	p := &source.Package{Container: config.Container, MountPath: config.MountPath, Credentials: config.Credentials, Task: s.Task, Item: n + 1,
-		Shown: source.Redact(item.HTTPSrcURI)}
-	if p.URL, p.Hidden = source.HideQuery(item.HTTPSrcURI); !config.Unpacked() {
-		p.File = source.FileOf(config.File, item.HTTPSrcURI)
+		Shown: source.Redact(from)}
+	if p.URL, p.Hidden = source.HideQuery(from); !config.Unpacked() {
+		p.File = source.FileOf(config.File, from)
 	}
 	return p
 }

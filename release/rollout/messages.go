@@ -3,6 +3,7 @@ package rollout
 import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -56,6 +57,8 @@ type PreflightRequest struct {
 	Change   strategy.Change   `json:"change"`
 	// Shared is the TrafficRouting's own part when the strategy refers to one.
 	Shared *SharedTraffic `json:"shared,omitempty"`
+	// Build is what a plan builds first; nil for other releases.
+	Build *build.Order `json:"build,omitempty"`
 }
 
 // SharedTraffic is what a TrafficRouting asks: its routings, used without canary Services.

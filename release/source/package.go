@@ -28,6 +28,8 @@ type Package struct {
 	Credentials string `json:"credentials,omitempty"`
 	// File is the name under which the package is kept whole; "": it is unpacked.
 	File string `json:"file,omitempty"`
+	// Built says that a build has made it, which has told its digest.
+	Built bool `json:"built,omitempty"`
 	// SHA256 is the digest of its bytes in hexadecimal, and Bytes their number; "" and 0 before the package was fetched.
 	SHA256 string `json:"sha256,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"`
@@ -43,6 +45,9 @@ func (p Package) String() string {
 	}
 	return fmt.Sprintf("sha256:%s (%s)", p.SHA256[:min(len(p.SHA256), shownDigest)], Size(p.Bytes))
 }
+
+// What is what a deploy of it brings, for sentences.
+func (p Package) What() string { return "package " + p.String() }
 
 // Marker is the same for two packages exactly when pods of one are pods of the other: the same bytes at the same place.
 func (p Package) Marker() string {

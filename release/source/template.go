@@ -62,12 +62,8 @@ func (p Package) Unfit(template map[string]any) string {
 	containers := objects(template, "spec", "containers")
 	at := slices.IndexFunc(containers, named(p.Container))
 	if at < 0 {
-		var names []string
-		for _, c := range containers {
-			names = append(names, text(c, "name"))
-		}
 		return fmt.Sprintf("it has no container %s, which the catalogue's package.container names: it has %s", p.Container,
-			strings.Join(names, ", "))
+			strings.Join(containerNames(template), ", "))
 	}
 	for _, mount := range objects(containers[at], "volumeMounts") {
 		if text(mount, "mountPath") == p.MountPath && text(mount, "name") != VolumePackage {
@@ -81,44 +77,58 @@ func (p Package) Unfit(template map[string]any) string {
 // StandsIn says whether a pod template is one that the package was put into, and that nobody has changed in what matters since. Where its
 // pods fetch it from, and with which image, does not matter.
 func (p Package) StandsIn(template map[string]any) bool {
-	annotations, _ := object(template, "metadata")["annotations"].(map[string]any)
-	if marker, _ := annotations[AnnotationDeployed].(string); marker != p.Marker() {
+	if marked(template) != p.Marker() || !fetches(template, p.SHA256) {
 		return false
 	}
-	fetch := slices.ContainsFunc(objects(template, "spec", "initContainers"), func(c map[string]any) bool {
-		args, _ := c["args"].([]any)
-		return text(c, "name") == ContainerFetch && slices.Contains(args, any(p.SHA256))
-	})
-	return fetch && slices.ContainsFunc(objects(template, "spec", "containers"), func(c map[string]any) bool {
+	return slices.ContainsFunc(objects(template, "spec", "containers"), func(c map[string]any) bool {
 		return text(c, "name") == p.Container && slices.ContainsFunc(objects(c, "volumeMounts"), func(mount map[string]any) bool {
 			return text(mount, "name") == VolumePackage && text(mount, "mountPath") == p.MountPath
 		})
 	})
 }
 
+// marked is the marker of what was deployed, "" when nothing was.
+func marked(template map[string]any) string {
+	annotations, _ := object(template, "metadata")["annotations"].(map[string]any)
+	return text(annotations, AnnotationDeployed)
+}
+
+// fetches says whether the pods of a template fetch the package of a digest; "": any package.
+func fetches(template map[string]any, sha256 string) bool {
+	return slices.ContainsFunc(objects(template, "spec", "initContainers"), func(c map[string]any) bool {
+		args, _ := c["args"].([]any)
+		return text(c, "name") == ContainerFetch && (sha256 == "" || slices.Contains(args, any(sha256)))
+	})
+}
+
+// removePackage takes a package out of a pod template, whatever the deploy that put it there.
+func removePackage(template map[string]any) {
+	for _, c := range objects(template, "spec", "containers") {
+		without(c, "volumeMounts", VolumePackage)
+	}
+	spec := ensured(template, "spec")
+	without(spec, "volumes", VolumePackage)
+	without(spec, "volumes", VolumeCredentials)
+	without(spec, "initContainers", ContainerFetch)
+	delete(ensured(ensured(template, "metadata"), "annotations"), AnnotationPackage)
+}
+
 // Put puts the package into a pod template that it is not unfit for, in place of one that is there: an init container fetches exactly these
 // bytes, from the party's store or from rawURL, into a volume of the pod's own.
 func (p Package) Put(template map[string]any, from Fetcher, rawURL string) {
+	removePackage(template)
 	metadata, spec := ensured(template, "metadata"), ensured(template, "spec")
 	annotations := ensured(metadata, "annotations")
 	annotations[AnnotationDeployed], annotations[AnnotationPackage] = p.Marker(), digestPrefix+p.SHA256
 
-	var target map[string]any
-	for _, c := range objects(template, "spec", "containers") {
-		without(c, "volumeMounts", VolumePackage)
-		if text(c, "name") == p.Container {
-			target = c
-		}
-	}
+	containers := objects(template, "spec", "containers")
+	target := containers[slices.IndexFunc(containers, named(p.Container))]
 	add(target, "volumeMounts", map[string]any{"name": VolumePackage, "mountPath": p.MountPath, "subPath": FolderContent})
-	without(spec, "volumes", VolumePackage)
-	without(spec, "volumes", VolumeCredentials)
 	add(spec, "volumes", map[string]any{"name": VolumePackage, "emptyDir": map[string]any{}})
 	if p.Credentials != "" {
 		// Optional: once the store has the package, pods start without the Secret.
 		add(spec, "volumes", map[string]any{"name": VolumeCredentials, "secret": map[string]any{"secretName": p.Credentials, "optional": true}})
 	}
-	without(spec, "initContainers", ContainerFetch)
 	others, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = append([]any{p.container(target, from, rawURL)}, others...)
 }
@@ -132,13 +142,13 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 		"--max-entries", strconv.Itoa(from.Limits.Entries)}
 	if from.Store != "" {
 		urls = []string{StoreURL(from.Store, p.SHA256), rawURL}
-		args = append(args, "--trusted", literal(from.Store))
+		args = append(args, "--trusted", Literal(from.Store))
 	}
 	for _, entry := range from.Allow {
-		args = append(args, "--allow", literal(entry))
+		args = append(args, "--allow", Literal(entry))
 	}
 	if p.File != "" {
-		args = append(args, "--file", literal(p.File))
+		args = append(args, "--file", Literal(p.File))
 	}
 	mounts := []any{map[string]any{"name": VolumePackage, "mountPath": mountPackage}}
 	if p.Credentials != "" {
@@ -146,7 +156,7 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 		mounts = append(mounts, map[string]any{"name": VolumeCredentials, "mountPath": mountCredentials, "readOnly": true})
 	}
 	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts,
-		"env":             []any{map[string]any{"name": EnvURLs, "value": literal(strings.Join(urls, "\n"))}},
+		"env":             []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}},
 		"securityContext": securityContext(object(target, "securityContext"))}
 	if resources := object(target, "resources"); len(resources) > 0 {
 		c["resources"] = resources
@@ -154,8 +164,8 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 	return c
 }
 
-// literal keeps Kubernetes from expanding references to variables in a text.
-func literal(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
+// Literal keeps Kubernetes from expanding references to variables in a text.
+func Literal(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
 
 // securityContext is the least that the init container needs, as the user of the container that gets the package.
 func securityContext(own map[string]any) map[string]any {

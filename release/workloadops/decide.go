@@ -18,6 +18,7 @@ var operations = map[plan.Operation]struct {
 
 	plan.HTTPUploadDeploy: {beginReplacing, goOnReplacing},
 	plan.Restore:          {beginRestoring, goOnRestoring},
+	plan.CompileDeploy:    {beginReplacing, goOnReplacing},
 }
 
 // Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is. The failure is Refused.
@@ -29,14 +30,14 @@ func Validate(req Request) *failure.Error {
 		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a Deployment, StatefulSet "+
 			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
 	case !known:
-		return failure.New(failure.Refused, "%s: %s is not available yet; use START, STOP, RESTART, HTTP_UPLOAD_DEPLOY or RESTORE", req.Workload, req.Operation)
+		return failure.New(failure.Refused, "%s: this party's worker does not know the operation %q", req.Workload, req.Operation)
 	case req.Operation == plan.Restore && req.Restore == nil:
 		return failure.New(failure.Refused, "%s: RESTORE was asked for without what to restore", req.Workload)
 	case ref.Kind == KindDaemonSet && !req.replaces():
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART",
 			req.Workload, req.Operation)
-	case req.Operation == plan.HTTPUploadDeploy && req.Package == nil:
-		return failure.New(failure.Refused, "%s: %s was asked for without a package", req.Workload, req.Operation)
+	case req.Operation.Deploys() && req.Version() == nil:
+		return failure.New(failure.Refused, "%s: %s was asked for without a package or an image", req.Workload, req.Operation)
 	case req.Method != plan.Parallel && req.Method != plan.Sequential:
 		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload, req.Method)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -57,4 +58,22 @@ func TestDeployIsRefusedWhereNothingWouldRoll(t *testing.T) {
 	req := request(workloadops.KindStatefulSet, plan.HTTPUploadDeploy, plan.Parallel)
 	require.Contains(t, workloadops.Refuses(req, paused), "is paused, so nothing would be deployed")
 	require.Contains(t, workloadops.Refuses(req, held), "held at partition 2")
+}
+
+// An image goes the same way as a package: it is its marker that counts.
+func TestDeployOfAnImage(t *testing.T) {
+	t.Parallel()
+	req := request(workloadops.KindDeployment, plan.CompileDeploy, plan.Sequential)
+	req.Package, req.Image = nil, &source.Image{Reference: "registry.test/order@sha256:0123456789abcdef"}
+	require.Nil(t, workloadops.Validate(req))
+	d := workloadops.Decide(req, running(3))
+	require.Equal(t, workloadops.ActWrite, d.Action)
+	require.Equal(t, "put image registry.test/order@sha256:0123456789ab into its pod template, so that every pod is replaced", d.Reason)
+	require.NotNil(t, d.Write.Template)
+	seen := running(3)
+	seen.Marker = marker
+	d = workloadops.Decide(req, seen)
+	require.Equal(t, workloadops.ActDone, d.Action)
+	require.Contains(t, d.Reason, "nothing to do: it has image registry.test/order@sha256:0123456789ab already")
+	require.False(t, d.Result.Changed)
 }

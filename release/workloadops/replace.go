@@ -17,7 +17,7 @@ func (r Request) replaces() bool {
 
 // deploys says whether an operation brings a version, which the workload may have already.
 func deploys(operation plan.Operation) bool {
-	return operation == plan.HTTPUploadDeploy || operation == plan.Restore
+	return operation.Deploys() || operation == plan.Restore
 }
 
 // done is what an operation that replaces pods has done to them, for sentences.

@@ -289,7 +289,8 @@ func TestValidate(t *testing.T) {
 	}{
 		"kind":      {"other kinds are refused until they are built", func(r *workloadops.Request) { r.Workload.WorkloadRef.Kind = "Job" }, "Job shop/order of apps/v1 cannot be released"},
 		"version":   {"so are other API versions", func(r *workloadops.Request) { r.Workload.WorkloadRef.APIVersion = "apps/v1beta1" }, "of apps/v1beta1 cannot be released"},
-		"operation": {"so are the deploys", func(r *workloadops.Request) { r.Operation = plan.CompileDeploy }, "COMPILE_DEPLOY is not available yet"},
+		"operation": {"so are operations of a later build", func(r *workloadops.Request) { r.Operation = "MOVE" }, `does not know the operation "MOVE"`},
+		"build":     {"nothing can be deployed that was not built", func(r *workloadops.Request) { r.Operation = plan.CompileDeploy }, "without a package or an image"},
 		"package":   {"nothing can be deployed without a package", func(r *workloadops.Request) { r.Operation = plan.HTTPUploadDeploy }, "without a package"},
 		"DaemonSet": {"a DaemonSet has no size", func(r *workloadops.Request) {
 			r.Workload.WorkloadRef.Kind, r.Operation = workloadops.KindDaemonSet, plan.Start

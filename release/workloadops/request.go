@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
@@ -110,11 +111,46 @@ type Request struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Spent is what earlier, interrupted runs of the same operation have used of the deadline, in seconds.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-	// Package is what HTTP_UPLOAD_DEPLOY deploys; nil for other operations.
+	// Package is what HTTP_UPLOAD_DEPLOY deploys, and COMPILE_DEPLOY if the build yields a package; nil otherwise.
 	Package *source.Package `json:"package,omitempty"`
 	// Restore is what RESTORE brings back; nil for other operations.
 	Restore *plan.Restoration `json:"restore,omitempty"`
+	// Image is what COMPILE_DEPLOY deploys if the build yields an image; nil otherwise.
+	Image *source.Image `json:"image,omitempty"`
+	// Build is the build of COMPILE_DEPLOY, in the request of the item's first workload alone.
+	Build *build.Order `json:"build,omitempty"`
 }
+
+// Version is what a deploy brings.
+type Version interface {
+	// Marker is the same for two versions exactly when pods of one are pods of the other.
+	Marker() string
+	// What names it in sentences.
+	What() string
+	// Unfit says why it cannot be put into a pod template, "" when it can.
+	Unfit(template map[string]any) string
+	// StandsIn says whether a pod template is one that it was put into, and that nobody has changed in what matters since.
+	StandsIn(template map[string]any) bool
+}
+
+// Version is what the request deploys; nil when it deploys nothing.
+func (r Request) Version() Version { return versionOf(r.Package, r.Image) }
+
+// VersionOf is the version that a rollout's change deploys; nil for other changes.
+func VersionOf(change strategy.Change) Version { return versionOf(change.Package, change.Image) }
+
+func versionOf(code *source.Package, image *source.Image) Version {
+	switch {
+	case code != nil:
+		return *code
+	case image != nil:
+		return *image
+	}
+	return nil
+}
+
+// Change is the same as the change of a rollout.
+func (r Request) Change() strategy.Change { return strategy.Change{Package: r.Package, Image: r.Image} }
 
 // Requests are the operations of item n (an index into the document) of a task, one for each workload, their claims not yet filled in.
 func Requests(snap plan.Snapshot, n int) []Request {
@@ -123,7 +159,11 @@ func Requests(snap plan.Snapshot, n int) []Request {
 	var requests []Request
 	for _, w := range snap.Selected(n) {
 		requests = append(requests, Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(), Package: snap.Package(n),
-			Restore: snap.Restoration(n, w), DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+			Restore: snap.Restoration(n, w), Image: snap.Image(n), DeadlineSeconds: service.Deadline(),
+			UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+	}
+	if len(requests) > 0 {
+		requests[0].Build = snap.Build(n)
 	}
 	return requests
 }
@@ -144,7 +184,7 @@ func (r Request) what() string {
 	if r.Operation == plan.Restore {
 		return "its earlier pod template"
 	}
-	return "package " + r.Package.String()
+	return r.Version().What()
 }
 
 // RestoreRequest asks that what an operation borrowed is given back.

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/player"
 	"slipway.io/slipway/test/sources"
 )
 
@@ -104,6 +105,7 @@ func TestLongPartyWithItsOwnAccount(t *testing.T) {
 	h.seesNothingElse()
 	h.restarts()
 	h.uploads()
+	h.compiles()
 	h.rollsOut()
 }
 
@@ -125,6 +127,27 @@ func (h *hosted) uploads() {
 	require.Equal(h.t, http.StatusUnprocessableEntity, a.Status, "%s", a.Body)
 	require.Contains(h.t, string(a.Body), "key `query`")
 	require.NotContains(h.t, string(a.Body), "s3cr3t")
+}
+
+// compiles has the party's own worker build, once it may.
+func (h *hosted) compiles() {
+	git := sources.NewGit(h.t, "", "")
+	repository := git.Repository(h.t, "order")
+	commit := repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
+	player.Start(h.t, h.Stack, player.Options{Namespace: h.Apps, Images: map[string]string{shellImage: "/bin/bash"}})
+	a := h.Call(http.MethodPut, "/api/v1/services/built", fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
+		"kind: Deployment, name: web}}\n", h.Apps)+buildOf(`image: "registry.test/web:{{commit}}"`, "", cloneOpenly))
+	require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
+	h.PutPlan("compile", compilePlan("built", repository, "main"))
+	a = h.Call(http.MethodPost, "/api/v1/plans/compile/execute", "")
+	require.Equal(h.t, http.StatusUnprocessableEntity, a.Status, "%s", a.Body)
+	require.Contains(h.t, string(a.Body), "this party's worker may not create jobs, delete jobs, get jobs")
+	h.Grant(h.t, "party-builds.yaml", h.Apps)
+	task := h.WaitTask(h.Execute("compile"), plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(h.t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Equal(h.t, commit, task.Services[0].Build.Commit)
+	require.Equal(h.t, "alice", task.Services[0].Build.Party)
+	require.Equal(h.t, task.Services[0].Build.Image, imageOf(h.t, h.Engine, "web"))
 }
 
 func (h *hosted) seesNothingElse() {

@@ -76,7 +76,7 @@ func New(options Options) *Client {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{options: options, pause: pause}
-	c.checked, c.unchecked = c.transport(c.dialChecked), c.transport(c.dial)
+	c.checked, c.unchecked = c.transport(c.Dial), c.transport(c.dial)
 	for _, base := range options.Trusted {
 		u, err := source.ParseURL(base)
 		if err != nil {
@@ -117,9 +117,9 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return dialer.DialContext(ctx, network, address)
 }
 
-// dialChecked holds the very address that is connected to against Allow, after the name was resolved: there is no second resolution that
-// could answer differently.
-func (c *Client) dialChecked(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to an address that Allow permits. It holds the very address that is connected to against Allow, after the name was resolved:
+// there is no second resolution that could answer differently.
+func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err

@@ -94,6 +94,9 @@ func temporary(format string, args ...any) *Error {
 // errSilent is the cause with which a request is cancelled whose server sends nothing.
 var errSilent = errors.New("the server is silent")
 
+// Trouble is what went wrong while connecting by Dial.
+func (c *Client) Trouble(ctx context.Context, err error) error { return c.trouble(ctx, err) }
+
 // trouble types what went wrong while connecting, asking or reading. Texts of the HTTP client are not passed on: some quote what the server
 // sent. The context's own end is returned as it is, because it is not the server's doing.
 func (c *Client) trouble(ctx context.Context, err error) error {

@@ -168,28 +168,38 @@ func isLabel(encoding string, u *url.URL) bool {
 	return false
 }
 
-// copy streams a body into the file. The context is cancelled when the server is silent for too long; time spent writing doesn't count.
+// copy streams a body into the file.
 func (t *transfer) copy(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader) error {
-	silence := time.AfterFunc(t.client.options.IdleTimeout, func() { cancel(errSilent) })
+	return t.client.stream(ctx, cancel, body, func(some []byte) error {
+		if t.bytes+int64(len(some)) > t.client.options.MaxBytes {
+			return t.client.tooLarge()
+		}
+		if _, err := t.into.Write(some); err != nil {
+			return fmt.Errorf("write the download: %w", err)
+		}
+		t.hash.Write(some)
+		t.bytes += int64(len(some))
+		return nil
+	})
+}
+
+// stream hands a body over piece by piece. The context is cancelled when the server is silent for too long; time that take needs doesn't count.
+func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader, take func(some []byte) error) error {
+	silence := time.AfterFunc(c.options.IdleTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 	buffer := make([]byte, bufferBytes)
 	for {
-		silence.Reset(t.client.options.IdleTimeout)
+		silence.Reset(c.options.IdleTimeout)
 		n, err := body.Read(buffer)
 		silence.Stop()
-		if t.bytes+int64(n) > t.client.options.MaxBytes {
-			return t.client.tooLarge()
+		if err := take(buffer[:n]); err != nil {
+			return err
 		}
-		if _, err := t.into.Write(buffer[:n]); err != nil {
-			return fmt.Errorf("write the download: %w", err)
-		}
-		t.hash.Write(buffer[:n])
-		t.bytes += int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return t.client.trouble(ctx, err)
+			return c.trouble(ctx, err)
 		}
 	}
 }

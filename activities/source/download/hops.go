@@ -122,6 +122,18 @@ func (c *Client) mayTell(at hop) bool {
 	return c.options.Credentials != nil && !at.trusted && !at.fallen && c.options.Credentials.Named(at.url)
 }
 
+// WouldTell refuses credentials that would not be sent to a URL.
+func (c *Client) WouldTell(rawURL string) error {
+	at, err := source.ParseURL(rawURL)
+	if err != nil {
+		return err
+	}
+	if c.options.Credentials != nil && !c.options.Credentials.Named(at) {
+		return refuse("the Secret has no credentials for %s://%s: name it under the key `hosts`", at.Scheme, at.Host)
+	}
+	return nil
+}
+
 func (c *Client) authorise(request *http.Request, at hop) {
 	if !c.mayTell(at) {
 		return

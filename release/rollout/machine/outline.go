@@ -35,7 +35,10 @@ func (a Asked) change() string {
 	spec := a.Spec
 	change := "a patch of the pod template"
 	if code := spec.Change.Package; code != nil {
-		change = "package " + code.String()
+		change = code.What()
+	}
+	if image := spec.Change.Image; image != nil {
+		change = image.What()
 	}
 	if images := spec.Change.ImagesOf(); len(images) > 0 {
 		var parts []string

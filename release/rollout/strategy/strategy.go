@@ -201,7 +201,7 @@ func (s Spec) Workload() catalog.Workload {
 }
 
 // Change is what the new version differs in: images by container (init containers too), a patch of the pod template, what the workload
-// itself declares, an earlier revision, or a code package. Exactly one is set, but for an undo under a Rollout object, which has Declared and
+// itself declares, an earlier revision, or what a plan deploys: a code package or an image. Exactly one is set, but for an undo under a Rollout object, which has Declared and
 // Revision: the release itself has the workload declare the revision's template.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
@@ -213,6 +213,8 @@ type Change struct {
 	Revision *Revision `json:"revision,omitempty"`
 	// Package is the code package that a plan deploys to the pods. Without a digest it is not fetched yet: that is enough to check whether it fits.
 	Package *source.Package `json:"package,omitempty"`
+	// Image is the image that a plan has built for the pods. Without a reference it is not built yet.
+	Image *source.Image `json:"image,omitempty"`
 }
 
 // ImagesOf are the images of the new version by container, as far as they are known without a cluster.

@@ -15,16 +15,19 @@ func Decode(data []byte) (Policy, strictyaml.Errors) {
 	if !ok {
 		return Policy{}, found.Sorted()
 	}
-	m := root.Mapping("images", "privileged", "secrets")
+	m := root.Mapping("images", "privileged", "secrets", "serviceAccounts")
 	p := Policy{Privileged: m.Field("privileged").Truth()}
 	if images := m.Field("images"); images.Present() {
 		p.ImagePrefixes = decodeList(found, images, "allowedPrefixes", wrongPrefix)
 		if images.Has("allowedPrefixes") && len(p.ImagePrefixes) == 0 {
-			found.Refuse(0, ruleImages, "allows no image, and so no serving: name at least one prefix, or leave out images")
+			found.Refuse(0, ruleImages, "allows no image, and so no pod: name at least one prefix, or leave out images")
 		}
 	}
 	if secrets := m.Field("secrets"); secrets.Present() {
 		p.Secrets = decodeList(found, secrets, "allowed", wrongSecret)
+	}
+	if accounts := m.Field("serviceAccounts"); accounts.Present() {
+		p.ServiceAccounts = decodeList(found, accounts, "allowed", wrongAccount)
 	}
 	return p, found.Sorted()
 }
@@ -66,6 +69,14 @@ func wrongPrefix(prefix string) string {
 func wrongSecret(name string) string {
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
 		return "is not the name of a Secret: " + bad[0]
+	}
+	return ""
+}
+
+// wrongAccount is why no service account has a name.
+func wrongAccount(name string) string {
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "is not the name of a ServiceAccount: " + bad[0]
 	}
 	return ""
 }

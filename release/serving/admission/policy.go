@@ -11,10 +11,12 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Policy is what a party allows the pods of servings. The zero value, of a party that says nothing, allows everything but privileges.
+// Policy is what a party allows the pods of servings and of builds. The zero value, of a party that says nothing, allows everything but
+// privileges and the tokens of service accounts.
 //
-// There is a rule for whatever the pods of a serving can have that reaches beyond them. They have no volumes but their configuration files,
-// run as the namespace's default service account without its token, and share nothing with their node, whatever an AppImage says.
+// There is a rule for whatever such pods can have that reaches beyond them. Those of a serving have no volumes but their configuration files,
+// run as the namespace's default service account without its token, and share nothing with their node, whatever an AppImage says. Those of a
+// build are what the catalogue says (CheckBuild).
 type Policy struct {
 	// ImagePrefixes are the repositories that images may come from; nil: any.
 	ImagePrefixes []string
@@ -22,6 +24,8 @@ type Policy struct {
 	Privileged bool
 	// Secrets are those that containers may read; nil: any of the namespace. Not nil and empty: none.
 	Secrets []string
+	// ServiceAccounts are those that builds may run as, with their tokens; without a name here they run as the default one, without its token.
+	ServiceAccounts []string
 }
 
 // The rules, as a policy's document and refusals call them.
@@ -29,6 +33,7 @@ const (
 	ruleImages     = "images.allowedPrefixes"
 	rulePrivileged = "privileged"
 	ruleSecrets    = "secrets.allowed"
+	ruleAccounts   = "serviceAccounts.allowed"
 )
 
 // Check refuses a Deployment that breaks rules, and names all that it breaks.
@@ -37,12 +42,16 @@ func (p Policy) Check(d *appsv1.Deployment) error {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		broken = append(broken, p.brokenBy(c)...)
 	}
+	return refusal("Deployment "+d.Namespace+"/"+d.Name, broken, "Change the AppImage")
+}
+
+// refusal is the failure of an object that breaks rules; nil when it breaks none.
+func refusal(object string, broken []string, change string) error {
 	if len(broken) == 0 {
 		return nil
 	}
-	return failure.New(failure.Refused,
-		"the party's policy refuses Deployment %s/%s: %s. Change the AppImage, or ask the party to change its policy",
-		d.Namespace, d.Name, strings.Join(broken, "; "))
+	return failure.New(failure.Refused, "the party's policy refuses %s: %s. %s, or ask the party to change its policy", object,
+		strings.Join(broken, "; "), change)
 }
 
 // brokenBy are the rules that a container breaks, a clause each.

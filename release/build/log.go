@@ -1,0 +1,61 @@
+package build
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+const (
+	// longestLog is how many bytes of a failed build's log are kept, shortLog of one that succeeded: a task has to fit into one answer of
+	// Temporal, however many services it builds.
+	longestLog, shortLog = 2000, 400
+	// longestLine is how much of a line a sentence quotes.
+	longestLine = 300
+	cutHere     = "…"
+)
+
+// TailLines is how many lines of a build's log are read.
+const TailLines = 40
+
+// Tail is the end of a log as it may be kept and shown: without control characters, and without user, password and query in URLs.
+func Tail(log string, failed bool) string {
+	most := shortLog
+	if failed {
+		most = longestLog
+	}
+	log = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(Hide(log), "?")))
+	if len(log) <= most {
+		return log
+	}
+	log = log[len(log)-most+len(cutHere):]
+	if at := strings.IndexByte(log, '\n'); at >= 0 && at < len(log)-1 {
+		log = log[at+1:]
+	}
+	return cutHere + strings.ToValidUTF8(log, "")
+}
+
+var (
+	userInfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/@]*@`)
+	query    = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s?#"'<>]*)[?#][^\s"'<>]*`)
+)
+
+// Hide hides user, password and query of the URLs in a text.
+func Hide(text string) string {
+	return query.ReplaceAllString(userInfo.ReplaceAllString(text, "${1}"), "${1}?…")
+}
+
+// lastLine is the last line of a text that says something.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(Tail(text, true)), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
+	if len(line) > longestLine {
+		line = strings.ToValidUTF8(line[:longestLine], "") + cutHere
+	}
+	return line
+}

@@ -1,0 +1,95 @@
+package build
+
+import (
+	"fmt"
+	"strings"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// Yield is what a build has made: an image or a package.
+type Yield struct {
+	// Image is "repository@sha256:<hex>".
+	Image string `json:"image,omitempty"`
+	// Package is the URL of a package, and SHA256 the digest of its bytes.
+	Package string `json:"package,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+}
+
+const (
+	digestMark  = "sha256:"
+	digestChars = 64
+	// longestResult is how long a result may be: what Kubernetes keeps of a termination message.
+	longestResult = 4096
+)
+
+// ParseYield reads the result of a build, which is the termination message of its first container. It is one line, which may end with a line
+// break, and nothing else:
+//
+//	image@sha256:<64 digits>      of a build that yields an image: the name is the pattern's, with its tag or without
+//	URL sha256:<64 digits>        of a build that yields a package: the URL is the pattern's
+//
+// Digits are hexadecimal, in lower case. The error is a clause that says what is wrong.
+func (r Request) ParseYield(message string) (Yield, error) {
+	line := strings.TrimSuffix(strings.TrimSuffix(message, "\n"), "\r")
+	switch {
+	case line == "":
+		return Yield{}, fmt.Errorf("it wrote no result: its first container has to write %s to its termination message (/dev/termination-log)", r.form())
+	case len(message) >= longestResult || strings.ContainsFunc(line, func(c rune) bool { return c < ' ' || c > '~' }):
+		return Yield{}, fmt.Errorf("its result is not one line of plain text: its first container has to write %s and nothing else to its termination message",
+			r.form())
+	}
+	separator := "@"
+	if r.Package != "" {
+		separator = " "
+	}
+	at := strings.LastIndex(line, separator)
+	name, digest, ok := "", "", false
+	if at >= 0 {
+		name = line[:at]
+		digest, ok = strings.CutPrefix(line[at+1:], digestMark)
+	}
+	if !ok || !isDigest(digest) {
+		return Yield{}, fmt.Errorf("its result is %s, and not %s", strictyaml.Quote(line), r.form())
+	}
+	if r.Package != "" {
+		if name != r.Wants() {
+			return Yield{}, fmt.Errorf("its result names the package %s, and build.package in the catalogue says %s", strictyaml.Quote(name), r.Wants())
+		}
+		return Yield{Package: name, SHA256: digest}, nil
+	}
+	repository := withoutTag(r.Wants())
+	if name != r.Wants() && name != repository {
+		return Yield{}, fmt.Errorf("its result names the image %s, and build.image in the catalogue says %s", strictyaml.Quote(name), r.Wants())
+	}
+	return Yield{Image: repository + "@" + digestMark + digest}, nil
+}
+
+// form is how the result is to be written.
+func (r Request) form() string {
+	if r.Package != "" {
+		return r.Wants() + " " + digestMark + "…"
+	}
+	return r.Wants() + "@" + digestMark + "…"
+}
+
+// isDigest says whether a text is a SHA-256 in lower-case hexadecimal digits.
+func isDigest(text string) bool {
+	return len(text) == digestChars && !strings.ContainsFunc(text, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+}
+
+// withoutTag is the repository of an image without a digest. A colon before a slash is that of a registry's port.
+func withoutTag(image string) string {
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		return image[:at]
+	}
+	return image
+}
+
+// String is the result as ParseYield reads it.
+func (y Yield) String() string {
+	if y.Image != "" {
+		return y.Image
+	}
+	return y.Package + " " + digestMark + y.SHA256
+}

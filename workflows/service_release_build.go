@@ -1,0 +1,111 @@
+package workflows
+
+import (
+	"encoding/json"
+
+	"slipway.io/slipway/release/build"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
+)
+
+// bring has what the item deploys made and fetched. Where that fails, no pod has been touched.
+func (r *itemRun) bring() error {
+	if err := r.build(); err != nil {
+		return err
+	}
+	return r.fetch()
+}
+
+// build has the party of the first workload build what the item deploys to all of them: the branch's commit first, then a Job that builds it,
+// unless that was done before.
+func (r *itemRun) build() error {
+	if len(r.orders) == 0 || r.orders[0].Request.Build == nil {
+		return nil
+	}
+	if state := r.in.State; state != nil && state.Build != nil {
+		r.building, r.built = &state.Build.Shown, &state.Build.Built
+		r.roll()
+		return nil
+	}
+	first := r.orders[0].Request
+	request := build.Request{Order: *first.Build, Party: first.Workload.PartyOrDefault(), Namespace: first.Workload.Namespace,
+		By: plan.ItemWorkflowID(r.in.Task, r.in.Item, r.in.Outline.ServiceID)}
+	if err := r.resolve(&request); err != nil {
+		return err
+	}
+	return r.compile(request)
+}
+
+// resolve fills in the commit.
+func (r *itemRun) resolve(request *build.Request) error {
+	summary := "finding branch " + request.Branch + " of " + request.Shown
+	var resolved build.Resolved
+	if err := r.askBuilder(build.ActivityResolve, summary, *request, &resolved); err != nil {
+		return err
+	}
+	request.Commit = resolved.Commit
+	r.building = &plan.BuildStatus{Repository: request.Shown, Branch: request.Branch, Commit: request.Commit, Party: request.Party,
+		Namespace: request.Namespace, Job: request.JobName()}
+	return nil
+}
+
+// compile has the commit built, and pins all workloads to what that yields. A failed build says what it wrote.
+func (r *itemRun) compile(request build.Request) error {
+	var built build.Built
+	err := r.askBuilder(build.ActivityBuild, "building commit "+build.Short(request.Commit), request, &built)
+	if err != nil {
+		if data := detailsOf(err).Data; len(data) > 0 && json.Unmarshal(data, &built) == nil {
+			r.note(built)
+		}
+		return err
+	}
+	r.note(built)
+	r.built = &built
+	r.roll()
+	return nil
+}
+
+// askBuilder asks the worker of the party that builds, over interruptions.
+func (r *itemRun) askBuilder(activity, summary string, request build.Request, answer any) error {
+	r.reason = summary
+	r.show()
+	queue := r.orders[0].Queue
+	return r.persist(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
+		request.SpentSeconds = max(request.SpentSeconds, spent)
+		return perform(withActivity(r.ctx, partyRun(queue, r.budget), summary), activity, request, answer)
+	})
+}
+
+// note shows what became of the build.
+func (r *itemRun) note(built build.Built) {
+	b := r.building
+	b.Job, b.Image, b.Package, b.Reused, b.Log = built.Job, built.Image, built.Package, built.Reused, built.Log
+	b.StartedAt, b.FinishedAt = built.StartedAt, built.FinishedAt
+}
+
+// roll has every workload run what was built and nothing else. A package is fetched first.
+func (r *itemRun) roll() {
+	for i := range r.orders {
+		q := &r.orders[i].Request
+		if q.Image != nil {
+			q.Image = &source.Image{Container: q.Image.Container, Reference: r.built.Image}
+			q.Marker = q.Image.Marker()
+		}
+		if q.Package != nil {
+			q.Package.URL, q.Package.Shown = r.built.Package, r.built.Package
+			q.Package.Hidden, q.Package.Built, q.Package.SHA256 = false, true, r.built.SHA256
+			q.Package.File = catalog.FillCommit(q.Package.File, r.building.Commit)
+		}
+	}
+	r.reason = "deploying " + r.building.Yields()
+	r.show()
+}
+
+// buildState is what the next run has to know of the build; nil before it has ended.
+func (r *itemRun) buildState() *BuildState {
+	if r.built == nil {
+		return nil
+	}
+	return &BuildState{Shown: *r.building, Built: *r.built}
+}
