@@ -135,7 +135,7 @@ func TestValidate(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4}, []int{partly.Errors[0].Item, partly.Errors[1].Item, partly.Errors[2].Item, partly.Errors[3].Item}, "each keeps its number")
 	require.Contains(t, partly.Errors[1].Reason, "service 999 is not in the catalogue")
 	require.NotContains(t, fmt.Sprint(partly.Errors), "998 is not", "of an item with an error of its own the catalogue says nothing")
-	require.Contains(t, fmt.Sprint(partly.Warnings), "not available yet")
+	require.Contains(t, partly.Errors[3].Reason, "service 222 has no `build` in the catalogue")
 	require.Empty(t, partly.Waves, "the order is not known")
 
 	var many strings.Builder

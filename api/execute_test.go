@@ -120,7 +120,7 @@ func TestWhatExecuteRefuses(t *testing.T) {
 	require.Len(t, two.problem().Errors, 2, "every reason at once")
 
 	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: COMPILE_DEPLOY, compileRepoPath: 'http://example.com/a.git', compileRepoBranch: main}\n", yamlBody)
-	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity, "it is not built yet").reasons(), "not available yet")
+	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity, "nobody has said how").reasons(), "service 111 has no `build`")
 
 	stranger := strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: nobody-at-all", 1)
 	e.call("PUT", "/api/v1/services/far", stranger, yamlBody)

@@ -89,6 +89,12 @@ func permitted(status metav1.Status) bool {
 		slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causePermitted })
 }
 
+// NoDryRun says that a webhook of the cluster cannot be asked what it would do.
+func NoDryRun(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && Classify(err) == Rejected && strings.Contains(status.Status().Message, "does not support dry run")
+}
+
 // textLimit is the longest text, in bytes, that is taken over from a cluster into a message.
 const textLimit = 500
 

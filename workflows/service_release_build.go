@@ -40,8 +40,10 @@ func (r *itemRun) build() error {
 // resolve fills in the commit.
 func (r *itemRun) resolve(request *build.Request) error {
 	summary := "finding branch " + request.Branch + " of " + request.Shown
+	question := *request
+	question.Template = nil
 	var resolved build.Resolved
-	if err := r.askBuilder(build.ActivityResolve, summary, *request, &resolved); err != nil {
+	if err := r.askBuilder(build.ActivityResolve, summary, question, &resolved); err != nil {
 		return err
 	}
 	request.Commit = resolved.Commit
@@ -53,7 +55,8 @@ func (r *itemRun) resolve(request *build.Request) error {
 // compile has the commit built, and pins all workloads to what that yields. A failed build says what it wrote.
 func (r *itemRun) compile(request build.Request) error {
 	var built build.Built
-	err := r.askBuilder(build.ActivityBuild, "building commit "+build.Short(request.Commit), request, &built)
+	summary := "building commit " + build.Short(request.Commit) + " by Job " + request.Namespace + "/" + request.JobName()
+	err := r.askBuilder(build.ActivityBuild, summary, request, &built)
 	if err != nil {
 		if data := detailsOf(err).Data; len(data) > 0 && json.Unmarshal(data, &built) == nil {
 			r.note(built)
@@ -86,6 +89,7 @@ func (r *itemRun) note(built build.Built) {
 
 // roll has every workload run what was built and nothing else. A package is fetched first.
 func (r *itemRun) roll() {
+	r.orders[0].Request.Build = nil // the workloads have nothing to do with it, and histories needn't hold it again
 	for i := range r.orders {
 		q := &r.orders[i].Request
 		if q.Image != nil {

@@ -233,7 +233,7 @@ func (a *Activities) tryJob(ctx context.Context, req build.Request) error {
 	call, cancel := bounded(ctx)
 	defer cancel()
 	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job, metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: []string{metav1.DryRunAll}})
-	if err == nil || apierrors.IsAlreadyExists(err) {
+	if err == nil || apierrors.IsAlreadyExists(err) || kube.NoDryRun(err) {
 		return nil
 	}
 	if class := kube.Classify(err); class == kube.Rejected || class == kube.Refused {

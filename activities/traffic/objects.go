@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,7 +147,7 @@ func (a *Activities) write(ctx context.Context, p place, live traffic.Object, w 
 		return false, err
 	}
 	kept, err := a.patch(ctx, p, w.Stamp(""), true)
-	if noDryRun(err) {
+	if kube.NoDryRun(err) {
 		kept, err = jsonpatch.Apply(live, w.Changes), nil
 	}
 	if err != nil {
@@ -200,7 +199,7 @@ func (a *Activities) sendBack(ctx context.Context, p place, live traffic.Object,
 func (a *Activities) create(ctx context.Context, p place, desired traffic.Object, paths []string) error {
 	signed := traffic.Sign(desired, paths)
 	kept, err := contentOf(a.cluster.Create(ctx, p.Ref, meta(signed), true))
-	if noDryRun(err) {
+	if kube.NoDryRun(err) {
 		kept, err = signed, nil
 	}
 	if err != nil {
@@ -262,12 +261,6 @@ func (a *Activities) verdict(ctx context.Context, p place, live traffic.Object, 
 // meta is the metadata of an object, empty of none.
 func meta(o traffic.Object) *unstructured.Unstructured { return &unstructured.Unstructured{Object: o} }
 
-// noDryRun says that a webhook of the cluster cannot be asked what it would do.
-func noDryRun(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && classify(err) == kube.Rejected && dryRunWords.MatchString(status.Status().Message)
-}
-
 func sameMarks(a, b traffic.Object) bool {
 	for _, key := range []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, traffic.AnnotationPlaces} {
 		if meta(a).GetAnnotations()[key] != meta(b).GetAnnotations()[key] {
@@ -303,9 +296,6 @@ func classify(err error) kube.Class {
 	}
 	return kube.Changed
 }
-
-// dryRunWords is how the API server says that it cannot make a dry run.
-var dryRunWords = regexp.MustCompile(`does not support dry run`)
 
 // errLookAgain says that somebody was faster: what was decided has to be decided anew.
 var errLookAgain = errors.New("the object has changed in the meantime")

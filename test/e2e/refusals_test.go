@@ -19,6 +19,12 @@ func TestRefusals(t *testing.T) {
 	e.WaitReadyPods("one", 1)
 	e.PutService("known", "", "Deployment/one")
 	e.PutService("gone", "", "Deployment/never-created")
+	build := func(pod string) string {
+		return "build: {image: 'registry.test/web:{{commit}}', jobTemplate: {spec: {template: {spec: {" + pod + "containers: [{name: build, image: go}]}}}}}\n"
+	}
+	e.PutService("built", build(""), "Deployment/one")
+	e.PutService("mighty", build("hostNetwork: true, "), "Deployment/one")
+	e.PutService("odd", build("initContainers: [{name: build, image: git}], "), "Deployment/one")
 	e.PutService("web", "package: {container: app, mountPath: /app}\n", "Deployment/one")
 
 	t.Run("EveryErrorAtOnce", func(t *testing.T) {
@@ -34,7 +40,10 @@ func TestRefusals(t *testing.T) {
 	cases := map[string]struct{ reason, document, says string }{
 		"UnknownService": {"an unknown service is named", "deployPlanItems: [{serviceId: 999, deployment: START}]", "999"},
 		"UnknownObject":  {"an object that is not in the cluster is named before anything is written", "deployPlanItems: [{serviceId: gone, deployment: START}]", "never-created"},
-		"NotBuilt":       {"a deployment that is not built yet is refused", "deployPlanItems: [{serviceId: web, deployment: COMPILE_DEPLOY, compileRepoPath: 'https://git.test/app.git', compileRepoBranch: main}]", "COMPILE_DEPLOY"},
+		"NoBuild":        {"a service that nobody has said how to build is not built", "deployPlanItems: [{serviceId: web, deployment: COMPILE_DEPLOY, compileRepoPath: 'https://git.test/app.git', compileRepoBranch: main}]", "has no `build`"},
+		"Forbidden":      {"a repository that must not be reached is not asked", "deployPlanItems: [{serviceId: built, deployment: COMPILE_DEPLOY, compileRepoPath: 'http://169.254.169.254/app.git', compileRepoBranch: main}]", "SLIPWAY_SOURCE_ALLOW"},
+		"Privileged":     {"what the party does not allow is said before anything begins", "deployPlanItems: [{serviceId: mighty, deployment: COMPILE_DEPLOY, compileRepoPath: 'https://git.test/app.git', compileRepoBranch: main}]", "hostNetwork is true (rule privileged)"},
+		"Unbuildable":    {"a Job that the cluster does not take is found by a dry run", "deployPlanItems: [{serviceId: odd, deployment: COMPILE_DEPLOY, compileRepoPath: 'https://git.test/app.git', compileRepoBranch: main}]", "the cluster does not accept the Job of build.jobTemplate"},
 		"LabelOfNobody":  {"a label that selects nothing is refused", "deployPlanItems: [{serviceId: known, deployment: START, deployLabel: blue}]", "blue"},
 	}
 	for name, tc := range cases {

@@ -1,6 +1,7 @@
 package git_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -173,4 +174,18 @@ func TestServersThatAreNoGitServers(t *testing.T) {
 	}
 	_, err := access(t, "127.0.0.0/8", nil).Commit(t.Context(), repositoryAt(t, "http://127.0.0.1:1/a.git"), "main")
 	requireKind(t, err, download.Temporary, "connection refused")
+}
+
+// Whatever a server sends, reading it ends, and yields commits that are none but whole ones.
+func FuzzDecode(f *testing.F) {
+	hash := strings.Repeat("a", 40)
+	for _, seed := range []string{"", "0000", "001e# service=git-upload-pack\n0000", "0045" + hash + " refs/heads/main\x00agent=x symref=HEAD:refs/heads/main\n0000", "0008ERR x", "ffff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, list []byte) {
+		refs, err := git.Decode(bytes.NewReader(list))
+		if err == nil && refs == nil {
+			t.Fatal("neither a list nor an error")
+		}
+	})
 }

@@ -1,0 +1,4 @@
+package git
+
+// Decode is decode, for tests.
+var Decode = decode
