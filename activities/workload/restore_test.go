@@ -164,7 +164,7 @@ func TestRestoreOfWhatIsGone(t *testing.T) {
 			"task t0 any more (spec.revisionHistoryLimit, or it was deleted and made again): deploy that version anew"
 	}, patience, tick, "its controller drops the revision")
 	generation := b.whole(name).generation
-	b.fails(req, failure.Refused)
+	require.Contains(t, b.fails(req, failure.Refused).Message(), "doesn't keep the pod template")
 	require.Equal(t, generation, b.whole(name).generation)
 	require.Zero(t, b.traffic.written())
 }

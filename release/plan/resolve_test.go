@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,5 +126,19 @@ func TestResolve(t *testing.T) {
 				require.Equal(t, want, got[i], test.reason)
 			}
 		})
+	}
+}
+
+func TestPlansThatAreTooLargeForOneTask(t *testing.T) {
+	t.Parallel()
+	var service catalog.Service
+	for i := range 2001 {
+		service.Workloads = append(service.Workloads, workload("Deployment", fmt.Sprintf("w%d", i)))
+	}
+	service.Package = &catalog.Package{Container: "app", MountPath: "/app"}
+	for operation, fits := range map[Operation]bool{Restart: true, HTTPUploadDeploy: false, Restore: false} {
+		item := Item{ServiceID: "1", Deployment: operation, HTTPSrcURI: "http://files/app.zip", RestoreTask: "t-1"}
+		errs := Resolve(Document{Items: []Item{item}}, map[ServiceID]catalog.Service{"1": service})
+		require.Equal(t, fits, len(errs) == 0, "%s: the state of templates takes more room: %v", operation, errs)
 	}
 }

@@ -77,10 +77,18 @@ func TestRerun(t *testing.T) {
 	}
 }
 
+// What a RESTORE takes away stays in the package store like what it brings: its own reverse brings it again.
+func TestPackagesOfARestoreAreRecorded(t *testing.T) {
+	t.Parallel()
+	task := Task{Services: []ServiceStatus{{ServiceID: "444", Deployment: Restore, Workloads: []WorkloadStatus{{FromPackage: "b", ToPackage: "a"}, {ToPackage: "a"}}}}}
+	require.Equal(t, []string{"a", "b"}, task.Packages())
+}
+
 func TestReverseName(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, `^shop-reverse-[a-z2-7]{10}$`, ReverseName("shop", "shop-1"))
-	require.Equal(t, ReverseName("shop", "shop-1"), ReverseName("shop", "shop-1"), "a task has one")
+	first, again := ReverseName("shop", "shop-1"), ReverseName("shop", "shop-1")
+	require.Equal(t, first, again, "a task has one")
 	require.NotEqual(t, ReverseName("shop", "shop-1"), ReverseName("shop", "shop-2"))
 	require.Len(t, ReverseName(strings.Repeat("x", 63), "x"), 63, "it fits")
 }

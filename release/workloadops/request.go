@@ -170,10 +170,10 @@ func Requests(snap plan.Snapshot, n int) []Request {
 
 // MarkerName is the annotation of the pod template by which the pods that the operation has made are known; "" where it makes none.
 func (r Request) MarkerName() string {
-	switch {
-	case r.Operation == plan.Restart:
+	switch r.Operation {
+	case plan.Restart:
 		return AnnotationRestartedBy
-	case r.Operation == plan.HTTPUploadDeploy:
+	case plan.HTTPUploadDeploy:
 		return AnnotationDeployed
 	}
 	return ""
