@@ -147,6 +147,7 @@ func TestBuildIsDeployed(t *testing.T) {
 	require.Contains(t, report, first)
 	require.Contains(t, report, one)
 	e.Record(plan.ItemWorkflowID(task.ID, 1, "111"), "service-release-build-image")
+	requireHiddenInHistories(t, e, task.ID, "http.extraHeader") // the Job's template is a manifest
 
 	t.Run("SameCommit", func(t *testing.T) {
 		uids := e.PodUIDs("order")
