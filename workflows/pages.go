@@ -126,6 +126,9 @@ func (p *page) taskVerbs(t plan.Task) {
 		} else {
 			p.say("It needs nobody. You may:\n\n")
 		}
+		if t.WaitingFor != nil {
+			send("approve", "let it begin now, with a reason")
+		}
 		send("pause", "hold back what has not begun")
 		send("stop", end)
 	case plan.TaskPausing:

@@ -31,8 +31,11 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if len(wrong) > 0 {
 		return x.refused(problem.Fields(wrong))
 	}
-	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Services: services, Queues: map[string]string{},
+	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Times: x.times, Services: services, Queues: map[string]string{},
 		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
+	if never := neverOpens(x.snapshot.AllTimes()); len(never) > 0 {
+		return x.refused(never)
+	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err

@@ -14,7 +14,9 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -24,10 +26,16 @@ import (
 // then the task's workflow is started under its own ID.
 func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params schema.ExecutePlanParams) error {
 	request := schema.ExecuteRequest{}
-	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
+	var times window.Times
+	more := input.More{Names: window.Keys, Read: func(m strictyaml.Mapping, found *strictyaml.Findings) {
+		times = window.Read(m)
+		times.Check("", found)
+	}}
+	if err := input.FieldsAnd(c, more, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
 		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {
 		return err
 	}
+	request.NotBefore, request.Windows, request.Freezes = times.NotBefore, times.Windows, times.Freezes
 	via, err := input.FrontDoor(params.SlipwayVia)
 	if err != nil {
 		return err
@@ -42,6 +50,7 @@ func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params sche
 	x := newTaskStart(h, start.Request{Kind: v1alpha1.KindTask, Subject: name, Prefix: name, Actor: request.Actor, Reason: request.Reason,
 		Via: via, Key: key,
 		Asked: executeDigest{name, request}, Busy: "the plan keeps being changed by others: repeat the request"})
+	x.times = times
 	if err := x.Run(ctx); err != nil {
 		return err
 	}
@@ -67,6 +76,8 @@ type taskStart struct {
 	checked int64
 	// warnings are the parties'.
 	warnings []schema.FieldProblem
+	// times are those of this execution, beside the plan's.
+	times window.Times
 	// engine is that of its claims.
 	engine workloadops.Engine
 }

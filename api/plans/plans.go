@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 )
 
 // Handlers answer the operations of openapi.yaml on services, plans and tasks.
@@ -84,8 +85,9 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	if err != nil {
 		return problem.RefusedIsMalformed(err)
 	}
+	never := neverOpens(window.Of(document.Times))
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(problem.Fields(warnings), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
+		Warnings: append(append(never, problem.Fields(warnings)...), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
 }
 
 // sentPlan is a plan with what is not quite right about it.
@@ -140,7 +142,10 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	}
 	result.Warnings = append(result.Warnings, problem.Fields(plan.Unavailable(document))...)
 	result.Errors = problem.Fields(wrong)
-	if result.Valid = len(wrong) == 0; result.Valid {
+	if len(wrong) == 0 {
+		result.Errors = append(result.Errors, neverOpens(window.Of(document.Times))...)
+	}
+	if result.Valid = len(result.Errors) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)
 	}
 	return c.JSON(http.StatusOK, result)
@@ -166,7 +171,7 @@ func (h *Handlers) foresee(ctx context.Context, document plan.Document) []schema
 // withoutWrong blanks the items that have an error of their own, which leaves the others their numbers, and says which are sound. What a
 // wrong item was meant to be nobody knows, so the catalogue has nothing to say of it.
 func withoutWrong(document plan.Document, wrong strictyaml.Errors) (rest plan.Document, sound []bool) {
-	rest = plan.Document{Comment: document.Comment, Items: slices.Clone(document.Items)}
+	rest = plan.Document{Comment: document.Comment, Times: document.Times, Items: slices.Clone(document.Items)}
 	sound = slices.Repeat([]bool{true}, len(rest.Items))
 	for _, e := range wrong {
 		if e.Item > 0 && e.Item <= len(rest.Items) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // an image without files of time zones has them in the binary
 )
 
 // A wall is what a clock shows, as a time in UTC: calendars are reckoned with walls, which have no gaps and no repeats.

@@ -22,11 +22,9 @@ const (
 // Keys are the keys of Times in a document.
 var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
 
-// Read reads the times from the mapping that they stand in, and holds them against the rules.
-func Read(m strictyaml.Mapping, found *strictyaml.Findings) Times {
-	t := Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)), Freezes: readWindows(m.Field(keyFreezes))}
-	t.Check(m.Path(), found)
-	return t
+// Read reads the times from the mapping that they stand in. Check holds them against the rules.
+func Read(m strictyaml.Mapping) Times {
+	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)), Freezes: readWindows(m.Field(keyFreezes))}
 }
 
 func readWindows(v strictyaml.Value) (all []Window) {
@@ -38,7 +36,7 @@ func readWindows(v strictyaml.Value) (all []Window) {
 	return all
 }
 
-// Check says what is wrong with the times.
+// Check says what is wrong with the times of the mapping at a path.
 func (t Times) Check(parent string, found *strictyaml.Findings) {
 	sound := t.checkNotBefore(strictyaml.Join(parent, keyNotBefore), found)
 	sound = checkWindows(t.Windows, strictyaml.Join(parent, keyWindows), found) && sound
@@ -133,4 +131,6 @@ func (w Window) node() *yaml.Node {
 	return node
 }
 
-func text(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value} }
+func text(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+}

@@ -207,7 +207,8 @@ func read(text string) (Times, strictyaml.Errors) {
 	if !ok {
 		return Times{}, found.Sorted()
 	}
-	times := Read(root.Mapping(Keys...), found)
+	times := Read(root.Mapping(Keys...))
+	times.Check("", found)
 	return times, found.Sorted()
 }
 
