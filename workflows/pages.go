@@ -273,6 +273,8 @@ func (p *page) rolloutVerbs(s rollout.Status) {
 	case kind == rollout.WaitApproval:
 		send(rollout.VerbApprove, "go on with the next step")
 		send(rollout.VerbPromote, "go on and skip the pauses that are left")
+	case kind == rollout.WaitWindow:
+		send(rollout.VerbApprove, "begin now, with a reason and this gate: `"+s.WaitingFor.Gate+"`")
 	case drift:
 		send(rollout.VerbRetry, "try it again, ours put back")
 	case kind == rollout.WaitResume:

@@ -33,7 +33,8 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	}
 	x.snapshot = plan.Snapshot{Plan: x.plan, Document: object.Spec, Times: x.times, Services: services, Queues: map[string]string{},
 		UnreachableBudgetSeconds: int64(x.UnreachableBudget / time.Second)}
-	if never := neverOpens(x.snapshot.AllTimes()); len(never) > 0 {
+	never := append(neverOpens(x.snapshot.AllTimes()...), servicesNeverOpen(x.snapshot)...)
+	if len(never) > 0 {
 		return x.refused(never)
 	}
 	unknown, err := x.findQueues(ctx)

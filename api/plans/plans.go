@@ -22,7 +22,6 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/window"
 )
 
 // Handlers answer the operations of openapi.yaml on services, plans and tasks.
@@ -85,7 +84,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	if err != nil {
 		return problem.RefusedIsMalformed(err)
 	}
-	never := neverOpens(window.Of(document.Times))
+	never := neverOpens(document.Times)
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
 		Warnings: append(append(never, problem.Fields(warnings)...), problem.Fields(append(refusals, plan.Unavailable(document)...))...)})
 }
@@ -143,7 +142,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	result.Warnings = append(result.Warnings, problem.Fields(plan.Unavailable(document))...)
 	result.Errors = problem.Fields(wrong)
 	if len(wrong) == 0 {
-		result.Errors = append(result.Errors, neverOpens(window.Of(document.Times))...)
+		result.Errors = append(result.Errors, neverOpens(document.Times)...)
 	}
 	if result.Valid = len(result.Errors) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)

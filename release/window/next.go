@@ -144,3 +144,15 @@ func openUntil(all []calendar, t time.Time) *time.Time {
 	}
 	return until
 }
+
+// NeverFrom says whether the times leave no moment to begin in from a time on, and why, to be read after what they are.
+func NeverFrom(at time.Time, times ...Times) (why string, never bool) {
+	answer, err := NextOpening(Question{Times: Of(times...), At: at})
+	switch {
+	case err != nil:
+		return "cannot be reckoned with: " + err.Error(), true
+	case answer.Never():
+		return "never open again: " + answer.Reason + "; change them, or leave them out", true
+	}
+	return "", false
+}
