@@ -140,6 +140,9 @@ type ServerInterface interface {
 	// GetTask Reads a task with all its services and workloads
 	// (GET /api/v1/tasks/{id})
 	GetTask(ctx echo.Context, id TaskID) error
+	// ApproveTask Overrides the release window that a task waits for
+	// (POST /api/v1/tasks/{id}/approve)
+	ApproveTask(ctx echo.Context, id TaskID, params ApproveTaskParams) error
 	// WatchTask Follows a task by server-sent events
 	// (GET /api/v1/tasks/{id}/events)
 	WatchTask(ctx echo.Context, id TaskID, params WatchTaskParams) error
@@ -1531,6 +1534,42 @@ func (w *ServerInterfaceWrapper) GetTask(ctx echo.Context) error {
 	return err
 }
 
+// ApproveTask converts echo context to params.
+func (w *ServerInterfaceWrapper) ApproveTask(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveTaskParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Slipway-Via" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
+		var SlipwayVia Via
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
+		}
+
+		params.SlipwayVia = &SlipwayVia
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApproveTask(ctx, id, params)
+	return err
+}
+
 // WatchTask converts echo context to params.
 func (w *ServerInterfaceWrapper) WatchTask(ctx echo.Context) error {
 	var err error
@@ -1979,6 +2018,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/tasks/:id", wrapper.GetTask, options.OperationMiddlewares["getTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id/report", wrapper.GetTaskReport, options.OperationMiddlewares["getTaskReport"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/pause", wrapper.PauseTask, options.OperationMiddlewares["pauseTask"]...)
+	router.POST(options.BaseURL+"/api/v1/tasks/:id/approve", wrapper.ApproveTask, options.OperationMiddlewares["approveTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/resume", wrapper.ResumeTask, options.OperationMiddlewares["resumeTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/stop", wrapper.StopTask, options.OperationMiddlewares["stopTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/rerun", wrapper.RerunTask, options.OperationMiddlewares["rerunTask"]...)

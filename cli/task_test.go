@@ -85,7 +85,7 @@ workflow task/shop-1  http://127.0.0.1:8233/task
 
 func TestTaskVerbs(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"pause", "resume", "stop"} {
+	for _, verb := range []string{"pause", "resume", "stop", "approve"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 			api := newFakeAPI(t)

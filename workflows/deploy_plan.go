@@ -54,6 +54,7 @@ var planMenu = menuOf(func(verb plan.Verb, q TaskVerbRequest) plan.Command {
 	menuEntry{plan.VerbResume, `Go on after a pause or an interruption. ` + planPayload},
 	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task for good. ` + planPayload +
 		` {"to":"stable"} also ends the rollouts that run: at stable, new or frozen.`},
+	menuEntry{plan.VerbApprove, `Let what waits for a release window begin now. Payload: {"actor":"…","reason":"…"}; it needs a reason.`},
 )
 
 func validateTaskVerb(verb plan.Verb, q TaskVerbRequest) error {
@@ -83,6 +84,9 @@ type taskRun struct {
 	finished            []finishedItem
 	recording, recorded bool
 	beginAnswer         *beginAnswer
+	// asking says that the task's times are being asked; openingAnswer is what they said.
+	asking        bool
+	openingAnswer *openingAnswer
 	// begun says that it is known whether the task may run.
 	begun bool
 }
@@ -118,6 +122,9 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 			r.machine.RollsOut(n)
 		}
 	}
+	if len(in.Times) > 0 {
+		r.machine.KeepsTimes()
+	}
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf,
@@ -132,12 +139,19 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 }
 
 // idle says that the task can go on in another run: its items report to this run alone.
-func (r *taskRun) idle() bool { return r.begun && !r.machine.Over() && r.machine.Running() == 0 }
+func (r *taskRun) idle() bool {
+	return r.begun && !r.machine.Over() && r.machine.Running() == 0 && !r.asking
+}
 
 func (r *taskRun) over() bool { return r.recorded }
 
-// rest: a task waits for messages only.
-func (r *taskRun) rest() (until time.Time, summary string) { return time.Time{}, "" }
+// rest: a task waits for messages, and for its release windows.
+func (r *taskRun) rest() (until time.Time, summary string) {
+	if wait := r.machine.Waiting(); wait != nil && wait.Until != nil && !r.asking {
+		return *wait.Until, "until a release window opens"
+	}
+	return time.Time{}, ""
+}
 
 func (r *taskRun) next() any {
 	in := r.in
@@ -160,7 +174,9 @@ func (r *taskRun) request() workloadops.TaskRequest {
 	return workloadops.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
 }
 
-func (r *taskRun) hasNews() bool { return len(r.finished) > 0 || r.beginAnswer != nil }
+func (r *taskRun) hasNews() bool {
+	return len(r.finished) > 0 || r.beginAnswer != nil || r.openingAnswer != nil
+}
 
 // settle takes the answer of begin, and what has ended.
 func (r *taskRun) settle(time.Time, bool) {
@@ -172,6 +188,10 @@ func (r *taskRun) settle(time.Time, bool) {
 		r.end(f)
 	}
 	r.finished = nil
+	if a := r.openingAnswer; a != nil {
+		r.openingAnswer = nil
+		r.machine.TakeOpening(a.answer, a.at)
+	}
 }
 
 // hear takes what an item reports. What names no running item came too late, or from somebody else.
@@ -206,15 +226,21 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 	case a.result.Superseded != "":
 		r.machine.GiveUp(fmt.Sprintf("task %s has taken this task's place before it began", a.result.Superseded))
 	default:
-		now := workflow.Now(r.ctx)
-		r.task.StartedAt = &now
+		if len(r.in.Times) == 0 { // else it starts with its first service, which may be days later
+			now := workflow.Now(r.ctx)
+			r.task.StartedAt = &now
+		}
 		r.machine.Start()
 	}
 }
 
 // act starts what may start, has interrupted items give up where no verb could help them any more, and ends what is over.
 func (r *taskRun) act() {
-	if next := r.machine.Next(); len(next) > 0 && !r.drains() {
+	now := workflow.Now(r.ctx)
+	if !r.asking && r.machine.AsksOpening(now) && !r.drains() {
+		r.askOpening(now)
+	}
+	if next := r.machine.NextAt(now); len(next) > 0 && !r.drains() {
 		for _, n := range next {
 			r.startItem(n)
 		}
@@ -239,7 +265,9 @@ func (r *taskRun) startItem(n int) {
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[n]
 	s.State, s.Reason, s.StartedAt = plan.ItemRunning, "being released", &now
-	r.machine.Began(n)
+	if r.machine.Began(n); r.task.StartedAt == nil {
+		r.task.StartedAt = &now
+	}
 	ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: r.itemWorkflowID(n),
 		TaskQueue:  QueueEngine,
@@ -303,6 +331,7 @@ func (r *taskRun) conclude() {
 func (r *taskRun) show() {
 	r.noteInterruption()
 	r.task.State, r.task.Reason, r.task.History = r.machine.State, r.machine.Reason, r.machine.Audit().Entries
+	r.task.WaitingFor = r.machine.Waiting()
 }
 
 // noteInterruption keeps when the task became and ceased to be Interrupted: the report tells.
@@ -331,6 +360,10 @@ func (r *taskRun) listed() listing {
 		fallthrough
 	case plan.TaskPausing, plan.TaskStopping:
 		l.memo = &Shown{State: l.state, Reason: r.task.Reason}
+	case plan.TaskRunning:
+		if wait := r.task.WaitingFor; wait != nil {
+			l.waits, l.since, l.memo = wait.Kind, wait.Since, &Shown{State: l.state, Reason: r.task.Reason}
+		}
 	}
 	return l
 }

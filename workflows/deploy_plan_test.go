@@ -231,7 +231,7 @@ func TestDeployPlanTakesEmptySignals(t *testing.T) {
 			names = append(names, d.GetName())
 			require.NotEmpty(t, d.GetDescription(), "the signal menu describes %s", d.GetName())
 		}
-		require.Equal(t, []string{"pause", "resume", "stop"}, names, "the menu lists the verbs and nothing else")
+		require.Equal(t, []string{"approve", "pause", "resume", "stop"}, names, "the menu lists the verbs and nothing else")
 		s.SignalWorkflow("pause", nil)
 	}, time.Second)
 	s.RegisterDelayedCallback(func() { s.SignalWorkflow("resume", VerbRequest{Actor: "ann"}) }, time.Hour)

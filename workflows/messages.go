@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -67,6 +68,8 @@ type DeployPlanInput struct {
 	ReverseOf string `json:"reverseOf,omitempty"`
 	// Items are the plan's items in the document's order.
 	Items []ItemOutline `json:"items"`
+	// Times are when items may begin, all of which have to allow it; none: at any time.
+	Times []window.Times `json:"times,omitempty"`
 	// State is how far the task is, in a run that was continued as new; nil at a start.
 	State *DeployPlanState `json:"state,omitempty"`
 	// MaxConcurrent is how many services are released at once at most.

@@ -126,6 +126,9 @@ func (p *page) taskVerbs(t plan.Task) {
 		} else {
 			p.say("It needs nobody. You may:\n\n")
 		}
+		if t.WaitingFor != nil {
+			send("approve", "let it begin now, with a reason")
+		}
 		send("pause", "hold back what has not begun")
 		send("stop", end)
 	case plan.TaskPausing:
@@ -270,6 +273,8 @@ func (p *page) rolloutVerbs(s rollout.Status) {
 	case kind == rollout.WaitApproval:
 		send(rollout.VerbApprove, "go on with the next step")
 		send(rollout.VerbPromote, "go on and skip the pauses that are left")
+	case kind == rollout.WaitWindow:
+		send(rollout.VerbApprove, "begin now, with a reason and this gate: `"+s.WaitingFor.Gate+"`")
 	case drift:
 		send(rollout.VerbRetry, "try it again, ours put back")
 	case kind == rollout.WaitResume:

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -185,7 +186,7 @@ func (r *rolloutRun) listed() listing {
 	s := r.machine.Status()
 	now := listing{state: string(s.Phase)}
 	w := s.WaitingFor
-	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.Stuck() || r.starting(s)
+	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.Stuck() || r.starting(s) || w.Kind == rollout.WaitWindow && r.running != nil
 	if !short {
 		now.waits, now.since, now.memo = string(w.Kind), w.Since, &Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
 	}
@@ -298,6 +299,8 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 		return perform(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
 		return perform(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
+	case machine.ActAskWindow:
+		return perform(atCentre, window.ActivityNextOpening, a.Window, &out.Window)
 	default:
 		return r.complete(atCentre)
 	}

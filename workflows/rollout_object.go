@@ -135,7 +135,7 @@ func (p *objectPublisher) paces(now time.Time) {
 
 // waitsForSomebody says that the release stands until somebody, or the time, has it go on.
 func waitsForSomebody(s rollout.Shown) bool {
-	return s.Waits == rollout.WaitApproval || s.Waits == rollout.WaitTimer || s.Waits == rollout.WaitResume || s.Waits == rollout.WaitDrift
+	return s.Waits == rollout.WaitApproval || s.Waits == rollout.WaitTimer || s.Waits == rollout.WaitWindow || s.Waits == rollout.WaitResume || s.Waits == rollout.WaitDrift
 }
 
 // wakeAt has the loop look again at a time, or earlier if it looks then anyway.

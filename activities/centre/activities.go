@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/store"
 )
@@ -58,6 +59,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.PublishRollout, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})
 	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
 	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
+	w.RegisterActivityWithOptions(a.NextOpening, activity.RegisterOptions{Name: window.ActivityNextOpening})
 	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workloadops.ActivityClaimHolder})
 	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
 	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})

@@ -27,6 +27,7 @@ import (
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -166,7 +167,7 @@ type Check struct {
 // Condition One condition of a release.
 //
 // `Progressing`: it is being carried out; False once it is over, or while somebody holds it. `Waiting`: nothing is done until something happens,
-// which `reason` names (`Approval`, `Timer`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
+// which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
 // failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`: every party serves, with all replicas or
 // with some; Unknown while a party cannot be reached.
 type Condition = metav1.Condition
@@ -178,13 +179,25 @@ type Conditions = []Condition
 // Decision One verb that somebody sent, and what became of it.
 type Decision = audit.Entry
 
-// ExecuteRequest Who executes the plan and why. Both are recorded as they are said.
+// ExecuteRequest Who executes the plan and why, both recorded as they are said, and when its services may begin beside what the plan says.
 type ExecuteRequest struct {
 	// Actor Example: li
 	Actor string `json:"actor,omitempty"`
 
+	// Freezes Nothing begins within one of these, whatever the windows say.
+	Freezes ReleaseFreezes `json:"freezes,omitempty"`
+
+	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+	//
+	// Example: 2026-12-01T08:00:00+01:00
+	NotBefore NotBefore `json:"notBefore,omitempty"`
+
 	// Reason Example: release 2.4
 	Reason string `json:"reason,omitempty"`
+
+	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// execution both count.
+	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
 // ExecuteResult The task that executes the plan.
@@ -250,6 +263,11 @@ type Method = plan.Method
 
 // NextCursor The `cursor` of the next page; absent on the last one.
 type NextCursor = string
+
+// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+//
+// Example: 2026-12-01T08:00:00+01:00
+type NotBefore = string
 
 // Operation What a plan's item does to a service. RESTORE takes back what a task did to it.
 type Operation = plan.Operation
@@ -479,6 +497,16 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
+// ReleaseFreezes Nothing begins within one of these, whatever the windows say.
+type ReleaseFreezes = []ReleaseWindow
+
+// ReleaseWindow A span of time that may recur.
+type ReleaseWindow = window.Window
+
+// ReleaseWindows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+// execution both count.
+type ReleaseWindows = []ReleaseWindow
+
 // Report A task's report. It has all fields of a task, and these.
 type Report = plan.Report
 
@@ -551,6 +579,14 @@ type RolloutPolicy struct {
 		Required *int `json:"required,omitempty"`
 	} `json:"approvals,omitempty"`
 
+	// Freezes Nothing begins within one of these, whatever the windows say.
+	Freezes ReleaseFreezes `json:"freezes,omitempty"`
+
+	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+	//
+	// Example: 2026-12-01T08:00:00+01:00
+	NotBefore NotBefore `json:"notBefore,omitempty"`
+
 	// OnFailure What happens when a step fails.
 	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
 
@@ -570,6 +606,10 @@ type RolloutPolicy struct {
 
 	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
 	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
+
+	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// execution both count.
+	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
 // RolloutPolicyApprovalsOnExpiry What happens then.
@@ -777,7 +817,7 @@ type RolloutVerbRequest struct {
 	ToStep int `json:"toStep,omitempty"`
 }
 
-// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `pods`: pods are getting ready. `traffic`: routes take
+// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `window`: a release window has to open. `pods`: pods are getting ready. `traffic`: routes take
 // effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
 // has failed; somebody has to say how it goes on.
 type RolloutWaitKind = rollout.WaitKind
@@ -987,6 +1027,9 @@ type TaskSummary struct {
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
+
+// TaskWait The release window that the next services wait for, until when. Without `until` it does not open again. Absent while they wait for none.
+type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.
 type TrafficRouting struct {
@@ -1487,6 +1530,12 @@ type ListTasksParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ApproveTaskParams defines parameters for ApproveTask.
+type ApproveTaskParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // WatchTaskParams defines parameters for WatchTask.
 type WatchTaskParams struct {
 	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
@@ -1648,6 +1697,9 @@ type ResumeServingJSONRequestBody = ServingVerbRequest
 
 // StopServingJSONRequestBody defines body for StopServing for application/json ContentType.
 type StopServingJSONRequestBody = ServingVerbRequest
+
+// ApproveTaskJSONRequestBody defines body for ApproveTask for application/json ContentType.
+type ApproveTaskJSONRequestBody = VerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest
@@ -2649,6 +2701,26 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/tasks/{id} (the `GetTask` operationId).
 	GetTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveTaskWithBody Overrides the release window that a task waits for
+	//
+	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+	ApproveTaskWithBody(ctx context.Context, id TaskID, params *ApproveTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveTask Overrides the release window that a task waits for
+	//
+	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+	ApproveTask(ctx context.Context, id TaskID, params *ApproveTaskParams, body ApproveTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WatchTask Follows a task by server-sent events
 	//
@@ -4527,6 +4599,46 @@ func (c *Client) DeleteTask(ctx context.Context, id TaskID, reqEditors ...Reques
 // Corresponds with GET /api/v1/tasks/{id} (the `GetTask` operationId).
 func (c *Client) GetTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTaskRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveTaskWithBody Overrides the release window that a task waits for
+//
+// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+func (c *Client) ApproveTaskWithBody(ctx context.Context, id TaskID, params *ApproveTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveTaskRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveTask Overrides the release window that a task waits for
+//
+// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+func (c *Client) ApproveTask(ctx context.Context, id TaskID, params *ApproveTaskParams, body ApproveTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveTaskRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -8195,6 +8307,68 @@ func NewGetTaskRequest(server string, id TaskID) (*http.Request, error) {
 	return req, nil
 }
 
+// NewApproveTaskRequest calls the generic ApproveTask builder with application/json body
+func NewApproveTaskRequest(server string, id TaskID, params *ApproveTaskParams, body ApproveTaskJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveTaskRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewApproveTaskRequestWithBody constructs an http.Request for the ApproveTask method, with any body, and a specified content type
+func NewApproveTaskRequestWithBody(server string, id TaskID, params *ApproveTaskParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tasks/%s/approve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.SlipwayVia != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Slipway-Via", *params.SlipwayVia, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Slipway-Via", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewWatchTaskRequest constructs an http.Request for the WatchTask method
 func NewWatchTaskRequest(server string, id TaskID, params *WatchTaskParams) (*http.Request, error) {
 	var err error
@@ -10144,6 +10318,26 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/tasks/{id} (the `GetTask` operationId).
 	GetTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*GetTaskResponse, error)
+
+	// ApproveTaskWithBodyWithResponse Overrides the release window that a task waits for
+	//
+	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+	ApproveTaskWithBodyWithResponse(ctx context.Context, id TaskID, params *ApproveTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveTaskResponse, error)
+
+	// ApproveTaskWithResponse Overrides the release window that a task waits for
+	//
+	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+	ApproveTaskWithResponse(ctx context.Context, id TaskID, params *ApproveTaskParams, body ApproveTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveTaskResponse, error)
 
 	// WatchTaskWithResponse Follows a task by server-sent events
 	//
@@ -14914,6 +15108,110 @@ func (r GetTaskResponse) ContentType() string {
 	return ""
 }
 
+type ApproveTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApproveTaskResponse) GetJSON200() *Task {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ApproveTaskResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveTaskResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WatchTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18023,6 +18321,38 @@ func (c *ClientWithResponses) GetTaskWithResponse(ctx context.Context, id TaskID
 		return nil, err
 	}
 	return ParseGetTaskResponse(rsp)
+}
+
+// ApproveTaskWithBodyWithResponse Overrides the release window that a task waits for
+//
+// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+func (c *ClientWithResponses) ApproveTaskWithBodyWithResponse(ctx context.Context, id TaskID, params *ApproveTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveTaskResponse, error) {
+	rsp, err := c.ApproveTaskWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveTaskResponse(rsp)
+}
+
+// ApproveTaskWithResponse Overrides the release window that a task waits for
+//
+// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
+// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tasks/{id}/approve (the `ApproveTask` operationId).
+func (c *ClientWithResponses) ApproveTaskWithResponse(ctx context.Context, id TaskID, params *ApproveTaskParams, body ApproveTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveTaskResponse, error) {
+	rsp, err := c.ApproveTask(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveTaskResponse(rsp)
 }
 
 // WatchTaskWithResponse Follows a task by server-sent events
@@ -22215,6 +22545,95 @@ func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveTaskResponse parses an HTTP response from a ApproveTaskWithResponse call
+func ParseApproveTaskResponse(rsp *http.Response) (*ApproveTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Unreachable

@@ -157,7 +157,16 @@ type Field struct {
 
 // Fields reads a small JSON request strictly: unknown fields and wrong types are refused, all at once. Every field is optional, the body
 // too.
-func Fields(c echo.Context, fields ...Field) error {
+func Fields(c echo.Context, fields ...Field) error { return FieldsAnd(c, More{}, fields...) }
+
+// More are fields of a request that are no texts.
+type More struct {
+	Names []string
+	Read  func(m strictyaml.Mapping, found *strictyaml.Findings)
+}
+
+// FieldsAnd reads a request as Fields does, with more fields.
+func FieldsAnd(c echo.Context, more More, fields ...Field) error {
 	body, contentType, err := readBody(c, jsonTypes)
 	if err != nil || len(body) == 0 {
 		return err
@@ -171,9 +180,12 @@ func Fields(c echo.Context, fields ...Field) error {
 		for i, field := range fields {
 			names[i] = field.Name
 		}
-		mapping := root.Mapping(names...)
+		mapping := root.Mapping(append(names, more.Names...)...)
 		for _, field := range fields {
 			field.read(mapping.Field(field.Name))
+		}
+		if more.Read != nil {
+			more.Read(mapping, found)
 		}
 	}
 	if errors := found.Sorted(); len(errors) > 0 {

@@ -33,9 +33,13 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 		return x.refused(problem.Fields(wrong))
 	}
 	x.snapshot = snapshot
-	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds = x.plan, int64(x.UnreachableBudget/time.Second)
+	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan, int64(x.UnreachableBudget/time.Second), x.times
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
+	}
+	never := append(neverOpens(x.snapshot.AllTimes()...), servicesNeverOpen(x.snapshot)...)
+	if len(never) > 0 {
+		return x.refused(never)
 	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -23,37 +25,45 @@ import (
 // A plan has one live task: after the task's record is written the plan is claimed for it, with the plan's version as precondition, and
 // then the task's workflow is started under its own ID.
 func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params schema.ExecutePlanParams) error {
-	request, err := h.executeRequest(c, params)
+	request, times, err := h.executeRequest(c, params)
 	if err != nil {
 		return err
 	}
-	request.Subject, request.Asked = name, executeDigest{name, schema.ExecuteRequest{Actor: request.Actor, Reason: request.Reason}}
-	return h.answerStart(c, request, nil)
+	request.Subject, request.Asked = name, executeDigest{name, asked(request, times)}
+	return h.answerStart(c, request, times, nil)
 }
 
-// executeRequest reads who asks for a task, and why.
-func (h *Handlers) executeRequest(c echo.Context, params schema.ExecutePlanParams) (start.Request, error) {
-	request := start.Request{Kind: v1alpha1.KindTask, Busy: "the plan keeps being changed by others: repeat the request"}
-	if err := input.Fields(c, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
+// asked is what the body of an execution says.
+func asked(request start.Request, times window.Times) schema.ExecuteRequest {
+	return schema.ExecuteRequest{Actor: request.Actor, Reason: request.Reason, NotBefore: times.NotBefore, Windows: times.Windows, Freezes: times.Freezes}
+}
+
+// executeRequest reads who asks for a task, why, and when its services may begin.
+func (h *Handlers) executeRequest(c echo.Context, params schema.ExecutePlanParams) (request start.Request, times window.Times, err error) {
+	request = start.Request{Kind: v1alpha1.KindTask, Busy: "the plan keeps being changed by others: repeat the request"}
+	more := input.More{Names: window.Keys, Read: func(m strictyaml.Mapping, found *strictyaml.Findings) {
+		times = window.Read(m)
+		times.Check("", found)
+	}}
+	if err := input.FieldsAnd(c, more, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
 		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {
-		return request, err
+		return request, times, err
 	}
-	var err error
 	if request.Via, err = input.FrontDoor(params.SlipwayVia); err != nil {
-		return request, err
+		return request, times, err
 	}
 	request.Key, err = input.Key("", params.IdempotencyKey)
-	return request, err
+	return request, times, err
 }
 
-// answerStart starts a task of the plan that the request names; rerun is nil unless an earlier one is run again.
-func (h *Handlers) answerStart(c echo.Context, request start.Request, rerun *rerun) error {
+// answerStart starts a task of the plan that the request names, at these times; rerun is nil unless an earlier one is run again.
+func (h *Handlers) answerStart(c echo.Context, request start.Request, times window.Times, rerun *rerun) error {
 	request.Prefix = request.Subject
 	// Somebody who hangs up must not leave an execution half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
 	x := newTaskStart(h, request)
-	x.rerun = rerun
+	x.rerun, x.times = rerun, times
 	if err := x.Run(ctx); err != nil {
 		return err
 	}
@@ -84,6 +94,8 @@ type taskStart struct {
 	// diffing has the parties say what would change; diffs are their answers, in no order.
 	diffing bool
 	diffs   []workloadDiff
+	// times are those of this execution, beside the plan's.
+	times window.Times
 	// engine is that of its claims.
 	engine workloadops.Engine
 }

@@ -25,7 +25,7 @@ type rerun struct {
 
 // RerunTask answers POST /api/v1/tasks/{id}/rerun.
 func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.RerunTaskParams) error {
-	request, err := h.executeRequest(c, schema.ExecutePlanParams(params))
+	request, times, err := h.executeRequest(c, schema.ExecutePlanParams(params))
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 		return err
 	}
 	request.Subject = seen.task.Plan
-	request.Asked = rerunDigest{id, schema.ExecuteRequest{Actor: request.Actor, Reason: request.Reason}}
-	return h.answerStart(c, request, &rerun{task: id, document: document})
+	request.Asked = rerunDigest{id, asked(request, times)}
+	return h.answerStart(c, request, times, &rerun{task: id, document: document})
 }
 
 // rerunDigest is what tells two requests under one key apart.

@@ -78,8 +78,9 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	if err != nil {
 		return problem.RefusedIsMalformed(err)
 	}
+	never := neverOpens(document.Times)
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(problem.Fields(warnings), problem.Fields(refusals)...)})
+		Warnings: append(append(never, problem.Fields(warnings)...), problem.Fields(refusals)...)})
 }
 
 // sentPlan is a plan with what is not quite right about it.
@@ -141,7 +142,10 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 		}
 	}
 	result.Errors = problem.Fields(wrong)
-	if result.Valid = len(wrong) == 0; result.Valid {
+	if len(wrong) == 0 {
+		result.Errors = append(result.Errors, neverOpens(document.Times)...)
+	}
+	if result.Valid = len(result.Errors) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)
 	}
 	return c.JSON(http.StatusOK, result)
@@ -167,7 +171,7 @@ func (h *Handlers) foresee(ctx context.Context, document plan.Document) []schema
 // withoutWrong blanks the items that have an error of their own, which leaves the others their numbers, and says which are sound. What a
 // wrong item was meant to be nobody knows, so the catalogue has nothing to say of it.
 func withoutWrong(document plan.Document, wrong strictyaml.Errors) (rest plan.Document, sound []bool) {
-	rest = plan.Document{Comment: document.Comment, Items: slices.Clone(document.Items)}
+	rest = plan.Document{Comment: document.Comment, Times: document.Times, Items: slices.Clone(document.Items)}
 	sound = slices.Repeat([]bool{true}, len(rest.Items))
 	for _, e := range wrong {
 		if e.Item > 0 && e.Item <= len(rest.Items) {

@@ -33,6 +33,11 @@ func (h *Handlers) StopTask(c echo.Context, id schema.TaskID, params schema.Stop
 	return h.verb(c, id, plan.VerbStop, params.SlipwayVia)
 }
 
+// ApproveTask answers POST /api/v1/tasks/{id}/approve.
+func (h *Handlers) ApproveTask(c echo.Context, id schema.TaskID, params schema.ApproveTaskParams) error {
+	return h.verb(c, id, plan.VerbApprove, params.SlipwayVia)
+}
+
 // verb carries out a verb and answers the task as it is then.
 func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.Via) error {
 	var request workflows.TaskVerbRequest

@@ -37,7 +37,7 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
 		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
-		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.Reverses(),
+		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.Reverses(), Times: x.snapshot.AllTimes(),
 		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads,
 		UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds, Engine: x.engine,
 	}

@@ -35,6 +35,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 		return err
 	}
 	problems, warnings := s.weigh(found)
+	problems = append(problems, neverOpens(s.request.Spec.Policy)...)
 	if len(problems) == 0 && s.undo != nil {
 		problems = s.takeRevision(found)
 	}

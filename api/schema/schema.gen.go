@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -159,7 +160,7 @@ type Check struct {
 // Condition One condition of a release.
 //
 // `Progressing`: it is being carried out; False once it is over, or while somebody holds it. `Waiting`: nothing is done until something happens,
-// which `reason` names (`Approval`, `Timer`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
+// which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
 // failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`: every party serves, with all replicas or
 // with some; Unknown while a party cannot be reached.
 type Condition = metav1.Condition
@@ -171,13 +172,25 @@ type Conditions = []Condition
 // Decision One verb that somebody sent, and what became of it.
 type Decision = audit.Entry
 
-// ExecuteRequest Who executes the plan and why. Both are recorded as they are said.
+// ExecuteRequest Who executes the plan and why, both recorded as they are said, and when its services may begin beside what the plan says.
 type ExecuteRequest struct {
 	// Actor Example: li
 	Actor string `json:"actor,omitempty"`
 
+	// Freezes Nothing begins within one of these, whatever the windows say.
+	Freezes ReleaseFreezes `json:"freezes,omitempty"`
+
+	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+	//
+	// Example: 2026-12-01T08:00:00+01:00
+	NotBefore NotBefore `json:"notBefore,omitempty"`
+
 	// Reason Example: release 2.4
 	Reason string `json:"reason,omitempty"`
+
+	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// execution both count.
+	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
 // ExecuteResult The task that executes the plan.
@@ -243,6 +256,11 @@ type Method = plan.Method
 
 // NextCursor The `cursor` of the next page; absent on the last one.
 type NextCursor = string
+
+// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+//
+// Example: 2026-12-01T08:00:00+01:00
+type NotBefore = string
 
 // Operation What a plan's item does to a service. RESTORE takes back what a task did to it.
 type Operation = plan.Operation
@@ -472,6 +490,16 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
+// ReleaseFreezes Nothing begins within one of these, whatever the windows say.
+type ReleaseFreezes = []ReleaseWindow
+
+// ReleaseWindow A span of time that may recur.
+type ReleaseWindow = window.Window
+
+// ReleaseWindows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+// execution both count.
+type ReleaseWindows = []ReleaseWindow
+
 // Report A task's report. It has all fields of a task, and these.
 type Report = plan.Report
 
@@ -544,6 +572,14 @@ type RolloutPolicy struct {
 		Required *int `json:"required,omitempty"`
 	} `json:"approvals,omitempty"`
 
+	// Freezes Nothing begins within one of these, whatever the windows say.
+	Freezes ReleaseFreezes `json:"freezes,omitempty"`
+
+	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
+	//
+	// Example: 2026-12-01T08:00:00+01:00
+	NotBefore NotBefore `json:"notBefore,omitempty"`
+
 	// OnFailure What happens when a step fails.
 	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
 
@@ -563,6 +599,10 @@ type RolloutPolicy struct {
 
 	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
 	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
+
+	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// execution both count.
+	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
 // RolloutPolicyApprovalsOnExpiry What happens then.
@@ -770,7 +810,7 @@ type RolloutVerbRequest struct {
 	ToStep int `json:"toStep,omitempty"`
 }
 
-// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `pods`: pods are getting ready. `traffic`: routes take
+// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `window`: a release window has to open. `pods`: pods are getting ready. `traffic`: routes take
 // effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
 // has failed; somebody has to say how it goes on.
 type RolloutWaitKind = rollout.WaitKind
@@ -980,6 +1020,9 @@ type TaskSummary struct {
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
+
+// TaskWait The release window that the next services wait for, until when. Without `until` it does not open again. Absent while they wait for none.
+type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.
 type TrafficRouting struct {
@@ -1480,6 +1523,12 @@ type ListTasksParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ApproveTaskParams defines parameters for ApproveTask.
+type ApproveTaskParams struct {
+	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
+}
+
 // WatchTaskParams defines parameters for WatchTask.
 type WatchTaskParams struct {
 	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
@@ -1641,6 +1690,9 @@ type ResumeServingJSONRequestBody = ServingVerbRequest
 
 // StopServingJSONRequestBody defines body for StopServing for application/json ContentType.
 type StopServingJSONRequestBody = ServingVerbRequest
+
+// ApproveTaskJSONRequestBody defines body for ApproveTask for application/json ContentType.
+type ApproveTaskJSONRequestBody = VerbRequest
 
 // PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
 type PauseTaskJSONRequestBody = VerbRequest

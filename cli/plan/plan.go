@@ -4,6 +4,7 @@ package plan
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -115,6 +116,7 @@ func runCommand(n *plans) *cobra.Command {
 	a := n.App
 	var who app.Who
 	var options follow.Options
+	var times timesFlags
 	command := &cobra.Command{
 		Use:     "run NAME",
 		Aliases: []string{"execute"},
@@ -126,17 +128,22 @@ With --watch the task is followed to its end, and the exit code says how it ende
 
 ` + task.WatchExitCodes + `
 
---key makes a repeat safe: for 30 days the same key is the same task.`,
+--key makes a repeat safe: for 30 days the same key is the same task.
+
+--not-before and --times say when its services may begin, beside what the plan itself says. The file has the keys notBefore, windows and
+freezes of a plan. A task that waits shows until when; ` + "`slipway task approve`" + ` with a reason lets it begin at once.`,
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
-  slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m`,
+  slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m
+  slipway plan run shop --not-before 2026-12-01T06:00:00+01:00`,
 		Args:              app.ExactName("a plan", "NAME"),
 		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.Writing(command, func([]string) error { return options.Check(command) },
+	a.Writing(command, func([]string) error { return errors.Join(options.Check(command), times.read()) },
 		func(c *cobra.Command, api *client.Client, args []string) error {
-			return task.RunPlan(args[0]).Run(c.Context(), a, api, who, options)
+			return task.RunPlan(args[0], times.Times).Run(c.Context(), a, api, who, options)
 		})
 	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
 	options.StartFlags(command, task.Words)
+	times.flags(command)
 	return command
 }

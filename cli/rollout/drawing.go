@@ -266,6 +266,8 @@ func waitInWords(kind rollout.WaitKind) string {
 		return "an approval"
 	case rollout.WaitTimer:
 		return "its pause to end"
+	case rollout.WaitWindow:
+		return "a release window"
 	case rollout.WaitPods:
 		return "pods"
 	case rollout.WaitTraffic:

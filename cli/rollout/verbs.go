@@ -195,8 +195,10 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name
 
 // refuseRepeat refuses to approve a step right after the one before it, when nobody has said which step is meant.
 func refuseRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
+	window := s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitWindow // which comes after the approval of the very step
 	for _, d := range s.History {
-		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || d.Step >= s.CurrentStepIndex {
+		earlier := d.Step < s.CurrentStepIndex || window && d.Step == s.CurrentStepIndex
+		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || !earlier {
 			continue
 		}
 		if ago := a.Now().Sub(d.At); ago < repeatWindow {

@@ -232,6 +232,8 @@ func Hints(s rollout.Status) []render.Hint {
 		return nil
 	case s.WaitingFor.Kind == rollout.WaitApproval:
 		return []render.Hint{say("approve", "go on"), back}
+	case s.WaitingFor.Kind == rollout.WaitWindow:
+		return []render.Hint{say("approve", "begin now; it needs a --reason"), back}
 	case s.WaitingFor.Kind == rollout.WaitDrift:
 		return []render.Hint{say("retry", "put ours back and go on"), say("stop", "end it")}
 	case s.WaitingFor.Kind == rollout.WaitResume && s.Phase == rollout.PhaseFailed:

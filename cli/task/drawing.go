@@ -107,11 +107,23 @@ func briefly(s plan.ServiceStatus) string {
 func header(d render.Drawing, t plan.Task) []render.Line {
 	// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
 	state := string(t.State) + d.Since(t.StartedAt, t.FinishedAt)
-	return []render.Line{
+	lines := []render.Line{
 		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Because(t.Comment), Colour: render.Bold}},
 		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
-		{},
 	}
+	if w := t.WaitingFor; w != nil {
+		lines = append(lines, waitLine(d, *w), render.Line{{Text: "have it begin now: slipway task approve " + t.ID + " --reason TEXT", Colour: render.Yellow}})
+	}
+	return append(lines, render.Line{})
+}
+
+// waitLine says since when a task waits for a release window, and until when.
+func waitLine(d render.Drawing, w plan.RolloutWait) render.Line {
+	text := d.WaitsFor("a release window", w.Since)
+	if w.Until != nil {
+		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
+	}
+	return render.Line{{Text: text, Colour: render.Yellow}}
 }
 
 // The states of a wave as a whole.

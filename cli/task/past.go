@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/window"
 )
 
 func rerunCommand(n *tasks) *cobra.Command {
@@ -68,7 +69,7 @@ Nothing is changed until the plan is run. --run runs it at once; with --watch as
 			a.Printf(a.Err, "note: %s\n", render.OneLine(note))
 		}
 		if run {
-			return RunPlan(made.Value.Name).Run(c.Context(), a, api, who, options)
+			return RunPlan(made.Value.Name, window.Times{}).Run(c.Context(), a, api, who, options)
 		}
 		if done, err := a.PrintObject(made.Raw); done || err != nil {
 			return err

@@ -136,6 +136,10 @@ func verbs(n *tasks) []noun.Verb {
 	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", Because: "the database is ready",
 		Long: "Resume a task that is Pausing, Paused or Interrupted. It goes on where it was; what is done is not done again."},
 		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).ResumeTask))
+	add(noun.Verb{Name: string(plan.VerbApprove), Short: "Let a task begin outside of its release windows", Because: "hotfix, agreed with the duty officer",
+		Long: "Let what waits for a release window begin now. It needs a reason. The task's times count again from when the wait would have been over. " +
+			"A step of a rollout is approved with `slipway rollout approve`."},
+		[]plan.TaskState{plan.TaskRunning}, noun.Sender((*client.Client).ApproveTask))
 	return append(all, stop(n))
 }
 

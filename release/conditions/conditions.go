@@ -28,6 +28,7 @@ const (
 	reasonRuns    = "NotOver"
 	reasonSound   = "NoProblem"
 	reasonResume  = "Resume"
+	reasonWindow  = "Window"
 )
 
 // set makes the conditions of one release.

@@ -15,7 +15,11 @@ func OfTask(t plan.Task) []metav1.Condition {
 	var s set
 	runs := t.State == plan.TaskPending || t.State == plan.TaskRunning || t.State == plan.TaskPausing || t.State == plan.TaskStopping
 	s.add(Progressing, runs, now, now)
-	s.add(Waiting, t.State == plan.TaskPaused || t.State == plan.TaskInterrupted, fact{reasonResume, t.Reason, since},
+	waits := fact{reasonResume, t.Reason, since}
+	if w := t.WaitingFor; w != nil {
+		waits = fact{reasonWindow, w.Message, w.Since}
+	}
+	s.add(Waiting, t.State == plan.TaskPaused || t.State == plan.TaskInterrupted || t.WaitingFor != nil, waits,
 		fact{reasonNothing, "", latest(&t.CreatedAt, t.StartedAt)})
 	s.add(Stalled, t.State == plan.TaskInterrupted, now, fact{reasonSound, "", interruptedUntil(t)})
 	s.addEnd(t.State.Final(), t.State == plan.TaskSucceeded, now, t.CreatedAt)

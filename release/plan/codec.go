@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 )
 
 // The document's keys that are named in rules.
@@ -41,8 +42,8 @@ func Decode(data []byte) (Document, []Warning, strictyaml.Errors) {
 }
 
 func decodeDocument(v strictyaml.Value) Document {
-	m := v.Mapping(keyComment, keyItems)
-	d := Document{Comment: m.Field(keyComment).FreeText()}
+	m := v.Mapping(append([]string{keyComment, keyItems}, window.Keys...)...)
+	d := Document{Comment: m.Field(keyComment).FreeText(), Times: window.Read(m)}
 	for i, entry := range m.Field(keyItems).List() {
 		d.Items = append(d.Items, decodeItem(entry.OfItem(i+1)))
 	}
@@ -80,6 +81,7 @@ func Encode(d Document) ([]byte, error) {
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	addText(root, keyComment, d.Comment)
+	root.Content = append(root.Content, d.Nodes()...)
 	addNode(root, keyItems, items)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

@@ -29,7 +29,7 @@ func TestDecodeRefusals(t *testing.T) {
 		"EmptyItems":     {"a plan that does nothing", "comment: x\ndeployPlanItems: []\n", "deployPlanItems", 0, 2, "at least one item"},
 		"NullItems":      {"a list that was forgotten", "comment: x\ndeployPlanItems:\n", "deployPlanItems", 0, 2, "has no value"},
 		"ItemsNoList":    {"one item is still a list", "deployPlanItems: {serviceId: 1}\n", "deployPlanItems", 0, 1, "must be a list, not a mapping"},
-		"NoMapping":      {"a list is no plan", "- serviceId: 1\n", "", 0, 1, "must be a mapping with the keys comment, deployPlanItems, not a list"},
+		"NoMapping":      {"a list is no plan", "- serviceId: 1\n", "", 0, 1, "must be a mapping with the keys comment, deployPlanItems, notBefore, windows, freezes, not a list"},
 		"UnknownTop":     {"a key nobody reads", "name: x\n" + oneItem("deployment: STOP"), "name", 0, 1, "unknown key \"name\": the keys here are comment, deployPlanItems"},
 		"TopCase":        {"keys are case-sensitive", strings.Replace(oneItem("deployment: STOP"), "deployPlanItems", "DeployPlanItems", 1), "DeployPlanItems", 0, 1, `did you mean "deployPlanItems"? Keys are case-sensitive`},
 		"RepeatedTop":    {"which of them?", oneItem("deployment: STOP") + "comment: a\ncomment: b\n", "comment", 0, 5, "is there twice (lines 4 and 5)"},

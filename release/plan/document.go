@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/window"
 )
 
 // Operation is what a plan item does to a service: its key `deployment` (source document, key `deployment`).
@@ -49,6 +50,8 @@ type ServiceID string
 type Document struct {
 	// Comment is for people.
 	Comment string `json:"comment,omitempty"`
+	// Times are when its items may begin.
+	window.Times `json:",inline"`
 	// Items are what the plan does, one service each.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000

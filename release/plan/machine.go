@@ -22,6 +22,9 @@ type Machine struct {
 	limit int
 	// log is what people have sent.
 	log audit.Log
+	// timed says that items begin only when the task's times allow it; opening is what is known of them, nil before they were asked.
+	timed   bool
+	opening *Opening
 	// started says that the task may run: whatever is asked of it before only decides what follows then.
 	started bool
 }
@@ -160,7 +163,11 @@ func (m *Machine) explain() string {
 	case TaskPending:
 		return "about to start"
 	case TaskRunning:
-		return fmt.Sprintf("wave %d of %d: %s; %s", m.wave()+1, len(m.waves), countOf(m.Running(), "service runs", "services run"), done)
+		text := fmt.Sprintf("wave %d of %d: %s; %s", m.wave()+1, len(m.waves), countOf(m.Running(), "service runs", "services run"), done)
+		if wait := m.Waiting(); wait != nil {
+			text += "; nothing else begins: " + wait.Message
+		}
+		return text
 	case TaskPausing, TaskStopping:
 		return m.finishing() + "; nothing new starts; " + done
 	case TaskPaused:

@@ -56,8 +56,10 @@ func (m *Machine) carryOut(c Command) (done, refusal string) {
 		return m.resume()
 	case VerbStop:
 		return m.stop(c.To)
+	case VerbApprove:
+		return m.approve(c.Reason)
 	default:
-		return "", fmt.Sprintf("a task has no verb %q: it knows pause, resume and stop", c.Verb)
+		return "", fmt.Sprintf("a task has no verb %q: it knows pause, resume, stop and approve", c.Verb)
 	}
 }
 
@@ -145,6 +147,8 @@ type Memory struct {
 	Started bool           `json:"started,omitempty"`
 	Items   []itemProgress `json:"items"`
 	Log     audit.Log      `json:"log"`
+	// Opening is what is known of the task's times.
+	Opening *Opening `json:"opening,omitempty"`
 }
 
 // itemProgress is how far one item is.
@@ -160,10 +164,10 @@ type itemProgress struct {
 
 // Memory is what the machine has to remember.
 func (m *Machine) Memory() Memory {
-	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log}
+	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, Opening: m.opening}
 }
 
 // Recall has a new machine go on where another one was.
 func (m *Machine) Recall(was Memory) {
-	m.State, m.Reason, m.started, m.items, m.log = was.State, was.Reason, was.Started, was.Items, was.Log
+	m.State, m.Reason, m.started, m.items, m.log, m.opening = was.State, was.Reason, was.Started, was.Items, was.Log, was.Opening
 }

@@ -18,9 +18,9 @@ func Rerun(t Task, snap Snapshot) (Document, error) {
 	case len(t.Services) != len(snap.Document.Items):
 		return Document{}, fmt.Errorf("the record of task %s has %d items and %d services", t.ID, len(snap.Document.Items), len(t.Services))
 	}
-	document := Document{Comment: snap.Document.Comment, Items: slices.Clone(snap.Document.Items)}
+	document := snap.Document // its windows and freezes, too
 	n := 0
-	document.Items = slices.DeleteFunc(document.Items, func(Item) bool {
+	document.Items = slices.DeleteFunc(slices.Clone(document.Items), func(Item) bool {
 		n++
 		return t.Services[n-1].State == ItemSucceeded
 	})

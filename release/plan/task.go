@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/window"
 )
 
 // TaskState is the state of one execution of a plan, with the names of the source document.
@@ -63,7 +64,9 @@ type Task struct {
 	CreatedAt  time.Time          `json:"createdAt"`
 	StartedAt  *time.Time         `json:"startedAt,omitempty"`
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
-	Services   []ServiceStatus    `json:"services"`
+	// WaitingFor is the release window that the next services wait for; absent while they wait for none.
+	WaitingFor *RolloutWait    `json:"waitingFor,omitempty"`
+	Services   []ServiceStatus `json:"services"`
 	// History is who asked what of the task, oldest first.
 	History []audit.Entry `json:"history,omitempty"`
 	// Interruptions are when system trouble held the task up, and why, oldest first.
@@ -160,7 +163,7 @@ type RolloutStatus struct {
 	WaitingFor *RolloutWait `json:"waitingFor,omitempty"`
 }
 
-// RolloutWait is what a rollout waits for: the waitingFor of the rollout itself.
+// RolloutWait is what a rollout waits for, the waitingFor of the rollout itself, or the task as a whole.
 type RolloutWait struct {
 	Kind    string     `json:"kind"`
 	Since   time.Time  `json:"since"`
@@ -241,6 +244,8 @@ const (
 	VerbPause  Verb = "pause"
 	VerbResume Verb = "resume"
 	VerbStop   Verb = "stop"
+	// VerbApprove lets what waits for a release window begin all the same.
+	VerbApprove Verb = "approve"
 )
 
 const workflowPrefix = "task/"
@@ -266,6 +271,8 @@ type Snapshot struct {
 	Plan      string    `json:"plan"`
 	CreatedAt time.Time `json:"createdAt"`
 	Document  Document  `json:"document"`
+	// Times are when items may begin, beside those of the document: who executed the plan has said so.
+	Times window.Times `json:"times,omitzero"`
 	// Services are the catalogue entries that the document names.
 	Services map[ServiceID]catalog.Service `json:"services"`
 	// Restorations are what RESTORE brings back, by the item's number, counted from 1.
@@ -299,6 +306,9 @@ func (s Snapshot) Package(n int) *source.Package {
 	}
 	return p
 }
+
+// AllTimes are the times that items keep: the plan's and the execution's.
+func (s Snapshot) AllTimes() []window.Times { return window.Of(s.Document.Times, s.Times) }
 
 // RollsOut says whether item n (an index into the document) is released by Rollouts: a deploy of a service with a strategy.
 func (s Snapshot) RollsOut(n int) bool {

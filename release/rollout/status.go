@@ -49,20 +49,22 @@ const (
 // WaitKind is what a rollout waits for.
 type WaitKind string
 
-// The kinds of waiting. "window" comes with release windows.
+// The kinds of waiting.
 const (
 	WaitApproval WaitKind = "approval"
 	WaitTimer    WaitKind = "timer"
-	WaitPods     WaitKind = "pods"
-	WaitTraffic  WaitKind = "traffic"
-	WaitParty    WaitKind = "party"
-	WaitDrift    WaitKind = "drift"
+	// WaitWindow: the policy's times hold back what would begin.
+	WaitWindow  WaitKind = "window"
+	WaitPods    WaitKind = "pods"
+	WaitTraffic WaitKind = "traffic"
+	WaitParty   WaitKind = "party"
+	WaitDrift   WaitKind = "drift"
 	// WaitResume: it is paused, or it has failed; somebody has to say how it goes on.
 	WaitResume WaitKind = "resume"
 )
 
 // WaitKinds are all kinds of waiting.
-var WaitKinds = []WaitKind{WaitApproval, WaitTimer, WaitPods, WaitTraffic, WaitParty, WaitDrift, WaitResume}
+var WaitKinds = []WaitKind{WaitApproval, WaitTimer, WaitWindow, WaitPods, WaitTraffic, WaitParty, WaitDrift, WaitResume}
 
 // WaitingFor says what a rollout waits for, since when, until when, and by which token it is approved.
 type WaitingFor struct {

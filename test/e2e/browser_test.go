@@ -41,7 +41,7 @@ func TestLongTemporalUI(t *testing.T) {
 	b.shoot("details.png")
 
 	b.visit(task.Workflow.URL)
-	b.sendSignal("pause", []string{"pause", "resume", "stop"})
+	b.sendSignal("pause", []string{"approve", "pause", "resume", "stop"})
 	paused := e.WaitTask(id, plan.TaskPaused, plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskPaused, paused.State, "an empty payload pauses the task")
 	require.Equal(t, "temporal", paused.History[0].Via)

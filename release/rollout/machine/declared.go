@@ -138,6 +138,7 @@ func (m *Machine) replan(was, s strategy.Strategy, now time.Time) (done string) 
 	m.turn()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(to, now)
+	m.s.Unopened = m.s.Unopened || to != at && m.keepsTimes()
 	return fmt.Sprintf("the steps have changed: it goes on with step %d", to)
 }
 

@@ -212,7 +212,8 @@ func (m *Machine) looksFirst() bool {
 
 // lookAgain has the pods looked at when a step rests, or is about to see to the traffic, and a hint came meanwhile.
 func (m *Machine) lookAgain() bool {
-	again := m.s.Observed && m.s.Check == checkNone && (m.looksFirst() || m.s.Status.CurrentStepState == rollout.StatePaused)
+	again := m.s.Observed && m.s.Check == checkNone && (m.looksFirst() || m.s.Status.CurrentStepState == rollout.StatePaused ||
+		m.s.Window != nil && m.s.Status.CurrentStepState == rollout.StateReady)
 	if again {
 		m.s.Observed, m.s.Check = false, checkLook
 	}

@@ -79,6 +79,7 @@ func NewMachine(setup Setup, now time.Time) *Machine {
 		m.s.Status.Paused, m.s.PausedBy, m.s.PausedByObject = true, "its strategy says paused", setup.Object != nil
 	}
 	m.enterStep(1, now)
+	m.s.Unopened = m.keepsTimes()
 	return m
 }
 
@@ -228,6 +229,9 @@ func (m *Machine) onStage(now time.Time) (Action, bool) {
 	case stageBegin:
 		if m.asksFirst() {
 			return m.askFirst(), true
+		}
+		if a, held := m.beginsLater(now); held {
+			return a, true
 		}
 		return m.begin()
 	case stageHold:

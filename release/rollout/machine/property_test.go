@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/window"
 )
 
 func drawSetup(t *rapid.T) (Setup, int32) {
@@ -33,6 +34,9 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onExpiry")
 	p.ApprovalExpiresSeconds = rapid.SampledFrom([]int64{0, 3600}).Draw(t, "expires")
 	p.RollbackInBatches = style == strategy.StylePartition && rapid.Bool().Draw(t, "inBatches")
+	if rapid.Bool().Draw(t, "windows") {
+		p.Windows = []window.Window{{Start: "2026-03-01T00:00:00Z", Duration: "1h", RRule: "FREQ=DAILY"}, {Start: "2026-03-01T08:59:00Z", Duration: "3m"}}
+	}
 	s.Spec.Strategy.Paused = rapid.Bool().Draw(t, "paused")
 	s.Spec.Strategy.DisableGenerateCanaryService = rapid.Bool().Draw(t, "noCanary")
 	if rapid.Bool().Draw(t, "shared") {

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -24,6 +25,7 @@ const (
 	ActFinish    ActionKind = "finish"
 	ActLeave     ActionKind = "leaveTraffic"
 	ActComplete  ActionKind = "complete"
+	ActAskWindow ActionKind = "askWindow"
 	// ActRest waits: for a message, and until Until where that is set.
 	ActRest ActionKind = "rest"
 	// ActClose ends the workflow, ActSupersede has it continue as the newer release.
@@ -45,6 +47,7 @@ type Action struct {
 	Route  *rollout.RouteRequest
 	Finish *rollout.FinishRequest
 	Leave  *rollout.LeaveTrafficRequest
+	Window *window.Question
 	// NoPickUpTimeout says that the party was found to be unreachable: the action waits for it without a limit.
 	NoPickUpTimeout bool
 
@@ -93,6 +96,7 @@ type Result struct {
 	Pods   rollout.MoveResult
 	Route  rollout.RouteResult
 	Leave  rollout.LeaveTrafficResult
+	Window window.Answer
 }
 
 // activity is an activity whose summary, with the place where the rollout is, is also the reason that people read.

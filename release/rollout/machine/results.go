@@ -48,6 +48,8 @@ func (m *Machine) Done(r Result, now time.Time) {
 		m.finishedPods(a, same, now)
 	case ActLeave:
 		m.left(r.Leave, same)
+	case ActAskWindow:
+		m.windowKnown(r.Window)
 	case ActComplete:
 		m.s.Stage = stageOver
 	}

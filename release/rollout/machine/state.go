@@ -108,6 +108,11 @@ type State struct {
 	// answer to.
 	Generation int64 `json:"generation,omitempty"`
 	Answered   int64 `json:"answered,omitempty"`
+	// Window is what is known of the policy's times, nil before they were asked. Unopened says that they hold back what is about to begin,
+	// Overridden that somebody has approved it all the same.
+	Window     *opening `json:"window,omitempty"`
+	Unopened   bool     `json:"unopened,omitempty"`
+	Overridden bool     `json:"overridden,omitempty"`
 	// Superseding says that a newer release takes this one's place when it is over.
 	Superseding bool `json:"superseding,omitempty"`
 	// Closing is the phase in which it closes.

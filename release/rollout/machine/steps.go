@@ -56,6 +56,9 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	}
 	switch s.CurrentStepState {
 	case rollout.StateBeforeUpgrade:
+		if a, held := m.stepBeginsLater(now); held {
+			return a, true
+		}
 		if a, needed := m.before(); needed {
 			return a, true
 		}
@@ -73,6 +76,9 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	case rollout.StatePaused:
 		return m.rest(now)
 	default:
+		if a, held := m.nextBeginsLater(now); held {
+			return a, true
+		}
 		m.nextStep(now)
 	}
 	return Action{}, false
@@ -232,7 +238,7 @@ func (m *Machine) turn() {
 	m.interrupted = m.running != nil && m.running.stoppable()
 	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
 	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
-	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack, m.s.Redeclared = nil, nil, nil, ""
+	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack, m.s.Redeclared, m.s.Overridden = nil, nil, nil, "", false
 	m.s.Status.Phase = rollout.PhaseProgressing
 }
 

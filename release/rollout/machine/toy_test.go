@@ -109,6 +109,8 @@ func (w *world) perform(a Action) (r Result) {
 		case a.Finish.To == rollout.SideNew && w.m.setup.Spec.Strategy.Style == strategy.StyleCanary:
 			r.Pods.Canary, r.Pods.CanaryHash = "own", "own"
 		}
+	case ActAskWindow:
+		r.Window = w.opening(*a.Window)
 	case ActComplete:
 		w.actions = append(w.actions, "record")
 	}

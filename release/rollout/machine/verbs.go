@@ -137,6 +137,8 @@ func (m *Machine) approve(c rollout.Command) (done, refusal string) {
 	case m.asksFirst():
 		m.s.Confirmed, m.s.Status.CurrentStepState = true, rollout.StateBeforeUpgrade
 		return "it is released once more: it begins", ""
+	case m.waitsForWindow():
+		return m.override(c)
 	case m.pausing() && m.step().PauseSeconds == nil:
 		m.s.Status.CurrentStepState = rollout.StateReady
 		m.s.ExpiresAt = nil
@@ -279,6 +281,7 @@ func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) 
 	m.turn()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(c.ToStep, now)
+	m.s.Unopened = m.keepsTimes()
 	done = fmt.Sprintf("it goes from step %d to step %d", from, c.ToStep)
 	if c.ToStep < from {
 		done += ": traffic moves, pods stay"

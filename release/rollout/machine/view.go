@@ -103,20 +103,31 @@ func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
 	if a.Kind == ActRest {
 		w.Until = a.Until
 	}
-	if kind == rollout.WaitApproval || kind == rollout.WaitTimer {
-		w.Gate = m.gate()
+	switch kind {
+	case rollout.WaitApproval, rollout.WaitTimer:
+		w.Gate = m.gateOf("")
+	case rollout.WaitWindow:
+		w.Gate = m.gateOf(string(kind))
 	}
 	if old := m.s.Status.WaitingFor; old != nil && old.Kind == w.Kind && old.Gate == w.Gate &&
-		(old.Message == w.Message || kind == rollout.WaitParty) {
+		(old.Message == w.Message || kind == rollout.WaitParty || kind == rollout.WaitWindow) {
 		w.Since = old.Since
 	}
 	return w
 }
 
-// gate stands for this visit of the step at which the release is, at one revision.
+// gate stands for this visit of the step at which the release is, at one revision. That of a release window is another one than the step's own:
+// who approves the step twice does not override the window.
 func (m *Machine) gate() string {
+	if m.waitsForWindow() {
+		return m.gateOf(string(rollout.WaitWindow))
+	}
+	return m.gateOf("")
+}
+
+func (m *Machine) gateOf(what string) string {
 	s := m.s.Status
-	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit))
+	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit)+what)
 }
 
 func (m *Machine) nextIndex() int {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 )
 
 // draft is a strategy as it was read, with what the rules have to know about its text.
@@ -167,7 +168,10 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	if !v.Present() {
 		return p, nil
 	}
-	m := v.Mapping("stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "rollbackWindow", "analysis")
+	m := v.Mapping(append([]string{"stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "rollbackWindow",
+		"analysis"}, window.Keys...)...)
+	p.Times = window.Read(m)
+	p.Check(v.Path(), r.found)
 	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
 	readInteger(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
 	readWord(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)

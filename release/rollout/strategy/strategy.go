@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/window"
 )
 
 // Style is how new pods come beside the old ones.
@@ -265,6 +266,8 @@ type Policy struct {
 	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
 	// RollbackWindow is how many versions back an undo goes without steps; 0: none, every undo goes through the steps.
 	RollbackWindow int64 `json:"rollbackWindow,omitempty"`
+	// Times are when the release, and each of its next steps, may begin.
+	window.Times `json:",inline"`
 }
 
 // What holds when the policy does not say: a step's deadline, and the time for a workload's own update to finish.

@@ -1,0 +1,18 @@
+package rollouts
+
+import (
+	"time"
+
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/window"
+)
+
+// neverOpens refuses a policy whose times leave no moment from now on to begin in.
+func neverOpens(policy strategy.Policy) []schema.FieldProblem {
+	why, never := window.NeverFrom(time.Now(), policy.Times)
+	if !never {
+		return nil
+	}
+	return []schema.FieldProblem{{Field: "policy.windows", Reason: why}}
+}

@@ -1,0 +1,136 @@
+package window
+
+import (
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+// The keys.
+const (
+	keyNotBefore = "notBefore"
+	keyWindows   = "windows"
+	keyFreezes   = "freezes"
+	keyStart     = "start"
+	keyDuration  = "duration"
+	keyRRule     = "rrule"
+	keyTimeZone  = "timeZone"
+)
+
+// Keys are the keys of Times in a document.
+var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
+
+// Read reads the times from the mapping that they stand in. Check holds them against the rules.
+func Read(m strictyaml.Mapping) Times {
+	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)), Freezes: readWindows(m.Field(keyFreezes))}
+}
+
+func readWindows(v strictyaml.Value) (all []Window) {
+	for _, entry := range v.List() {
+		m := entry.Mapping(keyStart, keyDuration, keyRRule, keyTimeZone)
+		all = append(all, Window{Start: m.Field(keyStart).Text(), Duration: m.Field(keyDuration).Text(), RRule: m.Field(keyRRule).Text(),
+			TimeZone: m.Field(keyTimeZone).Text()})
+	}
+	return all
+}
+
+// Check says what is wrong with the times of the mapping at a path.
+func (t Times) Check(parent string, found *strictyaml.Findings) {
+	sound := t.checkNotBefore(strictyaml.Join(parent, keyNotBefore), found)
+	sound = checkWindows(t.Windows, strictyaml.Join(parent, keyWindows), found) && sound
+	sound = checkWindows(t.Freezes, strictyaml.Join(parent, keyFreezes), found) && sound
+	if sound && len(t.Windows) > 0 {
+		t.checkOpens(strictyaml.Join(parent, keyWindows), found)
+	}
+}
+
+func (t Times) checkNotBefore(field string, found *strictyaml.Findings) bool {
+	if t.NotBefore == "" {
+		return true
+	}
+	_, err := parseInstant(t.NotBefore)
+	found.Check(0, field, err)
+	return err == nil && !found.Unreadable(field)
+}
+
+func checkWindows(all []Window, field string, found *strictyaml.Findings) (sound bool) {
+	if len(all) > MostWindows {
+		found.Refuse(0, field, "has %d entries, of at most %d", len(all), MostWindows)
+		return false
+	}
+	sound = !found.Unreadable(field)
+	for i, w := range all {
+		entry := strictyaml.Index(field, i)
+		missing := map[string]bool{}
+		for _, required := range []struct{ key, value, remedy string }{
+			{keyStart, w.Start, "say when it begins for the first time"}, {keyDuration, w.Duration, "say how long it lasts: 4h, say"}} {
+			if missing[required.key] = required.value == ""; missing[required.key] {
+				found.Refuse(0, strictyaml.Join(entry, required.key), "is required: %s", required.remedy)
+			}
+		}
+		_, bad := w.compile()
+		for _, one := range bad {
+			if sound = false; !missing[one.key] {
+				found.Check(0, strictyaml.Join(entry, one.key), one.err)
+			}
+		}
+		sound = sound && !found.Unreadable(entry)
+	}
+	return sound
+}
+
+// checkOpens refuses windows that leave no moment to begin in, whenever it is looked at them.
+func (t Times) checkOpens(field string, found *strictyaml.Findings) {
+	first := time.Date(lastYear+1, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, w := range t.Windows {
+		if c, bad := w.compile(); len(bad) == 0 {
+			if begin := instantOf(c.wall, c.zone); begin.Before(first) {
+				first = begin
+			}
+		}
+	}
+	if notBefore, err := parseInstant(t.NotBefore); err == nil && notBefore.After(first) {
+		first = notBefore
+	}
+	if answer, err := NextOpening(Question{Times: []Times{t}, At: first}); err == nil && answer.Never() {
+		found.Refuse(0, field, "leave no moment to begin in: every one of them lies within a freeze, or is over before notBefore")
+	}
+}
+
+// Nodes are the keys and values of the times in a document, for Read to read again.
+func (t Times) Nodes() []*yaml.Node {
+	var nodes []*yaml.Node
+	if t.NotBefore != "" {
+		nodes = append(nodes, text(keyNotBefore), text(t.NotBefore))
+	}
+	for _, list := range []struct {
+		key string
+		of  []Window
+	}{{keyWindows, t.Windows}, {keyFreezes, t.Freezes}} {
+		if len(list.of) == 0 {
+			continue
+		}
+		entries := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, w := range list.of {
+			entries.Content = append(entries.Content, w.node())
+		}
+		nodes = append(nodes, text(list.key), entries)
+	}
+	return nodes
+}
+
+func (w Window) node() *yaml.Node {
+	node := &yaml.Node{Kind: yaml.MappingNode}
+	for _, field := range [][2]string{{keyStart, w.Start}, {keyDuration, w.Duration}, {keyRRule, w.RRule}, {keyTimeZone, w.TimeZone}} {
+		if field[1] != "" {
+			node.Content = append(node.Content, text(field[0]), text(field[1]))
+		}
+	}
+	return node
+}
+
+func text(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+}

@@ -1,0 +1,158 @@
+package window
+
+import (
+	"fmt"
+	"time"
+)
+
+// Horizon is how far ahead an opening is looked for, after notBefore where there is one: what does not open within it counts as never.
+const Horizon = 10 * 366 * 24 * time.Hour
+
+// mostSteps bounds one search. Where it is not over by then, the answer says until when it is surely closed, and is asked for again then.
+const mostSteps = 20_000
+
+// calendar is one Times that can be reckoned with.
+type calendar struct {
+	notBefore        time.Time
+	windows, freezes []*cursor
+}
+
+// NextOpening says whether something may begin at the question's time, and if not when and why. It fails only where the times are not sound.
+func NextOpening(q Question) (Answer, error) {
+	at := q.At.UTC()
+	all, err := calendars(q.Times, at)
+	if err != nil {
+		return Answer{}, err
+	}
+	first, why := holds(all, at)
+	if first.Equal(at) {
+		return Answer{Open: true, Until: openUntil(all, at)}, nil
+	}
+	until, limit := first, at
+	for _, c := range all {
+		if c.notBefore.After(limit) {
+			limit = c.notBefore
+		}
+	}
+	limit = limit.Add(Horizon)
+	for range mostSteps {
+		if until.IsZero() || until.After(limit) {
+			return Answer{Reason: why + ", and it does not open again"}, nil
+		}
+		later, _ := holds(all, until)
+		if later.Equal(until) {
+			break
+		}
+		until = later
+	}
+	return Answer{Until: &until, Reason: why + ", and it opens at " + clock(until)}, nil
+}
+
+func calendars(times []Times, at time.Time) ([]calendar, error) {
+	all := make([]calendar, len(times))
+	for i, t := range times {
+		if t.NotBefore != "" {
+			var err error
+			if all[i].notBefore, err = parseInstant(t.NotBefore); err != nil {
+				return nil, fmt.Errorf("%s: %w", keyNotBefore, err)
+			}
+		}
+		for _, list := range []struct {
+			of   []Window
+			into *[]*cursor
+		}{{t.Windows, &all[i].windows}, {t.Freezes, &all[i].freezes}} {
+			for _, w := range list.of {
+				k, err := w.cursor(at)
+				if err != nil {
+					return nil, err
+				}
+				*list.into = append(*list.into, k)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (w Window) cursor(at time.Time) (*cursor, error) {
+	c, all := w.compile()
+	if len(all) > 0 {
+		return nil, fmt.Errorf("%s: %w", all[0].key, all[0].err)
+	}
+	return newCursor(c, at)
+}
+
+// holds is the time until which something surely holds it back, and what does; the time itself when nothing does, the zero time for ever.
+func holds(all []calendar, t time.Time) (until time.Time, why string) {
+	for _, c := range all {
+		if t.Before(c.notBefore) {
+			return c.notBefore, "nothing may begin before " + clock(c.notBefore)
+		}
+	}
+	for _, c := range all {
+		for _, freeze := range c.freezes {
+			if inside, end, _ := freeze.at(t); inside {
+				return end, fmt.Sprintf("a freeze (%s) lasts until %s", freeze.window.text, clock(end))
+			}
+		}
+	}
+	for _, c := range all {
+		if next := c.nextWindow(t); next == nil {
+			return time.Time{}, "the last release window is over"
+		} else if next.After(t) {
+			return *next, "no release window is open: the next one begins at " + clock(*next)
+		}
+	}
+	return t, ""
+}
+
+// nextWindow is when a window is open from a time on: the time itself where one is, or where there are none; nil: never again.
+func (c calendar) nextWindow(t time.Time) *time.Time {
+	if len(c.windows) == 0 {
+		return &t
+	}
+	var first *time.Time
+	for _, w := range c.windows {
+		inside, _, next := w.at(t)
+		if inside {
+			return &t
+		}
+		if next != nil && (first == nil || next.Before(*first)) {
+			first = next
+		}
+	}
+	return first
+}
+
+// openUntil is how long it stays open at least from a time at which it is; nil: for as long as is looked ahead.
+func openUntil(all []calendar, t time.Time) *time.Time {
+	var until *time.Time
+	for _, c := range all {
+		for _, freeze := range c.freezes {
+			if _, _, next := freeze.at(t); next != nil && (until == nil || next.Before(*until)) {
+				until = next
+			}
+		}
+		var end time.Time
+		for _, w := range c.windows {
+			if inside, e, _ := w.at(t); inside && e.After(end) {
+				end = e
+			}
+		}
+		if !end.IsZero() && (until == nil || end.Before(*until)) {
+			until = &end
+		}
+	}
+	return until
+}
+
+// NeverFrom says whether the times leave no moment to begin in from a time on, and why, to be read after what they are.
+func NeverFrom(at time.Time, times ...Times) (why string, never bool) {
+	answer, err := NextOpening(Question{Times: Of(times...), At: at})
+	switch {
+	case err != nil:
+		return "cannot be reckoned with: " + err.Error(), true
+	case answer.Never():
+		return "never open again: " + answer.Reason + "; change them, or leave them out", true
+	}
+	return "", false
+}

@@ -1,0 +1,173 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/teambition/rrule-go"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+func quote(text string) string { return strictyaml.Quote(text) }
+
+// What a rule may have, and which of it belongs to some frequencies alone (RFC 5545, 3.3.10). The time of day is the start's own.
+var (
+	ruleParts = []string{"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY", "BYSETPOS"}
+	partsOf   = map[string][]string{"BYWEEKNO": {"YEARLY"}, "BYYEARDAY": {"YEARLY"}, "BYMONTHDAY": {"YEARLY", "MONTHLY", "DAILY"}}
+	daysParts = []string{"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY"}
+	frequency = []string{"DAILY", "WEEKLY", "MONTHLY", "YEARLY"}
+)
+
+// The longest rule in bytes, and the largest numbers in it: what is evaluated stays small.
+const (
+	longestRule  = 500
+	mostCount    = 10_000
+	mostInterval = 1000
+)
+
+// parseRule reads a recurrence rule into the options of the library, on walls.
+func parseRule(text string, zone *time.Location) (rrule.ROption, error) {
+	text = strings.TrimPrefix(text, "RRULE:")
+	if len(text) > longestRule {
+		return rrule.ROption{}, fmt.Errorf("is too long: a rule has at most %d characters", longestRule)
+	}
+	parts, err := partsOfRule(text)
+	if err != nil {
+		return rrule.ROption{}, err
+	}
+	if err := checkParts(parts); err != nil {
+		return rrule.ROption{}, err
+	}
+	until, has := parts["UNTIL"]
+	option, err := rrule.StrToROption(withoutUntil(text))
+	if err != nil {
+		return rrule.ROption{}, fmt.Errorf("%s is not a recurrence rule: %w", quote(text), err)
+	}
+	if has {
+		if option.Until, err = parseUntil(until, zone); err != nil {
+			return rrule.ROption{}, err
+		}
+	}
+	return *option, nil
+}
+
+// partsOfRule are the parts of a rule by their names.
+func partsOfRule(text string) (map[string]string, error) {
+	parts := map[string]string{}
+	for part := range strings.SplitSeq(text, ";") {
+		name, value, ok := strings.Cut(part, "=")
+		_, twice := parts[name]
+		switch {
+		case !ok || value == "":
+			return nil, fmt.Errorf("%s is not a recurrence rule: write FREQ=WEEKLY;BYDAY=TU,TH, say", quote(text))
+		case slices.Contains([]string{"BYHOUR", "BYMINUTE", "BYSECOND"}, name):
+			return nil, fmt.Errorf("has %s: the time of day is that of start; write one window for each time of the day", name)
+		case !slices.Contains(ruleParts, name):
+			return nil, fmt.Errorf("has %s: its parts are %s%s", quote(name), strings.Join(ruleParts, ", "), strictyaml.DidYouMean(name, ruleParts))
+		case twice:
+			return nil, fmt.Errorf("has %s twice: keep one", name)
+		}
+		parts[name] = value
+	}
+	return parts, nil
+}
+
+// checkParts holds the parts against each other.
+func checkParts(parts map[string]string) error {
+	freq := parts["FREQ"]
+	_, counts := parts["COUNT"]
+	_, ends := parts["UNTIL"]
+	_, picks := parts["BYSETPOS"]
+	switch {
+	case !slices.Contains(frequency, freq):
+		return fmt.Errorf("has FREQ=%s: it is one of %s", freq, strings.Join(frequency, ", "))
+	case counts && ends:
+		return errors.New("has COUNT and UNTIL: keep one")
+	case picks && !slices.ContainsFunc(daysParts, func(name string) bool { return parts[name] != "" }):
+		return errors.New("has BYSETPOS, which picks from days: add BYDAY, say")
+	case freq != "MONTHLY" && freq != "YEARLY" && strings.ContainsAny(parts["BYDAY"], "0123456789"):
+		return fmt.Errorf("has numbers in BYDAY: they belong to MONTHLY and YEARLY, not to %s", freq)
+	}
+	for _, name := range daysParts {
+		if of := partsOf[name]; of != nil && parts[name] != "" && !slices.Contains(of, freq) {
+			return fmt.Errorf("has %s: it belongs to FREQ=%s, not to %s", name, strings.Join(of, " or "), freq)
+		}
+	}
+	for name, most := range map[string]int{"COUNT": mostCount, "INTERVAL": mostInterval} {
+		if text, has := parts[name]; has {
+			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > most {
+				return fmt.Errorf("has %s=%s: it is a number from 1 to %d", name, text, most)
+			}
+		}
+	}
+	return nil
+}
+
+// withoutUntil leaves out UNTIL, which the library would read in a zone of its own.
+func withoutUntil(text string) string {
+	parts := slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool { return strings.HasPrefix(part, "UNTIL=") })
+	return strings.Join(parts, ";")
+}
+
+// parseUntil reads the last time at which a window may begin, as a wall.
+func parseUntil(text string, zone *time.Location) (time.Time, error) {
+	if at, err := time.Parse("20060102T150405Z", text); err == nil {
+		return wallOf(at, zone), yearInRange(at)
+	}
+	wall, err := time.Parse("20060102T150405", text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("has UNTIL=%s: write 20261231T235959 on the window's own clock, or 20261231T225959Z", text)
+	}
+	return wall, yearInRange(wall)
+}
+
+// The Gregorian calendar repeats itself every 400 years, weekdays included. The library looks for a day that fits up to the year 9999: rules are
+// evaluated as far ahead as fits, so that one which never fits ends soon.
+const (
+	cycleYears = 400
+	ahead      = 19 * cycleYears
+)
+
+func shift(wall time.Time, years int) time.Time { return wall.AddDate(years, 0, 0) }
+
+// walls are the walls at which a rule begins a window, in order. Those long before from are left out where the rule allows that.
+func walls(start time.Time, option rrule.ROption, from time.Time) (func() (time.Time, bool), error) {
+	option.Dtstart = shift(forward(start, option, from), ahead)
+	if !option.Until.IsZero() {
+		if option.Until = shift(option.Until, ahead); option.Until.Before(option.Dtstart) {
+			return func() (time.Time, bool) { return time.Time{}, false }, nil
+		}
+	}
+	rule, err := rrule.NewRRule(option)
+	if err != nil {
+		return nil, fmt.Errorf("is not a recurrence rule: %w", err)
+	}
+	next := rule.Iterator()
+	return func() (time.Time, bool) {
+		wall, ok := next()
+		return shift(wall, -ahead), ok
+	}, nil
+}
+
+// forward is a start shortly before from that has the same days after it. A rule that counts is counted from its start.
+func forward(start time.Time, option rrule.ROption, from time.Time) time.Time {
+	days := max(option.Interval, 1)
+	switch {
+	case option.Count > 0 || !start.Before(from):
+		return start
+	case option.Freq == rrule.WEEKLY:
+		days *= 7
+	case option.Freq != rrule.DAILY:
+		return start
+	}
+	passed := int(from.Sub(start).Hours()/24) - 1
+	if passed < days {
+		return start
+	}
+	return start.AddDate(0, 0, passed/days*days)
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+)
+
+// freeze is a freeze from an hour ago for so much longer than until now.
+func freeze(left time.Duration) map[string]any {
+	begin := time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
+	return map[string]any{"start": begin.Format(time.RFC3339), "duration": fmt.Sprintf("%ds", int((time.Hour+left)/time.Second))}
+}
+
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// Tasks and rollouts begin only outside of freezes: they wait, show until when, go on by themselves, and an approve with a reason overrides.
+func TestReleaseWindows(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, harness.Options{})
+	t.Run("Task", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("frozen", 1, nil)
+		e.WaitReadyPods("frozen", 1)
+		e.PutService("frozen", "", "Deployment/frozen")
+		e.PutPlan("frozen", "freezes: ["+asJSON(t, freeze(3*time.Second))+"]\ndeployPlanItems:\n- {serviceId: frozen, deployment: RESTART}\n")
+		id := e.Execute("frozen")
+		waits := e.WaitFor(id, "it waits for the end of the freeze", func(task plan.Task) bool { return task.WaitingFor != nil })
+		require.Equal(t, plan.TaskRunning, waits.State)
+		require.Equal(t, "window", waits.WaitingFor.Kind)
+		require.Nil(t, waits.StartedAt)
+		over := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
+		require.False(t, over.StartedAt.Before(*waits.WaitingFor.Until), "nothing began before the freeze was over")
+		e.Record(plan.WorkflowID(id), "task-window")
+
+		never := e.Call(http.MethodPost, "/api/v1/plans/frozen/execute", `{"windows":[{"start":"2020-01-01T00:00:00Z","duration":"1h"}]}`)
+		require.Equal(t, http.StatusUnprocessableEntity, never.Status, string(never.Body))
+		require.Contains(t, string(never.Body), "never open again")
+		wrong := e.Call(http.MethodPost, "/api/v1/plans/frozen/execute", `{"freezes":[{"start":"2020-01-01T00:00:00","duration":"1h","timeZone":"Mars/Olympus"}]}`)
+		require.Equal(t, http.StatusBadRequest, wrong.Status, string(wrong.Body))
+		require.Contains(t, string(wrong.Body), "freezes[0].timeZone")
+	})
+	t.Run("TaskApproved", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("hotfix", 1, nil)
+		e.WaitReadyPods("hotfix", 1)
+		e.PutService("hotfix", "", "Deployment/hotfix")
+		e.PutPlan("hotfix", "deployPlanItems:\n- {serviceId: hotfix, deployment: RESTART}\n")
+		later := time.Now().UTC().Add(48 * time.Hour).Format(time.RFC3339)
+		answer := e.Call(http.MethodPost, "/api/v1/plans/hotfix/execute", `{"notBefore":"`+later+`"}`)
+		require.Equal(t, http.StatusAccepted, answer.Status, string(answer.Body))
+		var started schema.ExecuteResult
+		require.NoError(t, json.Unmarshal(answer.Body, &started))
+		waits := e.WaitFor(started.ID, "it waits for its time", func(task plan.Task) bool { return task.WaitingFor != nil })
+		require.Equal(t, later, waits.WaitingFor.Until.UTC().Format(time.RFC3339))
+		require.Contains(t, string(e.Call(http.MethodGet, "/api/v1/tasks?plan=hotfix", "").Body), later, "lists say until when it waits")
+		bare := e.Verb(started.ID, "approve", `{"actor":"ann"}`)
+		require.Equal(t, http.StatusConflict, bare.Status)
+		require.Contains(t, string(bare.Body), "needs a reason")
+		require.Equal(t, http.StatusOK, e.Verb(started.ID, "approve", `{"actor":"ann","reason":"hotfix"}`).Status)
+		over := e.WaitTask(started.ID, plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
+		last := over.History[len(over.History)-1]
+		require.Equal(t, []string{"ann", "hotfix"}, []string{last.Actor, last.Reason}, "who overrode it, and why, is on record")
+		e.Record(plan.WorkflowID(started.ID), "task-window-approved")
+	})
+	t.Run("Rollout", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("night", 2, nil)
+		e.WaitReadyPods("night", 2)
+		release := harness.Rollout{Name: "night", Kind: harness.Deployment, Policy: map[string]any{"freezes": []any{freeze(3 * time.Second), freeze(48 * time.Hour)}},
+			Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}}
+		e.StartRollout(release)
+		var waits rollout.Status
+		require.Eventually(t, func() bool {
+			waits = e.Rollout("night")
+			return waits.WaitingFor != nil && waits.WaitingFor.Kind == rollout.WaitWindow && waits.WaitingFor.Until != nil
+		}, time.Minute, 50*time.Millisecond)
+		require.Contains(t, waits.Reason, "nothing begins: a freeze")
+		require.Equal(t, rollout.PhaseProgressing, waits.Phase)
+		e.MustVerb("night", "approve", asJSON(t, map[string]any{"actor": "ann", "reason": "hotfix", "gate": waits.WaitingFor.Gate}))
+		rests := e.WaitRest("night", 1)
+		e.Approve("night", rests)
+		require.Eventually(t, func() bool {
+			waits = e.Rollout("night")
+			return waits.WaitingFor != nil && waits.WaitingFor.Kind == rollout.WaitWindow && waits.WaitingFor.Until != nil
+		}, time.Minute, 50*time.Millisecond, "the next step waits again")
+		e.MustVerb("night", "approve", asJSON(t, map[string]any{"actor": "ann", "reason": "go on", "gate": waits.WaitingFor.Gate}))
+		e.WaitPhase("night", rollout.PhaseHealthy)
+		e.Record(e.RolloutID("night"), "rollout-window")
+	})
+}
