@@ -29,7 +29,7 @@ func (h *Handlers) ExecutePlan(c echo.Context, name schema.PlanName, params sche
 	var times window.Times
 	more := input.More{Names: window.Keys, Read: func(m strictyaml.Mapping, found *strictyaml.Findings) {
 		times = window.Read(m)
-		times.Check("", found)
+		times.CheckTimes("", found)
 	}}
 	if err := input.FieldsAnd(c, more, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
 		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {
