@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -180,7 +179,7 @@ func TestDeployPlanContinuesAsNewWhileItWaits(t *testing.T) {
 	s.RegisterDelayedCallback(func() { s.update(plan.VerbApprove, VerbRequest{}, nil) }, 2*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, frozen(s, "24h"))
 	var again *workflow.ContinueAsNewError
-	require.True(t, errors.As(s.GetWorkflowError(), &again), "%v", s.GetWorkflowError())
+	require.ErrorAs(t, s.GetWorkflowError(), &again)
 	var in DeployPlanInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.NotNil(t, in.State.Machine.Opening)

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -192,7 +191,7 @@ func TestRolloutContinuesAsNewWhileItWaitsForAWindow(t *testing.T) {
 	p.at(2*time.Hour, func() { p.SignalWorkflow(string(rollout.VerbPromote), RolloutVerbRequest{Step: 7}) })
 	p.ExecuteWorkflow(TypeRollout, in)
 	var again *workflow.ContinueAsNewError
-	require.True(t, errors.As(p.GetWorkflowError(), &again), "%v", p.GetWorkflowError())
+	require.ErrorAs(t, p.GetWorkflowError(), &again)
 	var next RolloutInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
 

@@ -43,7 +43,7 @@ func (h *Handlers) executeRequest(c echo.Context, params schema.ExecutePlanParam
 	request = start.Request{Kind: v1alpha1.KindTask, Busy: "the plan keeps being changed by others: repeat the request"}
 	more := input.More{Names: window.Keys, Read: func(m strictyaml.Mapping, found *strictyaml.Findings) {
 		times = window.Read(m)
-		times.Check("", found)
+		times.CheckTimes("", found)
 	}}
 	if err := input.FieldsAnd(c, more, input.Field{Name: "actor", Most: input.MaxActor, Into: &request.Actor},
 		input.Field{Name: "reason", Most: input.MaxReason, Into: &request.Reason}); err != nil {

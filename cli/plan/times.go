@@ -42,7 +42,7 @@ func (f *timesFlags) read() error {
 		}
 		f.NotBefore = f.notBefore
 	}
-	f.Check("", found)
+	f.CheckTimes("", found)
 	if wrong := found.Sorted(); len(wrong) > 0 {
 		return fmt.Errorf("the times cannot be kept:\n%w", wrong)
 	}

@@ -81,7 +81,7 @@ func Encode(d Document) ([]byte, error) {
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	addText(root, keyComment, d.Comment)
-	root.Content = append(root.Content, d.Nodes()...)
+	root.Content = append(root.Content, d.TimesNodes()...)
 	addNode(root, keyItems, items)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

@@ -42,7 +42,7 @@ func (d Document) check(found *strictyaml.Findings) []Warning {
 		warnings = append(warnings, r.warnings...)
 	}
 	d.refuseRepeated(found)
-	d.Times.Check("", found)
+	d.CheckTimes("", found)
 	return warnings
 }
 

@@ -22,7 +22,7 @@ const (
 // Keys are the keys of Times in a document.
 var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
 
-// Read reads the times from the mapping that they stand in. Check holds them against the rules.
+// Read reads the times from the mapping that they stand in. CheckTimes holds them against the rules.
 func Read(m strictyaml.Mapping) Times {
 	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)), Freezes: readWindows(m.Field(keyFreezes))}
 }
@@ -36,8 +36,8 @@ func readWindows(v strictyaml.Value) (all []Window) {
 	return all
 }
 
-// Check says what is wrong with the times of the mapping at a path.
-func (t Times) Check(parent string, found *strictyaml.Findings) {
+// CheckTimes says what is wrong with the times of the mapping at a path.
+func (t Times) CheckTimes(parent string, found *strictyaml.Findings) {
 	sound := t.checkNotBefore(strictyaml.Join(parent, keyNotBefore), found)
 	sound = checkWindows(t.Windows, strictyaml.Join(parent, keyWindows), found) && sound
 	sound = checkWindows(t.Freezes, strictyaml.Join(parent, keyFreezes), found) && sound
@@ -99,8 +99,8 @@ func (t Times) checkOpens(field string, found *strictyaml.Findings) {
 	}
 }
 
-// Nodes are the keys and values of the times in a document, for Read to read again.
-func (t Times) Nodes() []*yaml.Node {
+// TimesNodes are the keys and values of the times in a document, for Read to read again.
+func (t Times) TimesNodes() []*yaml.Node {
 	var nodes []*yaml.Node
 	if t.NotBefore != "" {
 		nodes = append(nodes, text(keyNotBefore), text(t.NotBefore))

@@ -18,8 +18,8 @@ type Times struct {
 	Freezes []Window `json:"freezes,omitempty"`
 }
 
-// Empty says whether the times hold nothing back.
-func (t Times) Empty() bool { return t.NotBefore == "" && len(t.Windows) == 0 && len(t.Freezes) == 0 }
+// AnyTime says whether the times hold nothing back.
+func (t Times) AnyTime() bool { return t.NotBefore == "" && len(t.Windows) == 0 && len(t.Freezes) == 0 }
 
 // Window is a span of time that may recur.
 //
@@ -62,7 +62,7 @@ func (a Answer) Never() bool { return !a.Open && a.Until == nil }
 // Of are those of the times that hold anything back.
 func Of(times ...Times) (all []Times) {
 	for _, t := range times {
-		if !t.Empty() {
+		if !t.AnyTime() {
 			all = append(all, t)
 		}
 	}

@@ -208,7 +208,7 @@ func read(text string) (Times, strictyaml.Errors) {
 		return Times{}, found.Sorted()
 	}
 	times := Read(root.Mapping(Keys...))
-	times.Check("", found)
+	times.CheckTimes("", found)
 	return times, found.Sorted()
 }
 
@@ -257,7 +257,7 @@ func TestReadTakes(t *testing.T) {
 	require.Empty(t, wrong)
 	require.Equal(t, Times{NotBefore: "2026-12-01T08:00:00+01:00", Freezes: []Window{{Start: "2026-12-24T00:00", Duration: "3d",
 		TimeZone: "Europe/Berlin", RRule: "FREQ=YEARLY"}}}, times)
-	require.False(t, times.Empty())
+	require.False(t, times.AnyTime())
 	require.Len(t, Of(times, Times{}), 1)
 }
 

@@ -56,10 +56,7 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	}
 	switch s.CurrentStepState {
 	case rollout.StateBeforeUpgrade:
-		if a, held := m.stepBeginsLater(now); held {
-			return a, true
-		}
-		if a, needed := m.before(); needed {
+		if a, needed := m.beforeStep(now); needed {
 			return a, true
 		}
 		s.CurrentStepState = rollout.StateUpgrade
@@ -76,10 +73,7 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 	case rollout.StatePaused:
 		return m.rest(now)
 	default:
-		if a, held := m.nextBeginsLater(now); held {
-			return a, true
-		}
-		m.nextStep(now)
+		return m.nextStep(now)
 	}
 	return Action{}, false
 }
@@ -195,12 +189,16 @@ func (m *Machine) expire(now time.Time) {
 	m.policyDecides(rollout.VerbPause, fmt.Sprintf("nobody approved %s in time: it waits for a resume", m.stepOf()), now)
 }
 
-func (m *Machine) nextStep(now time.Time) {
+// nextStep goes on from a step that is done, unless what comes next waits for a release window.
+func (m *Machine) nextStep(now time.Time) (Action, bool) {
+	if a, held := m.nextBeginsLater(now); held {
+		return a, true
+	}
 	s := &m.s.Status
 	s.Steps[s.CurrentStepIndex-1].FinishedAt = &now
 	if s.CurrentStepIndex < m.steps() {
 		m.enterStep(s.CurrentStepIndex+1, now)
-		return
+		return Action{}, false
 	}
 	s.CurrentStepState = rollout.StateCompleted
 	if m.s.Stage == stageBack {
@@ -208,6 +206,7 @@ func (m *Machine) nextStep(now time.Time) {
 	} else {
 		m.finish(rollout.EndSuccess)
 	}
+	return Action{}, false
 }
 
 // rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.

@@ -16,7 +16,7 @@ type opening struct {
 }
 
 // keepsTimes says whether the policy says when a step may begin.
-func (m *Machine) keepsTimes() bool { return !m.setup.Spec.Policy.Times.Empty() }
+func (m *Machine) keepsTimes() bool { return !m.setup.Spec.Policy.AnyTime() }
 
 // beginsLater holds a release back that has not begun. Who ends it is not held back.
 func (m *Machine) beginsLater(now time.Time) (Action, bool) {
@@ -29,12 +29,14 @@ func (m *Machine) beginsLater(now time.Time) (Action, bool) {
 	return m.awaitOpening(now)
 }
 
-// stepBeginsLater holds a step back that somebody has jumped to.
-func (m *Machine) stepBeginsLater(now time.Time) (Action, bool) {
-	if !m.s.Unopened || m.s.Stage != stageSteps {
-		return Action{}, false
+// beforeStep is what comes before the pods of a step: one that somebody has jumped to may have to wait for a release window.
+func (m *Machine) beforeStep(now time.Time) (Action, bool) {
+	if m.s.Unopened && m.s.Stage == stageSteps {
+		if a, held := m.awaitOpening(now); held {
+			return a, true
+		}
 	}
-	return m.awaitOpening(now)
+	return m.before()
 }
 
 // nextBeginsLater holds back the step after one that is done.

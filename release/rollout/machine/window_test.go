@@ -71,13 +71,13 @@ func TestAStepThatIsDoneWaitsForTheEndOfAFreeze(t *testing.T) {
 func TestAJumpInAFreezeLeavesNoPodsOnTheirWay(t *testing.T) {
 	t.Parallel()
 	w := frozenWorld(t)
-	a := w.until(func(a Action) bool { return a.Kind == ActMove })
+	w.until(func(a Action) bool { return a.Kind == ActMove })
 	w.now = w.now.Add(2 * time.Hour)
 	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	require.True(t, w.m.Interrupts())
 	w.m.Stopped()
-	a = w.untilRest()
+	a := w.untilRest()
 	require.Equal(t, rollout.WaitWindow, a.waits)
 	require.False(t, w.loose, "what waits is at rest")
 }

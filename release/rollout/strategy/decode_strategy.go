@@ -171,7 +171,7 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	m := v.Mapping(append([]string{"stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "rollbackWindow",
 		"analysis"}, window.Keys...)...)
 	p.Times = window.Read(m)
-	p.Check(v.Path(), r.found)
+	p.CheckTimes(v.Path(), r.found)
 	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
 	readInteger(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
 	readWord(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)
