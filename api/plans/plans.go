@@ -80,7 +80,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	}
 	never := neverOpens(document.Times)
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(append(never, problem.Fields(warnings)...), problem.Fields(refusals)...)})
+		Warnings: append(append(append([]schema.FieldProblem{}, never...), problem.Fields(warnings)...), problem.Fields(refusals)...)})
 }
 
 // sentPlan is a plan with what is not quite right about it.

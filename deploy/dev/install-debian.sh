@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that some tests need, if they are missing: chromium (a browser that drives the Web UI) and
-# postgresql (the schema of the compose file's Temporal). Needs root only if something is missing.
+# Installs the Debian packages that some tests need, if they are missing: chromium (a browser that drives the Web UI),
+# postgresql (the schema of the compose file's Temporal), and the programs with which people make archives. Needs root only if
+# something is missing.
 set -euo pipefail
 
 missing=()
 if ! command -v chromium >/dev/null; then missing+=(chromium); fi
 if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! command -v initdb >/dev/null; then missing+=(postgresql); fi
+for program in bsdtar:libarchive-tools 7z:p7zip-full zip:zip zstd:zstd; do
+  if ! command -v "${program%%:*}" >/dev/null; then missing+=("${program#*:}"); fi
+done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
 command -v apt-get >/dev/null || { echo "install-debian: ${missing[*]} missing, and this is no Debian: install them by hand" >&2; exit 1; }

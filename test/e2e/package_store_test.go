@@ -25,6 +25,7 @@ import (
 
 // The party's store has what a template, a revision or a record names, and loses the rest: here no revision is kept, and one record of the plan.
 func TestLongPackageStoreIsSwept(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	store := "http://127.0.0.1:" + harness.FreePort(t)
 	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--package-dir", filepath.Join(t.TempDir(), "packages"),

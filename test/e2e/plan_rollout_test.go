@@ -20,8 +20,9 @@ import (
 )
 
 // canaryService has its deploys released by a Rollout of two steps, the first of which waits for a person.
-const canaryService = `package: {container: app, mountPath: /app}
-strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%"}]}}
+const canaryService = "package: {container: app, mountPath: /app}\n" + canarySteps
+
+const canarySteps = `strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%"}]}}
 `
 
 // packageOptions let a worker fetch from this machine.
@@ -139,6 +140,27 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Empty(t, p.packaged(t, "stopped"))
 		p.Record(plan.ItemWorkflowID(p.task, 2, "stopped-canary"), "service-release-rollout-stopped")
 		p.Record(plan.WorkflowID(p.task), "task-rollout-stopped")
+	})
+	t.Run("Compiled", func(t *testing.T) {
+		t.Parallel()
+		b := newBuilder(t, e.In(t))
+		b.Deployment("compiled", 2, nil)
+		b.WaitReadyPods("compiled", 2)
+		before := imageOf(t, b.Engine, "compiled")
+		b.PutService("compiled", buildOf(`image: "registry.test/order:{{commit}}"`, loggedIn, clone)+canarySteps, "Deployment/compiled")
+		b.PutPlan("compiled", compilePlan("compiled", b.repository, "main"))
+		b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
+		id := b.Execute("compiled")
+		b.Approve("compiled", b.WaitRest("compiled", 1))
+		task := b.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
+		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+		require.Equal(t, task.Services[0].Build.Image, imageOf(t, b.Engine, "compiled"), "what was built is released by a rollout")
+		again := b.run(t, "compiled")
+		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
+		require.Equal(t, "nothing to do", again.Services[0].Reason, "the same commit needs no build and no approval")
+		back := reverse(t, b.Engine, id, http.StatusCreated)
+		succeeds(b.Engine, t, back.Name)
+		require.Equal(t, before, imageOf(t, b.Engine, "compiled"))
 	})
 	t.Run("Taken", func(t *testing.T) {
 		t.Parallel()
