@@ -43,7 +43,11 @@ func (p Package) String() string {
 	if p.SHA256 == "" {
 		return p.Shown
 	}
-	return fmt.Sprintf("sha256:%s (%s)", p.SHA256[:min(len(p.SHA256), shownDigest)], Size(p.Bytes))
+	digest := "sha256:" + p.SHA256[:min(len(p.SHA256), shownDigest)]
+	if p.Bytes == 0 { // known by its digest alone: it was not fetched here
+		return digest
+	}
+	return fmt.Sprintf("%s (%s)", digest, Size(p.Bytes))
 }
 
 // What is what a deploy of it brings, for sentences.
